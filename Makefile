@@ -1,0 +1,38 @@
+# Every target sets up what it needs: `make demo` and `make test` work in a fresh clone.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+
+.PHONY: setup demo test fast check bench tables clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $(STAMP)
+
+demo: setup  ## the main job, end to end, on this machine
+	$(BIN)/regard demo
+
+test: setup  ## every test
+	$(BIN)/python -m pytest -n auto --dist loadfile
+
+fast: setup  ## the tests that take seconds
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
+
+check: setup  ## style, types, and who may import whom
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup  ## side by side with the peers; a table, then one line of JSON
+	$(BIN)/python benchmarks/attention.py
+
+tables: setup  ## write the README's tables from results/*.json
+	$(BIN)/python benchmarks/tables.py
+
+clean:
+	rm -rf $(VENV) build dist demo

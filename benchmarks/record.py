@@ -1,0 +1,78 @@
+"""Keep what was measured: rows with where, when, how and by which code, in results/<subject>.json."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).parent.parent
+KEYS = (
+    *("name", "metric", "value", "unit", "n", "spread", "peer", "peer_value"),
+    *("recipe", "command", "seeds", "hardware", "versions", "commit", "date"),
+)
+
+
+def row(name: str, metric: str, value: float, **more: Any) -> dict[str, Any]:
+    """One measured figure with its provenance; what is not given is null."""
+    unknown = set(more) - set(KEYS)
+    if unknown:
+        raise ValueError(f"a result row has no {sorted(unknown)}; it has {KEYS}")
+    facts = {
+        "name": name,
+        "metric": metric,
+        "value": value,
+        "command": "python " + " ".join(sys.argv),
+        "hardware": hardware(),
+        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "commit": commit(),
+        "date": datetime.date.today().isoformat(),
+    }
+    return {key: (facts | more).get(key) for key in KEYS}
+
+
+def save(subject: str, rows: list[dict[str, Any]], *, root: Path | None = None) -> Path:
+    """Write rows to results/<subject>.json, replacing rows of the same name, metric and hardware."""
+    path = (root or ROOT / "results") / f"{subject}.json"
+    old = json.loads(path.read_text())["rows"] if path.exists() else []
+    fresh = {_identity(r) for r in rows}
+    kept = [r for r in old if _identity(r) not in fresh]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"rows": kept + rows}, indent=1, ensure_ascii=False) + "\n")
+    return path
+
+
+def hardware() -> str:
+    """What this ran on, in words."""
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    return f"{_cpu_name()}, {os.cpu_count()} cores"
+
+
+def commit() -> str | None:
+    """The commit measured; REGARD_COMMIT stands in where the tree travels without its history."""
+    given = os.environ.get("REGARD_COMMIT")
+    if given:
+        return given
+    asked = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
+    return asked.stdout.strip() or None
+
+
+def _identity(r: dict[str, Any]) -> tuple[Any, ...]:
+    return r["name"], r["metric"], r["hardware"]
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

@@ -1,0 +1,57 @@
+"""The one attention everything stands on: scores → mask → softmax → weighted sum, explicit and fused."""
+
+from regard.attention.cache import Cache, empty_caches, reorder_all
+from regard.attention.core import attend, attend_explicitly, attention_weights, weigh
+from regard.attention.heads import MultiHeadAttention
+from regard.attention.masks import Both, Causal, Dense, Documents, Mask, Padding, Window
+from regard.attention.positions import ALiBi, Learned, Rotary, Sinusoidal, shift_matrix, sinusoidal
+from regard.attention.scores import (
+    MLP,
+    Additive,
+    Dot,
+    Gaussian,
+    General,
+    Prepared,
+    ScaledDot,
+    Score,
+    SoftCap,
+)
+from regard.attention.taps import Kind, Seen, Sight, Tap, watch
+
+__all__ = [
+    "MLP",
+    "ALiBi",
+    "Additive",
+    "Both",
+    "Cache",
+    "Causal",
+    "Dense",
+    "Documents",
+    "Dot",
+    "Gaussian",
+    "General",
+    "Kind",
+    "Learned",
+    "Mask",
+    "MultiHeadAttention",
+    "Padding",
+    "Prepared",
+    "Rotary",
+    "ScaledDot",
+    "Score",
+    "Seen",
+    "Sight",
+    "Sinusoidal",
+    "SoftCap",
+    "Tap",
+    "Window",
+    "attend",
+    "attend_explicitly",
+    "attention_weights",
+    "empty_caches",
+    "reorder_all",
+    "shift_matrix",
+    "sinusoidal",
+    "watch",
+    "weigh",
+]

@@ -1,0 +1,95 @@
+"""Keys and values of the tokens seen so far, so that a decoding step computes only the newest.
+
+    keys (B, G, capacity, E), values (B, G, capacity, Ev); the first `length` positions are filled
+
+The room is taken once and written in place. It grows by doubling when a caller outruns the capacity it asked for.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.errors import ShapeError, UsageError
+
+
+class Cache:
+    """A preallocated store of keys and values with append, reorder and truncate."""
+
+    def __init__(self, capacity: int = 64) -> None:
+        if capacity < 1:
+            raise UsageError(f"a cache holds at least one position, not {capacity}")
+        self.capacity = capacity
+        self.length = 0
+        self._keys: Tensor | None = None
+        self._values: Tensor | None = None
+
+    @classmethod
+    def filled(cls, keys: Tensor, values: Tensor) -> Cache:
+        """A cache that holds exactly these: the memory of cross-attention."""
+        cache = cls(max(1, keys.shape[-2]))
+        cache._keys, cache._values, cache.length = keys, values, keys.shape[-2]
+        return cache
+
+    @property
+    def keys(self) -> Tensor:
+        """What is held so far, (B, G, length, E)."""
+        return self._held(self._keys)
+
+    @property
+    def values(self) -> Tensor:
+        """What is held so far, (B, G, length, Ev)."""
+        return self._held(self._values)
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Write new positions behind the old ones and return all: (B, G, length, E) and (B, G, length, Ev)."""
+        end = self.length + keys.shape[-2]
+        if self._keys is None or self._values is None:
+            self.capacity = max(self.capacity, end)
+            self._keys, self._values = self._room(keys), self._room(values)
+        elif self._keys.shape[0] != keys.shape[0]:
+            raise ShapeError(f"a cache of {self._keys.shape[0]} rows cannot take {keys.shape[0]} rows")
+        elif end > self.capacity:
+            self._grow(end)
+        self._keys[..., self.length : end, :] = keys
+        self._values[..., self.length : end, :] = values
+        self.length = end
+        return self.keys, self.values
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i becomes what row `rows[i]` was: beams change places, finished rows leave, rows repeat."""
+        if self._keys is not None and self._values is not None:
+            self._keys, self._values = self._keys.index_select(0, rows), self._values.index_select(0, rows)
+
+    def truncate(self, length: int) -> None:
+        """Forget every position from `length` on."""
+        if not 0 <= length <= self.length:
+            raise UsageError(f"a cache of {self.length} positions cannot be cut to {length}")
+        self.length = length
+
+    def _held(self, tensor: Tensor | None) -> Tensor:
+        if tensor is None:
+            raise UsageError("the cache is still empty: append keys and values first")
+        return tensor[..., : self.length, :]
+
+    def _room(self, like: Tensor) -> Tensor:
+        return like.new_empty(*like.shape[:-2], self.capacity, like.shape[-1])
+
+    def _grow(self, needed: int) -> None:
+        self.capacity = max(needed, 2 * self.capacity)
+        keys, values = self.keys, self.values
+        self._keys, self._values = self._room(keys), self._room(values)
+        self._keys[..., : self.length, :] = keys
+        self._values[..., : self.length, :] = values
+
+
+def empty_caches(n_layers: int, *, capacity: int) -> list[Cache]:
+    """One cache a layer."""
+    return [Cache(capacity) for _ in range(n_layers)]
+
+
+def reorder_all(caches: list[Cache], rows: Tensor) -> None:
+    """Reorder every layer's cache alike."""
+    with torch.no_grad():
+        for cache in caches:
+            cache.reorder(rows)

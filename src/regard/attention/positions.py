@@ -1,0 +1,139 @@
+"""Where a token stands: attention alone is blind to order, so position has to be put in.
+
+sinusoidal(n, d)        P(t) = [sin ω₀t, cos ω₀t, sin ω₁t, …], ωₗ = 10000^(−2l/d)       Vaswani et al. (2017)
+shift_matrix(τ, d)      M(τ) with P(t + τ) = M(τ) · P(t) for every t
+Sinusoidal, Learned     add a vector to each embedding            (B, T, D) → (B, T, D)
+Rotary                  turn queries and keys by their position    Su et al. (2021)
+ALiBi                   a bias that grows with distance            Press et al. (2022)
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import ShapeError, UsageError
+
+
+def sinusoidal(n_positions: int, d_model: int, *, base: float = 10000.0, dtype: torch.dtype = torch.float32) -> Tensor:
+    """The lectures' positional encoding, sines and cosines interleaved: (n, D)."""
+    angles = torch.arange(n_positions, dtype=torch.float64)[:, None] * frequencies(d_model, base=base)
+    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1).to(dtype)
+
+
+def shift_matrix(shift: float, d_model: int, *, base: float = 10000.0, dtype: torch.dtype = torch.float64) -> Tensor:
+    """The matrix that moves every position by `shift`: block-diagonal 2 × 2 rotations, (D, D)."""
+    angles = frequencies(d_model, base=base) * shift
+    cos, sin = angles.cos(), angles.sin()
+    matrix: Tensor = torch.block_diag(*torch.stack((cos, sin, -sin, cos), -1).view(-1, 2, 2))
+    return matrix.to(dtype)
+
+
+def frequencies(width: int, *, base: float = 10000.0) -> Tensor:
+    """ωₗ = base^(−2l/width), l = 0 … width/2 − 1, in double precision."""
+    if width % 2:
+        raise ShapeError(f"sines and cosines come in pairs: the width is even, not {width}")
+    return base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+
+
+class Sinusoidal(nn.Module):
+    """Adds the sinusoidal encoding. The table grows when a longer input comes: no length is too long."""
+
+    table: Tensor
+
+    def __init__(self, d_model: int, *, n_positions: int = 1024) -> None:
+        super().__init__()
+        self.register_buffer("table", sinusoidal(n_positions, d_model), persistent=False)
+
+    def forward(self, embedded: Tensor, *, positions: Tensor | None = None, offset: int = 0) -> Tensor:
+        """Embeddings (..., T, D) plus P(offset … offset + T − 1), or P of the positions (..., T) given."""
+        needed = offset + embedded.shape[-2] if positions is None else int(positions.max()) + 1
+        if needed > self.table.shape[0]:
+            self.table = sinusoidal(2 ** math.ceil(math.log2(needed)), embedded.shape[-1]).to(self.table)
+        rows = self.table[offset:needed] if positions is None else self.table[positions]
+        return embedded + rows.to(embedded.dtype)
+
+
+class Learned(nn.Module):
+    """Adds one learned vector a position, up to a fixed number of them."""
+
+    def __init__(self, d_model: int, *, n_positions: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(n_positions, d_model)
+        nn.init.normal_(self.table.weight, std=0.02)
+
+    def forward(self, embedded: Tensor, *, positions: Tensor | None = None, offset: int = 0) -> Tensor:
+        """Embeddings (..., T, D) plus the vectors of positions offset … offset + T − 1, or of those given."""
+        if positions is None:
+            needed = offset + embedded.shape[-2]
+            if needed > self.table.num_embeddings:
+                raise ShapeError(f"{needed} positions are more than the {self.table.num_embeddings} learned ones")
+            positions = torch.arange(offset, needed, device=embedded.device)
+        rows: Tensor = self.table(positions)
+        return embedded + rows
+
+
+class Rotary(nn.Module):
+    """Turns each pair of features by an angle that grows with position: scores then depend on distance alone.
+
+    `interleaved` pairs features (0, 1), (2, 3), …; otherwise feature l goes with l + E/2, as most checkpoints have it.
+    Only the first `d_rotary` features turn.
+    """
+
+    rates: Tensor
+
+    def __init__(
+        self, d_head: int, *, base: float = 10000.0, interleaved: bool = False, d_rotary: int | None = None
+    ) -> None:
+        super().__init__()
+        self.d_rotary, self.interleaved = d_rotary or d_head, interleaved
+        if self.d_rotary > d_head:
+            raise ShapeError(f"{self.d_rotary} features cannot turn in a head of {d_head}")
+        self.register_buffer("rates", frequencies(self.d_rotary, base=base).float(), persistent=False)
+
+    def forward(self, heads: Tensor, *, positions: Tensor | None = None, offset: int = 0) -> Tensor:
+        """Queries or keys (..., H, T, E), turned. `positions` (T,) or (B, T) count from `offset` when absent."""
+        if positions is None:
+            positions = torch.arange(offset, offset + heads.shape[-2], device=heads.device)
+        elif positions.ndim > 1:
+            positions = positions.unsqueeze(-2)  # every head of a row turns alike
+        angles = positions.unsqueeze(-1).float() * self.rates  # (..., T, R/2)
+        turning, rest = heads[..., : self.d_rotary], heads[..., self.d_rotary :]
+        turned = self._turn(turning.float(), angles.cos(), angles.sin()).to(heads.dtype)
+        return turned if rest.shape[-1] == 0 else torch.cat((turned, rest), -1)
+
+    def _turn(self, heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        if self.interleaved:
+            even, odd = heads[..., 0::2], heads[..., 1::2]
+            return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
+        first, second = heads.chunk(2, -1)
+        return torch.cat((first * cos - second * sin, first * sin + second * cos), -1)
+
+
+class ALiBi(nn.Module):
+    """A bias −slope · distance for each head, with slopes in a geometric series; nothing is added to embeddings."""
+
+    slopes: Tensor
+
+    def __init__(self, n_heads: int) -> None:
+        super().__init__()
+        if n_heads < 1:
+            raise UsageError(f"ALiBi needs at least one head, not {n_heads}")
+        self.register_buffer("slopes", alibi_slopes(n_heads), persistent=False)
+
+    def forward(self, n_queries: int, n_keys: int, *, offset: int = 0) -> Tensor:
+        """The bias (H, T, S); `offset` cached tokens stand before the first query."""
+        device = self.slopes.device
+        queries = torch.arange(offset, offset + n_queries, device=device)
+        distance = (queries[:, None] - torch.arange(n_keys, device=device)).abs()
+        return -self.slopes[:, None, None] * distance
+
+
+def alibi_slopes(n_heads: int) -> Tensor:
+    """2^(−8/n), 2^(−16/n), … for a power of two; other counts borrow from the next power, as published."""
+    power = 2 ** math.floor(math.log2(n_heads))
+    slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
+    between = [2 ** (-4 * (i + 1) / power) for i in range(0, 2 * (n_heads - power), 2)]
+    return torch.tensor(slopes + between)

@@ -1,0 +1,35 @@
+"""How the command line speaks: data to stdout, talk to stderr, errors in two lines."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+
+from regard.errors import RegardError
+
+INTERRUPTED = 130
+
+
+def talk() -> Console:
+    """Where progress and explanations go."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def say(text: str = "") -> None:
+    """One line of talk."""
+    talk().print(text, markup=False)
+
+
+def put(line: str) -> None:
+    """One line of data."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def explain(problem: RegardError) -> int:
+    """Say what went wrong and what to do, and give the exit code."""
+    sys.stderr.write(f"error: {problem}\n")
+    if problem.hint:
+        sys.stderr.write(f"hint: {problem.hint}\n")
+    return problem.exit_code

@@ -1,0 +1,38 @@
+"""What models are built of, around the one attention: norms, feed-forward, embeddings, blocks, recurrent layers."""
+
+from regard.layers.blocks import (
+    DecoderBlock,
+    DecoderMemory,
+    DecoderStack,
+    EncoderBlock,
+    EncoderStack,
+    Order,
+    Residual,
+)
+from regard.layers.embeddings import Embedding
+from regard.layers.feedforward import ActivationName, FeedForward, GatedFeedForward, activation_of
+from regard.layers.norms import LayerNorm, NormName, RMSNorm, norm_of
+from regard.layers.recurrent import Recurred, Recurrent, RecurrentName, merge_directions
+
+__all__ = [
+    "ActivationName",
+    "DecoderBlock",
+    "DecoderMemory",
+    "DecoderStack",
+    "Embedding",
+    "EncoderBlock",
+    "EncoderStack",
+    "FeedForward",
+    "GatedFeedForward",
+    "LayerNorm",
+    "NormName",
+    "Order",
+    "RMSNorm",
+    "Recurred",
+    "Recurrent",
+    "RecurrentName",
+    "Residual",
+    "activation_of",
+    "merge_directions",
+    "norm_of",
+]

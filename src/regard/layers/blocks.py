@@ -1,0 +1,194 @@
+"""The Transformer's blocks, in the lectures' order (post-norm) and in today's (pre-norm).
+
+    post    x = norm(x + part(x))         Vaswani et al. (2017)
+    pre     x = x + part(norm(x))         and one norm at the end of the stack
+
+    EncoderBlock    self-attention, feed-forward                        (B, T, D) → (B, T, D)
+    DecoderBlock    masked self-attention, cross-attention, feed-forward
+    EncoderStack, DecoderStack    blocks one after another
+
+Attention and feed-forward come in ready-made: what varies between models is passed, not switched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention import Cache, Mask, MultiHeadAttention, empty_caches, reorder_all
+from regard.layers.norms import NormMaker, norm_of
+
+Order = Literal["post", "pre"]
+
+
+class Residual(nn.Module):
+    """A part of a block with its shortcut and its norm, in either order."""
+
+    def __init__(self, d_model: int, *, order: Order = "post", norm: NormMaker | None = None, dropout: float = 0.0):
+        super().__init__()
+        self.norm = (norm or norm_of("layer"))(d_model)
+        self.pre = order == "pre"
+        self.dropout = dropout
+
+    def forward(self, hidden: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:
+        """Hidden states (..., D) plus what the part makes of them, normed before or after."""
+        if self.pre:
+            return hidden + F.dropout(part(self.norm(hidden)), self.dropout, self.training)
+        output: Tensor = self.norm(hidden + F.dropout(part(hidden), self.dropout, self.training))
+        return output
+
+
+class EncoderBlock(nn.Module):
+    """Look at all positions, then compute at each."""
+
+    def __init__(
+        self,
+        d_model: int,
+        *,
+        attention: MultiHeadAttention,
+        feedforward: nn.Module,
+        order: Order = "post",
+        norm: NormMaker | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.attention, self.feedforward = attention, feedforward
+        self.around_attention = Residual(d_model, order=order, norm=norm, dropout=dropout)
+        self.around_feedforward = Residual(d_model, order=order, norm=norm, dropout=dropout)
+
+    def forward(
+        self,
+        hidden: Tensor,
+        *,
+        mask: Mask | Tensor | None = None,
+        bias: Tensor | None = None,
+        cache: Cache | None = None,
+        positions: Tensor | None = None,
+    ) -> Tensor:
+        """(B, T, D) → (B, T, D). With a causal mask and a cache this is a language model's block."""
+        hidden = self.around_attention(
+            hidden, lambda x: self.attention(x, mask=mask, bias=bias, cache=cache, positions=positions)
+        )
+        output: Tensor = self.around_feedforward(hidden, self.feedforward)
+        return output
+
+
+class DecoderBlock(nn.Module):
+    """Look at one's own past, then at the source, then compute at each position."""
+
+    def __init__(
+        self,
+        d_model: int,
+        *,
+        attention: MultiHeadAttention,
+        cross: MultiHeadAttention,
+        feedforward: nn.Module,
+        order: Order = "post",
+        norm: NormMaker | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.attention, self.cross, self.feedforward = attention, cross, feedforward
+        self.around_attention = Residual(d_model, order=order, norm=norm, dropout=dropout)
+        self.around_cross = Residual(d_model, order=order, norm=norm, dropout=dropout)
+        self.around_feedforward = Residual(d_model, order=order, norm=norm, dropout=dropout)
+
+    def forward(
+        self,
+        hidden: Tensor,
+        memory: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        memory_mask: Mask | Tensor | None = None,
+        cache: Cache | None = None,
+        memory_cache: Cache | None = None,
+        positions: Tensor | None = None,
+    ) -> Tensor:
+        """(B, T, D) with a memory (B, S, Dm), or the cache remembered from it → (B, T, D)."""
+        hidden = self.around_attention(hidden, lambda x: self.attention(x, mask=mask, cache=cache, positions=positions))
+        hidden = self.around_cross(hidden, lambda x: self.cross(x, memory, mask=memory_mask, cache=memory_cache))
+        output: Tensor = self.around_feedforward(hidden, self.feedforward)
+        return output
+
+
+class EncoderStack(nn.Module):
+    """Encoder blocks one after another; pre-norm blocks need the norm at the end."""
+
+    def __init__(self, blocks: Iterable[EncoderBlock], *, final_norm: nn.Module | None = None) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        self.final_norm = final_norm
+
+    def forward(
+        self,
+        hidden: Tensor,
+        *,
+        mask: Mask | Tensor | None = None,
+        bias: Tensor | None = None,
+        caches: Sequence[Cache] | None = None,
+        positions: Tensor | None = None,
+    ) -> Tensor:
+        """(B, T, D) → (B, T, D); `caches` holds one cache a block."""
+        for i, block in enumerate(self.blocks):
+            hidden = block(hidden, mask=mask, bias=bias, cache=caches[i] if caches else None, positions=positions)
+        return hidden if self.final_norm is None else self.final_norm(hidden)
+
+
+@dataclass
+class DecoderMemory:
+    """What a decoder keeps between steps: its own past, and the source's keys and values, layer by layer."""
+
+    past: list[Cache]
+    source: list[Cache] = field(default_factory=list)
+
+    @property
+    def length(self) -> int:
+        """How many target positions have been seen."""
+        return self.past[0].length
+
+    def reorder(self, rows: Tensor, *, same_source: bool = False) -> None:
+        """Rows change places; `same_source` says that each stays with its own sentence, whose keys then can stay."""
+        reorder_all(self.past, rows)
+        if not same_source:
+            reorder_all(self.source, rows)
+
+
+class DecoderStack(nn.Module):
+    """Decoder blocks one after another."""
+
+    def __init__(self, blocks: Iterable[DecoderBlock], *, final_norm: nn.Module | None = None) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        self.final_norm = final_norm
+
+    def forward(
+        self,
+        hidden: Tensor,
+        memory: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        memory_mask: Mask | Tensor | None = None,
+        remembered: DecoderMemory | None = None,
+        positions: Tensor | None = None,
+    ) -> Tensor:
+        """(B, T, D) with the encoder's output (B, S, D), or with what `remember` kept of it → (B, T, D)."""
+        for i, block in enumerate(self.blocks):
+            hidden = block(
+                hidden,
+                memory,
+                mask=mask,
+                memory_mask=memory_mask,
+                cache=remembered.past[i] if remembered else None,
+                memory_cache=remembered.source[i] if remembered else None,
+                positions=positions,
+            )
+        return hidden if self.final_norm is None else self.final_norm(hidden)
+
+    def remember(self, memory: Tensor, *, capacity: int) -> DecoderMemory:
+        """Project the encoder's output (B, S, D) once for every layer and make room for `capacity` steps."""
+        source = [block.cross.remember(memory) for block in self.blocks if isinstance(block, DecoderBlock)]
+        return DecoderMemory(empty_caches(len(source), capacity=capacity), source)

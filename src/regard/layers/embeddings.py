@@ -1,0 +1,42 @@
+"""Ids to vectors, and vectors back to scores over ids.
+
+embed(ids)             (..., T) → (..., T, D), times √D when scaled            Vaswani et al. (2017), section 3.4
+embed.unembed(hidden)  (..., T, D) → (..., T, V) with the same matrix: tied    Press & Wolf (2017)
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Embedding(nn.Module):
+    """A learned vector for each id. `scaled` multiplies by √D, so that tied weights can stay small as outputs."""
+
+    def __init__(
+        self, n_tokens: int, d_model: int, *, scaled: bool = False, pad_id: int | None = None, std: float | None = None
+    ) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(n_tokens, d_model))
+        nn.init.normal_(self.weight, std=std if std is not None else (d_model**-0.5 if scaled else 1.0))
+        if pad_id is not None:
+            nn.init.zeros_(self.weight.data[pad_id])
+        self.scale = math.sqrt(d_model) if scaled else 1.0
+        self.pad_id = pad_id
+
+    @property
+    def n_tokens(self) -> int:
+        """How many ids there are."""
+        return self.weight.shape[0]
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Ids (..., T) → vectors (..., T, D)."""
+        vectors = F.embedding(ids, self.weight, padding_idx=self.pad_id)
+        return vectors if self.scale == 1.0 else vectors * self.scale
+
+    def unembed(self, hidden: Tensor) -> Tensor:
+        """Hidden states (..., D) → scores over ids (..., V), by the same matrix."""
+        return F.linear(hidden, self.weight)

@@ -1,0 +1,85 @@
+"""What each position computes by itself between two looks at the others.
+
+    FeedForward         W₂ · f(W₁x + b₁) + b₂            f = ReLU: Vaswani et al. (2017)
+    GatedFeedForward    W₂ · (f(W_gate x) ⊙ W₁x)         f = SiLU: SwiGLU, f = GELU: GEGLU, Shazeer (2020)
+
+Both map (..., D) → (..., D) through a hidden width F.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.errors import UsageError
+
+ActivationName = Literal["relu", "gelu", "gelu_tanh", "silu"]
+
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+}
+
+
+def activation_of(name: ActivationName) -> Callable[[Tensor], Tensor]:
+    """The function a config names."""
+    if name not in _ACTIVATIONS:
+        raise UsageError(f"no activation is called {name!r}; there are {sorted(_ACTIVATIONS)}")
+    return _ACTIVATIONS[name]
+
+
+class FeedForward(nn.Module):
+    """Two linear layers with an activation between them."""
+
+    def __init__(
+        self,
+        d_model: int,
+        d_hidden: int,
+        *,
+        activation: ActivationName = "relu",
+        dropout: float = 0.0,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.inner = nn.Linear(d_model, d_hidden, bias=bias)
+        self.outer = nn.Linear(d_hidden, d_model, bias=bias)
+        self.activation = activation_of(activation)
+        self.dropout = dropout
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(..., D) → (..., D), each position by itself."""
+        active = F.dropout(self.activation(self.inner(hidden)), self.dropout, self.training)
+        output: Tensor = self.outer(active)
+        return output
+
+
+class GatedFeedForward(nn.Module):
+    """A linear layer, weighed feature by feature by an activated second one, and a way back."""
+
+    def __init__(
+        self,
+        d_model: int,
+        d_hidden: int,
+        *,
+        activation: ActivationName = "silu",
+        dropout: float = 0.0,
+        bias: bool = False,
+    ) -> None:
+        super().__init__()
+        self.gate_inner = nn.Linear(d_model, 2 * d_hidden, bias=bias)
+        self.outer = nn.Linear(d_hidden, d_model, bias=bias)
+        self.activation = activation_of(activation)
+        self.dropout = dropout
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(..., D) → (..., D), each position by itself."""
+        gate, inner = self.gate_inner(hidden).chunk(2, -1)
+        active = F.dropout(self.activation(gate) * inner, self.dropout, self.training)
+        output: Tensor = self.outer(active)
+        return output
