@@ -5,6 +5,7 @@ from regard.attention.core import attend, attend_explicitly, attention_weights, 
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.masks import Both, Causal, Dense, Documents, Mask, Padding, Window
 from regard.attention.positions import ALiBi, Learned, Rotary, Sinusoidal, shift_matrix, sinusoidal
+from regard.attention.rows import Rows
 from regard.attention.scores import (
     MLP,
     Additive,
@@ -37,6 +38,7 @@ __all__ = [
     "Padding",
     "Prepared",
     "Rotary",
+    "Rows",
     "ScaledDot",
     "Score",
     "Seen",

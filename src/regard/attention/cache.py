@@ -23,12 +23,14 @@ class Cache:
         self.length = 0
         self._keys: Tensor | None = None
         self._values: Tensor | None = None
+        self._borrowed = False  # tensors of the caller are read, never written
 
     @classmethod
     def filled(cls, keys: Tensor, values: Tensor) -> Cache:
         """A cache that holds exactly these: the memory of cross-attention."""
         cache = cls(max(1, keys.shape[-2]))
         cache._keys, cache._values, cache.length = keys, values, keys.shape[-2]
+        cache._borrowed = True
         return cache
 
     @property
@@ -49,7 +51,8 @@ class Cache:
             self._keys, self._values = self._room(keys), self._room(values)
         elif self._keys.shape[0] != keys.shape[0]:
             raise ShapeError(f"a cache of {self._keys.shape[0]} rows cannot take {keys.shape[0]} rows")
-        elif end > self.capacity:
+        elif end > self.capacity or self._borrowed:
+            self._borrowed = False
             self._grow(end)
         self._keys[..., self.length : end, :] = keys
         self._values[..., self.length : end, :] = values

@@ -23,6 +23,8 @@ from regard.attention.packed import attend_packed, packed_rule
 from regard.attention.scores import Prepared, ScaledDot, Score, check_width
 from regard.errors import ShapeError
 
+SCALED_DOT = ScaledDot()  # the default: it holds no parameters, so one is enough
+
 
 def attend(
     query: Tensor,
@@ -38,18 +40,21 @@ def attend(
 
     The default score is the scaled dot product. `dropout` is applied to the weights as given: pass 0 outside training.
     """
-    score = score or ScaledDot()
+    score = score or SCALED_DOT
     scale = score.dot_scale(query.shape[-1])
     if scale is None:
         return attend_explicitly(query, key, value, score=score, mask=mask, bias=bias, dropout=dropout)
     keys = _keys(key, score)
-    check_width(query, keys)
-    _check_query(query, keys)
-    _check_value(keys, value)
+    alike = query.shape == keys.shape == value.shape  # most calls: everything fits, no second look needed
+    if not alike or query.ndim < 2:
+        check_width(query, keys)
+        _check_query(query, keys)
+        _check_value(keys, value)
     rule = simplify(as_mask(mask), query.shape[-2], keys.shape[-2])
-    if bias is None and (packed := packed_rule(rule, query)) is not None:
+    if bias is None and rule is not None and (packed := packed_rule(rule, query, keys, value)) is not None:
         return attend_packed(query, keys, value, documents=packed[0], causal=packed[1], scale=scale, dropout=dropout)
-    return _fused(query, keys, value, rule=rule, bias=bias, scale=scale, dropout=dropout)
+    flat = query.ndim != 4 or not (alike or _batch_of_heads(query, keys, value))
+    return _fused(query, keys, value, rule=rule, bias=bias, scale=scale, dropout=dropout, flat=flat)
 
 
 def attend_explicitly(
@@ -63,8 +68,9 @@ def attend_explicitly(
     dropout: float = 0.0,
 ) -> Tensor:
     """What `attend` computes, with the weights written out."""
-    score = score or ScaledDot()
+    score = score or SCALED_DOT
     keys = _keys(key, score)
+    _check_query(query, keys)
     _check_value(keys, value)
     weights = attention_weights(query, Prepared(keys), score=score, mask=mask, bias=bias)
     return weigh(weights, value, dropout=dropout)
@@ -82,7 +88,7 @@ def attention_weights(
 
     Half-precision inputs give single-precision weights, as the fused kernels use inside.
     """
-    score = score or ScaledDot()
+    score = score or SCALED_DOT
     keys = _keys(key, score)
     _check_query(query, keys)
     keys = repeat_groups(keys, query)
@@ -121,12 +127,15 @@ def _fused(
     bias: Tensor | None,
     scale: float,
     dropout: float,
+    flat: bool,
 ) -> Tensor:
-    """Lead the call to PyTorch's kernels, with the causal flag where it says it all."""
+    """Lead the call to PyTorch's kernels, with the causal flag where it says it all.
+
+    The kernels want (B, H, ·, ·); `flat` says that the leading dimensions are others and have to be run together.
+    """
     causal = bias is None and isinstance(rule, Causal) and rule.offset == 0 and query.shape[-2] == key.shape[-2]
     kernel_mask, alive = (None, None) if causal else _kernel_mask(rule, bias, query=query, key=key)
-    leading = query.shape[:-2]
-    if not _batch_of_heads(query, key, value):
+    if flat:
         leading = torch.broadcast_shapes(query.shape[:-2], *(repeat_groups(x, query).shape[:-2] for x in (key, value)))
         key, value = repeat_groups(key, query), repeat_groups(value, query)
         query, key, value = (_flatten(x, leading) for x in (query, key, value))
@@ -142,7 +151,8 @@ def _fused(
         scale=scale,
         enable_gqa=query.shape[-3] != key.shape[-3],
     )
-    output = output.reshape(*leading, *output.shape[-2:])
+    if flat:
+        output = output.reshape(*leading, *output.shape[-2:])
     return output if alive is None else output.masked_fill(~alive, 0.0)
 
 
@@ -152,12 +162,13 @@ def _kernel_mask(
     """One tensor for the kernel, boolean or additive, and which rows are real (None: all of them)."""
     if rule is None and bias is None:
         return None, None
-    n_leading = max(query.ndim, key.ndim) - 2
-    like = query.new_empty(()).expand(*(1,) * n_leading, query.shape[-2], key.shape[-2])
+    leading = torch.broadcast_shapes(query.shape[:-2], _leading(key, query))
+    like = query.new_empty(()).expand(*leading, query.shape[-2], key.shape[-2])
     allowed, bias, alive = _write_out(rule, bias, like=like)
     if bias is None:
         return allowed, alive
-    bias = bias.to(query.dtype)
+    # A bias beyond what half precision can hold stays a number: only -inf closes a key.
+    bias = bias.clamp(min=max(torch.finfo(kind).min for kind in (query.dtype, bias.dtype))).to(query.dtype)
     return (bias if allowed is None else bias.masked_fill(~allowed, float("-inf"))), alive
 
 
@@ -173,8 +184,11 @@ def _write_out(
     allowed = None
     if rule is not None:
         allowed = rule.dense(n_queries, n_keys, n_leading=like.ndim - 2, device=like.device)
+        _check_leading(allowed, like, what="mask")
     if bias is not None:
         _check_bias(bias, n_queries, n_keys)
+        bias = bias if bias.ndim > 1 else bias.reshape(1, -1)
+        _check_leading(bias, like, what="bias")
         open_bias = bias > float("-inf")
         bias = bias.masked_fill(~open_bias, 0.0)
         allowed = open_bias if allowed is None else allowed & open_bias
@@ -195,12 +209,20 @@ def _at_least_single(tensor: Tensor) -> Tensor:
 
 def _batch_of_heads(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Whether the shapes are (B, H, ·, ·) as the kernels want them, heads grouped or not."""
-    return query.ndim == 4 and key.shape[:-2] == value.shape[:-2] and key.ndim == 4 and key.shape[0] == query.shape[0]
+    if key.ndim != 4 or key.shape[:-2] != value.shape[:-2]:
+        return False
+    return key.shape[0] == query.shape[0] and query.shape[1] % key.shape[1] == 0
+
+
+def _leading(key: Tensor, query: Tensor) -> tuple[int, ...]:
+    """The keys' leading dimensions, their heads counted as the queries' where groups share them."""
+    leading = key.shape[:-2]
+    return leading if not leading else (*leading[:-1], leading[-1] * _group_size(query, key))
 
 
 def _flatten(tensor: Tensor, leading: torch.Size) -> Tensor:
     """(..., N, E) with its leading dimensions broadcast and run together: (prod, 1, N, E)."""
-    return tensor.expand(*leading, *tensor.shape[-2:]).reshape(-1, 1, *tensor.shape[-2:])
+    return tensor.expand(*leading, *tensor.shape[-2:]).reshape(leading.numel(), 1, *tensor.shape[-2:])
 
 
 def _group_size(query: Tensor, key: Tensor) -> int:
@@ -235,6 +257,16 @@ def _check_batch(one: Tensor, other: Tensor, *, names: tuple[str, str]) -> None:
     for ours, theirs in zip(one.shape[-4::-1], other.shape[-4::-1], strict=False):
         if ours != theirs and 1 not in (ours, theirs):
             raise ShapeError(f"a batch of {ours} {names[0]} does not fit a batch of {theirs} {names[1]}")
+
+
+def _check_leading(tensor: Tensor, like: Tensor, *, what: str) -> None:
+    """What a mask or a bias says of heads and rows has to fit the heads and rows there are."""
+    for ours, theirs in zip(tensor.shape[-3::-1], like.shape[-3::-1], strict=False):
+        if ours not in (1, theirs):
+            raise ShapeError(
+                f"a {what} of shape {tuple(tensor.shape)} does not fit scores of shape {tuple(like.shape)}: "
+                f"{ours} is neither 1 nor {theirs}"
+            )
 
 
 def _check_bias(bias: Tensor, n_queries: int, n_keys: int) -> None:

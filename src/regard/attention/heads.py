@@ -48,6 +48,8 @@ class MultiHeadAttention(nn.Module):
             )
         if n_heads % n_kv_heads:
             raise ShapeError(f"{n_heads} heads cannot be grouped over {n_kv_heads} key/value heads")
+        if kind == "cross" and rotary is not None:
+            raise UsageError("rotary positions compare places in one sequence; cross-attention looks at another")
         self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
         self.d_head = d_head or d_model // n_heads
         self.dropout = dropout
@@ -61,6 +63,18 @@ class MultiHeadAttention(nn.Module):
             self.query_key_value = nn.Linear(d_model, d_queries + 2 * d_keys, bias=bias)
         self.out = nn.Linear(d_queries, d_model, bias=bias if out_bias is None else out_bias)
         self.tap = Tap(kind)
+        self.reset()
+
+    def reset(self) -> None:
+        """Start over: Glorot for queries, keys, values and output, each by itself, and zero for the biases."""
+        queries, keys = self.n_heads * self.d_head, self.n_kv_heads * self.d_head
+        parts = {"query": [queries], "key_value": [keys] * 2, "query_key_value": [queries, keys, keys]}
+        for name, projection in self.named_children():
+            if isinstance(projection, nn.Linear):
+                for matrix in projection.weight.data.split(parts.get(name, [projection.out_features])):
+                    nn.init.xavier_uniform_(matrix)
+                if projection.bias is not None:
+                    nn.init.zeros_(projection.bias)
 
     def forward(
         self,

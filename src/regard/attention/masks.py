@@ -119,16 +119,21 @@ class Documents(Mask):
 
     def dense(self, n_queries: int, n_keys: int, *, n_leading: int, device: torch.device) -> Tensor:
         """Blocks along the diagonal: `(T, S)`."""
+        self.check(n_queries, n_keys)
         rows = self._owners(self.lengths, n_queries, device)
         columns = self._owners(self.key_lengths, n_keys, device)
         return rows[:, None] == columns[None, :]
 
+    def check(self, n_queries: int, n_keys: int) -> None:
+        """The documents have to fill the row. Sums on a device go unchecked: that would wait for it."""
+        for lengths, n_positions in ((self.lengths, n_queries), (self.key_lengths, n_keys)):
+            if lengths.device.type == "cpu" and (total := int(lengths.sum())) != n_positions:
+                raise ShapeError(f"documents of {total} positions in all do not fill a row of {n_positions}")
+
     @staticmethod
     def _owners(lengths: Tensor, n_positions: int, device: torch.device) -> Tensor:
-        """The document each position belongs to. Device sums go unchecked: that would wait for the device."""
+        """The document each position belongs to."""
         ends = lengths.to(device).cumsum(0)
-        if lengths.device.type == "cpu" and int(ends[-1]) != n_positions:
-            raise ShapeError(f"documents of {int(ends[-1])} positions in all do not fill a row of {n_positions}")
         return torch.searchsorted(ends, torch.arange(n_positions, device=device), right=True)
 
 
@@ -150,7 +155,7 @@ class Dense(Mask):
             raise ShapeError(
                 f"a mask of shape {tuple(self.allowed.shape)} does not fit {n_queries} queries × {n_keys} keys"
             )
-        return self.allowed.to(device)
+        return self.allowed.to(device).reshape(*self.allowed.shape[:-2], *sizes)
 
 
 class Both(Mask):
@@ -190,7 +195,9 @@ def as_mask(mask: Mask | Tensor | None) -> Mask | None:
 
 def simplify(mask: Mask | None, n_queries: int, n_keys: int) -> Mask | None:
     """Leave out what forbids nothing at this size, so that the plainest kernel can be used."""
-    parts = [part for part in _parts(mask) if not part.trivial(n_queries, n_keys)]
+    if not isinstance(mask, Both):
+        return None if mask is None or mask.trivial(n_queries, n_keys) else mask
+    parts = [part for part in mask.parts if not part.trivial(n_queries, n_keys)]
     if len(parts) < 2:
         return parts[0] if parts else None
     return Both(*parts)

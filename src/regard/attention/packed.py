@@ -14,18 +14,17 @@ from torch import Tensor
 
 from regard.attention.masks import Both, Causal, Documents, Mask
 
-try:
-    from torch.nn.attention.varlen import varlen_attn
-except ImportError:  # builds without the kernel
-    varlen_attn = None  # type: ignore[assignment]
 
-
-def packed_rule(rule: Mask | None, query: Tensor) -> tuple[Documents, bool] | None:
+def packed_rule(rule: Mask | None, query: Tensor, key: Tensor, value: Tensor) -> tuple[Documents, bool] | None:
     """The documents and whether they are causal, if that is all the rule says and the row is a single one."""
+    if not isinstance(rule, Both | Documents):
+        return None
     parts = rule.parts if isinstance(rule, Both) else (rule,)
     documents = [part for part in parts if isinstance(part, Documents)]
     others = [part for part in parts if not isinstance(part, Documents)]
     if len(documents) != 1 or query.ndim not in (3, 4) or (query.ndim == 4 and query.shape[0] != 1):
+        return None
+    if not _single_rows(query, key, value):
         return None
     causal = len(others) == 1 and isinstance(others[0], Causal) and others[0].offset == 0
     # In cross-attention the causal line crosses document borders: only equal lengths make it one line per document.
@@ -39,16 +38,24 @@ def attend_packed(
 ) -> Tensor:
     """Attend within each document: output (..., T, Ev) in the packed order."""
     shape = (*query.shape[:-1], value.shape[-1])
+    documents.check(query.shape[-2], key.shape[-2])
     rows = [x.reshape(x.shape[-3:]).transpose(0, 1) for x in (query, key, value)]  # (T, H, E), (S, G, E), (S, G, Ev)
     attend_rows = _kernel if _has_kernel(query, value, dropout) else _padded
     output = attend_rows(*rows, documents=documents, causal=causal, scale=scale, dropout=dropout)
     return output.transpose(0, 1).reshape(shape)
 
 
+def _single_rows(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether nothing has to be broadcast, and there is something to attend to."""
+    if any(x.ndim != query.ndim or x.shape[:-3] != query.shape[:-3] for x in (key, value)):
+        return False
+    fits = key.shape[-3] == value.shape[-3] and query.shape[-3] % key.shape[-3] == 0
+    return fits and query.shape[-2] > 0 and key.shape[-2] > 0
+
+
 def _has_kernel(query: Tensor, value: Tensor, dropout: float) -> bool:
     return (
-        varlen_attn is not None
-        and query.is_cuda
+        query.is_cuda
         and query.dtype in (torch.float16, torch.bfloat16)
         and query.shape[-1] == value.shape[-1]
         and dropout == 0.0
@@ -58,6 +65,8 @@ def _has_kernel(query: Tensor, value: Tensor, dropout: float) -> bool:
 def _kernel(
     query: Tensor, key: Tensor, value: Tensor, *, documents: Documents, causal: bool, scale: float, dropout: float
 ) -> Tensor:
+    from torch.nn.attention.varlen import varlen_attn  # here, because it loads the whole compiler
+
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)

@@ -10,6 +10,7 @@ ALiBi                   a bias that grows with distance            Press et al. 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -49,11 +50,18 @@ class Sinusoidal(nn.Module):
 
     def forward(self, embedded: Tensor, *, positions: Tensor | None = None, offset: int = 0) -> Tensor:
         """Embeddings (..., T, D) plus P(offset … offset + T − 1), or P of the positions (..., T) given."""
-        needed = offset + embedded.shape[-2] if positions is None else int(positions.max()) + 1
-        if needed > self.table.shape[0]:
-            self.table = sinusoidal(2 ** math.ceil(math.log2(needed)), embedded.shape[-1]).to(self.table)
-        rows = self.table[offset:needed] if positions is None else self.table[positions]
+        if positions is None:
+            end = offset + embedded.shape[-2]
+            self.reserve(end)
+            rows = self.table[offset:end]
+        else:
+            rows = self.table[positions]
         return embedded + rows.to(embedded.dtype)
+
+    def reserve(self, n_positions: int) -> None:
+        """Make the table long enough; `positions` given to `forward` have to lie within what was reserved."""
+        if n_positions > self.table.shape[0]:
+            self.table = sinusoidal(2 ** math.ceil(math.log2(n_positions)), self.table.shape[1]).to(self.table)
 
 
 class Learned(nn.Module):
@@ -67,12 +75,16 @@ class Learned(nn.Module):
     def forward(self, embedded: Tensor, *, positions: Tensor | None = None, offset: int = 0) -> Tensor:
         """Embeddings (..., T, D) plus the vectors of positions offset … offset + T − 1, or of those given."""
         if positions is None:
-            needed = offset + embedded.shape[-2]
-            if needed > self.table.num_embeddings:
-                raise ShapeError(f"{needed} positions are more than the {self.table.num_embeddings} learned ones")
-            positions = torch.arange(offset, needed, device=embedded.device)
+            end = offset + embedded.shape[-2]
+            self.reserve(end)
+            positions = torch.arange(offset, end, device=embedded.device)
         rows: Tensor = self.table(positions)
         return embedded + rows
+
+    def reserve(self, n_positions: int) -> None:
+        """Refuse what is longer than the table: what was not learned cannot be made up."""
+        if n_positions > self.table.num_embeddings:
+            raise ShapeError(f"{n_positions} positions are more than the {self.table.num_embeddings} learned ones")
 
 
 class Rotary(nn.Module):
@@ -91,7 +103,15 @@ class Rotary(nn.Module):
         self.d_rotary, self.interleaved = d_rotary or d_head, interleaved
         if self.d_rotary > d_head:
             raise ShapeError(f"{self.d_rotary} features cannot turn in a head of {d_head}")
-        self.register_buffer("rates", frequencies(self.d_rotary, base=base).float(), persistent=False)
+        self.register_buffer("rates", frequencies(self.d_rotary, base=base), persistent=False)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Rotary:
+        """Follow a move to another device, but not to half precision: far positions would lose their angles."""
+        rates = self.rates
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self.rates.dtype.itemsize < 4:
+            self.rates = rates.to(self.rates.device)
+        return self
 
     def forward(self, heads: Tensor, *, positions: Tensor | None = None, offset: int = 0) -> Tensor:
         """Queries or keys (..., H, T, E), turned. `positions` (T,) or (B, T) count from `offset` when absent."""
@@ -99,9 +119,10 @@ class Rotary(nn.Module):
             positions = torch.arange(offset, offset + heads.shape[-2], device=heads.device)
         elif positions.ndim > 1:
             positions = positions.unsqueeze(-2)  # every head of a row turns alike
-        angles = positions.unsqueeze(-1).float() * self.rates  # (..., T, R/2)
+        exact = torch.promote_types(heads.dtype, torch.float32)  # angles in half precision would be wrong soon
+        angles = positions.unsqueeze(-1).to(exact) * self.rates.to(exact)  # (..., T, R/2)
         turning, rest = heads[..., : self.d_rotary], heads[..., self.d_rotary :]
-        turned = self._turn(turning.float(), angles.cos(), angles.sin()).to(heads.dtype)
+        turned = self._turn(turning.to(exact), angles.cos(), angles.sin()).to(heads.dtype)
         return turned if rest.shape[-1] == 0 else torch.cat((turned, rest), -1)
 
     def _turn(self, heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -145,11 +145,7 @@ class Additive(Score):
 
 
 class MLP(Additive):
-    """MLP([q; k]): a hidden layer with a rectifier and biases, and one output."""
-
-    def __init__(self, d_query: int, d_key: int | None = None, *, d_hidden: int | None = None) -> None:
-        super().__init__(d_query, d_key, d_hidden=d_hidden)
-        self.out = nn.Linear(self.query.out_features, 1)
+    """MLP([q; k]): a hidden layer with a rectifier and one output, whose bias the softmax would not notice."""
 
     def _squash(self, hidden: Tensor) -> Tensor:
         return torch.relu(hidden)

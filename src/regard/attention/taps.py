@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 
@@ -79,6 +79,7 @@ class Tap(nn.Module):
 
     def __init__(self, kind: Kind = "self") -> None:
         super().__init__()
+        _check_kinds([kind])
         self.kind: Kind = kind
         self.watchers: tuple[_Watcher, ...] = ()
 
@@ -98,6 +99,7 @@ class Tap(nn.Module):
             return attend(query, key, value, score=score, mask=mask, bias=bias, dropout=dropout)
         if any(watcher.through for watcher in self.watchers):
             weights = attention_weights(query, key, score=score, mask=mask, bias=bias)
+            self._heads_asked(query.shape[-3])  # refuse what is not there
             self._record(weights, tuple(range(query.shape[-3])))
             return weigh(weights, value, dropout=dropout)
         output = attend(query, key, value, score=score, mask=mask, bias=bias, dropout=dropout)
@@ -108,6 +110,10 @@ class Tap(nn.Module):
             weights = _weights_of(heads, query, key, score=score or ScaledDot(), mask=mask, bias=bias)
             self._record(weights, heads)
         return output
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy is not watched: its watcher would never let go."""
+        return {**self.__dict__, "watchers": ()}
 
     def _heads_asked(self, n_heads: int) -> tuple[int, ...]:
         asked: set[int] = set()
@@ -139,12 +145,12 @@ def watch(
 
     Layers count from 0 within each kind: `self` (an encoder's), `masked` (a decoder's own past) and `cross`.
     """
-    if unknown := set(kinds or ()) - set(get_args(Kind)):
-        raise UsageError(f"no kind of attention is called {sorted(unknown)}; there are {list(get_args(Kind))}")
+    _check_kinds(kinds or ())
     seen = Seen()
-    chosen = [(name, tap, layer) for name, tap, layer in _taps(module) if _asked(tap, layer, kinds, layers)]
-    if not chosen:
-        have = sorted({(tap.kind, layer) for _, tap, layer in _taps(module)})
+    taps = _taps(module)
+    chosen = [(name, tap, layer) for name, tap, layer in taps if _asked(tap, layer, kinds, layers)]
+    if not chosen or set(layers or ()) - {layer for _, _, layer in chosen}:
+        have = sorted({(tap.kind, layer) for _, tap, layer in taps})
         raise UsageError(
             f"nothing to watch: no attention with kinds={_shown(kinds)}, layers={_shown(layers)}; "
             f"the module has (kind, layer) {have}"
@@ -170,6 +176,11 @@ def _taps(module: nn.Module) -> list[tuple[str, Tap, int]]:
             counts[part.kind] = layer + 1
             found.append((name.removesuffix(".tap"), part, layer))
     return found
+
+
+def _check_kinds(kinds: Collection[str]) -> None:
+    if unknown := set(kinds) - set(get_args(Kind)):
+        raise UsageError(f"no kind of attention is called {sorted(unknown)}; there are {list(get_args(Kind))}")
 
 
 def _asked(tap: Tap, layer: int, kinds: Collection[Kind] | None, layers: Collection[int] | None) -> bool:

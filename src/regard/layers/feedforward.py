@@ -51,6 +51,7 @@ class FeedForward(nn.Module):
         self.outer = nn.Linear(d_hidden, d_model, bias=bias)
         self.activation = activation_of(activation)
         self.dropout = dropout
+        _reset(self)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(..., D) → (..., D), each position by itself."""
@@ -76,6 +77,7 @@ class GatedFeedForward(nn.Module):
         self.outer = nn.Linear(d_hidden, d_model, bias=bias)
         self.activation = activation_of(activation)
         self.dropout = dropout
+        _reset(self)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(..., D) → (..., D), each position by itself."""
@@ -83,3 +85,12 @@ class GatedFeedForward(nn.Module):
         active = F.dropout(self.activation(gate) * inner, self.dropout, self.training)
         output: Tensor = self.outer(active)
         return output
+
+
+def _reset(part: nn.Module) -> None:
+    """Glorot for the matrices, zero for the biases."""
+    for layer in part.children():
+        if isinstance(layer, nn.Linear):
+            nn.init.xavier_uniform_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)

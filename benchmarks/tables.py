@@ -1,0 +1,54 @@
+"""Write the README's tables from results/*.json, between `<!-- table NAME -->` and `<!-- end -->`.
+
+    python benchmarks/tables.py [--check]
+
+A test runs `render` and holds the README to it, so a figure in the README is always one that was recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+_TABLE = re.compile(r"(<!-- table (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def render(text: str, *, results: Path | None = None) -> str:
+    """The text with every table replaced by what the result files say now."""
+    folder = results or ROOT / "results"
+    return _TABLE.sub(lambda found: found[1] + _table(folder / f"{found['name']}.json") + found[3], text)
+
+
+def _table(path: Path) -> str:
+    rows = json.loads(path.read_text())["rows"]
+    lines = ["| what | figure | against | machine |", "|---|---|---|---|"]
+    lines += [f"| {r['name']} | {_figure(r)} | {_peer(r)} | {r['hardware']} |" for r in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _figure(r: dict[str, Any]) -> str:
+    spread = f" ± {r['spread']:g}" if r["spread"] is not None else ""
+    return f"{r['metric']} **{r['value']:,.4g}**{spread} {r['unit'] or ''}".strip()
+
+
+def _peer(r: dict[str, Any]) -> str:
+    if r["peer"] is None:
+        return "–"
+    return r["peer"] if r["unit"] == "×" else f"{r['peer']}: {r['peer_value']:,.4g}"
+
+
+def main() -> None:
+    path = ROOT / "README.md"
+    text = path.read_text()
+    fresh = render(text)
+    if "--check" in sys.argv:
+        sys.exit(0 if fresh == text else "README.md: tables differ from results/; run `make tables`")
+    path.write_text(fresh)
+
+
+if __name__ == "__main__":
+    main()

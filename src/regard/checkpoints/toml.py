@@ -1,0 +1,38 @@
+"""Write TOML: the standard library only reads it.
+
+Sections of scalars and lists are all a recipe has; None stands for "not set" and is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def write_toml(config: Mapping[str, Any]) -> str:
+    """The text of a TOML file that reads back as `config`, without its Nones."""
+    plain = {key: value for key, value in config.items() if not isinstance(value, Mapping)}
+    lines = _lines(plain)
+    for key, section in config.items():
+        if isinstance(section, Mapping):
+            lines += ["", f"[{key}]", *_lines(section)]
+    return "\n".join(lines).strip() + "\n"
+
+
+def _lines(section: Mapping[str, Any]) -> list[str]:
+    return [f"{key} = {_value(value)}" for key, value in section.items() if value is not None]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value)  # inf and nan are spelt alike in TOML
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{json.dumps(k)} = {_value(v)}" for k, v in value.items() if v is not None) + " }"
+    return "[" + ", ".join(_value(item) for item in value) + "]"

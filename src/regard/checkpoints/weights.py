@@ -1,0 +1,66 @@
+"""Weights to and from safetensors files. Shared tensors are stored once, and everything that does not fit is listed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from regard.errors import CheckpointError, EnvironmentProblem
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and lasting buffers by name, each shared one under its first name."""
+    lasting = model.state_dict()
+    buffers = {name: tensor for name, tensor in model.named_buffers() if name in lasting}
+    return dict(model.named_parameters()) | buffers
+
+
+def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, origin: str) -> None:
+    """Copy tensors into the model; all that is missing, unknown or misshapen is said in one message."""
+    own = weights_of(model)
+    problems = [f"{name}: missing" for name in own if name not in tensors]
+    problems += [f"{name}: unknown" for name in tensors if name not in own]
+    problems += [
+        f"{name}: {list(tensors[name].shape)}, the model has {list(own[name].shape)}"
+        for name in own
+        if name in tensors and tensors[name].shape != own[name].shape
+    ]
+    if problems:
+        raise CheckpointError(
+            f"{origin}: {len(problems)} weights do not fit the model:\n  " + "\n  ".join(problems),
+            hint="the weights were made by another architecture or another version",
+        )
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write a safetensors file and wait until the disk has it."""
+    held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    try:
+        save_file(held, path)
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    except (OSError, SafetensorError) as problem:
+        raise EnvironmentProblem(
+            f"{path}: cannot be written ({problem})", hint="free some disk space; what was saved before is untouched"
+        ) from problem
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a safetensors file; anything else, or a file cut short, is an error with its name."""
+    try:
+        return load_file(path)
+    except FileNotFoundError as problem:
+        raise CheckpointError(f"{path}: there is no such file") from problem
+    except (OSError, SafetensorError) as problem:
+        raise CheckpointError(
+            f"{path}: not a whole safetensors file ({problem})", hint="it may have been cut short while being copied"
+        ) from problem

@@ -1,0 +1,222 @@
+"""A tokenised corpus on disk, read through the page cache: any size, little memory.
+
+A folder holds, for each side, the ids of all sentences in one flat array and where each begins:
+
+    source.ids  target.ids           uint16, or uint32 for vocabularies over 65,536; without special tokens
+    source.offsets  target.offsets   int64, n + 1 of them
+    corpus.json                      counts, types, what was dropped, and the fingerprint of what it was made from
+
+It is written under a temporary name and renamed, so a folder is whole or absent; what was cut short later is noticed.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, Self
+
+import numpy.typing as npt
+
+from regard.data.idfiles import ID_TYPES, IdFile, IdWriter
+from regard.data.sources import Pair
+from regard.data.tokenizers import Tokenizer
+from regard.errors import DataError, UsageError
+
+FORMAT = 1
+_FILES = ("corpus.json", "source.ids", "source.offsets", "target.ids", "target.offsets")
+_CHUNK = 4096  # pairs encoded at once
+
+
+@dataclass(frozen=True)
+class Header:
+    """What `corpus.json` says."""
+
+    pairs: int
+    source_tokens: int
+    target_tokens: int
+    source_dtype: str
+    target_dtype: str
+    dropped_long: int
+    fingerprint: str
+    format: int = FORMAT
+
+
+class Corpus:
+    """Tokenised pairs, by number. Made by `Corpus.build`, `Corpus.open` or `Corpus.cached`."""
+
+    def __init__(self, folder: Path, header: Header) -> None:
+        self.folder, self.header = folder, header
+        n = header.pairs
+        self._source = IdFile(folder, "source", sentences=n, tokens=header.source_tokens, dtype=header.source_dtype)
+        self._target = IdFile(folder, "target", sentences=n, tokens=header.target_tokens, dtype=header.target_dtype)
+        self.source_lengths = self._source.lengths  # (n,)
+        self.target_lengths = self._target.lengths  # (n,)
+
+    def __len__(self) -> int:
+        return self.header.pairs
+
+    @property
+    def fingerprint(self) -> str:
+        """Of what the corpus was made from, as given to `build`."""
+        return self.header.fingerprint
+
+    def source(self, index: int) -> npt.NDArray[Any]:
+        """The ids of a source sentence, (length,), as a view of the file."""
+        return self._source[index]
+
+    def target(self, index: int) -> npt.NDArray[Any]:
+        """The ids of a target sentence, (length,), as a view of the file."""
+        return self._target[index]
+
+    @classmethod
+    def build(
+        cls,
+        pairs: Iterable[Pair],
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        folder: Path | str,
+        *,
+        max_tokens: int | None = None,
+        fingerprint: str = "",
+    ) -> Self:
+        """Encode a stream of pairs into `folder`, replacing what is there.
+
+        Pairs with more than `max_tokens` on a side are left out; the header counts them as `dropped_long`.
+        """
+        if max_tokens is not None and max_tokens < 1:
+            raise UsageError(f"max_tokens is {max_tokens}, at least 1 is needed")
+        folder = Path(folder)
+        _check_replaceable(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = _new_folder_beside(folder)
+        try:
+            with (
+                IdWriter(draft, "source", source_tokenizer) as source,
+                IdWriter(draft, "target", target_tokenizer) as target,
+            ):
+                dropped = _encode(pairs, source, target, max_tokens=max_tokens)
+            header = Header(
+                pairs=source.count,
+                source_tokens=source.tokens,
+                target_tokens=target.tokens,
+                source_dtype=source.dtype.str,
+                target_dtype=target.dtype.str,
+                dropped_long=dropped,
+                fingerprint=fingerprint,
+            )
+            if not header.pairs:
+                message = f"no usable pairs: none was given, or all {dropped} are longer than {max_tokens} tokens"
+                raise DataError(message, hint="raise max_tokens, or check the input")
+            _write_synced(draft / "corpus.json", json.dumps(asdict(header), indent=2))
+            _install(draft, folder)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        return cls.open(folder)
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Self:
+        """Open what `build` wrote; anything else, or anything cut short, is an error."""
+        folder = Path(folder)
+        return cls(folder, _read_header(folder))
+
+    @classmethod
+    def cached(cls, key: str, root: Path | str, *, build: Callable[[Path], Self]) -> Self:
+        """The corpus made from `key` under `root`; `build(folder)` makes it if it is absent, damaged or another's.
+
+        `build` is to pass `fingerprint=key` on to `Corpus.build`; `corpus_key` makes keys.
+        """
+        folder = Path(root) / key[:24]
+        try:
+            corpus = cls.open(folder)
+        except DataError:
+            corpus = None
+        if corpus is not None and corpus.fingerprint == key:
+            return corpus
+        made = build(folder)
+        assert made.fingerprint == key, "build must pass fingerprint=key on"
+        return made
+
+
+def corpus_key(*parts: str | int | float | None) -> str:
+    """A key for `Corpus.cached` from all that decides the ids: fingerprints of sources and tokenizers, and options."""
+    return hashlib.sha256(json.dumps([FORMAT, *parts]).encode()).hexdigest()
+
+
+def _encode(pairs: Iterable[Pair], source: IdWriter, target: IdWriter, *, max_tokens: int | None) -> int:
+    """Write all pairs that are short enough; how many were not."""
+    dropped = 0
+    for chunk in _chunks(pairs):
+        sources = source.tokenizer.encode_batch([pair.source for pair in chunk])
+        targets = target.tokenizer.encode_batch([pair.target for pair in chunk])
+        if max_tokens is not None:
+            kept = [both for both in zip(sources, targets, strict=True) if max(map(len, both)) <= max_tokens]
+            dropped += len(chunk) - len(kept)
+            sources, targets = [both[0] for both in kept], [both[1] for both in kept]
+        source.append(sources)
+        target.append(targets)
+    return dropped
+
+
+def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+    pairs = iter(pairs)
+    while chunk := list(islice(pairs, _CHUNK)):
+        yield chunk
+
+
+def _write_synced(path: Path, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _new_folder_beside(folder: Path) -> Path:
+    """A hidden folder in the same place, so that a rename stays on one disk; with the user's usual permissions."""
+    made = folder.parent / f".{folder.name}.{token_hex(6)}"
+    made.mkdir()
+    return made
+
+
+def _install(draft: Path, folder: Path) -> None:
+    """Rename the finished draft to its place; an older corpus there is moved aside first, and deleted last."""
+    aside = None
+    if folder.exists():
+        aside = _new_folder_beside(folder)
+        os.rename(folder, aside / "old")
+    os.rename(draft, folder)
+    if aside is not None:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _check_replaceable(folder: Path) -> None:
+    """Only a corpus, whole or broken, may be overwritten: never a folder that holds anything else."""
+    if folder.exists() and not folder.is_dir():
+        raise DataError(f"{folder}: is a file, a folder for the corpus was expected")
+    others = sorted(entry.name for entry in folder.iterdir() if entry.name not in _FILES) if folder.exists() else []
+    if others:
+        message = f"{folder}: holds other files ({', '.join(others[:4])}), it will not be replaced by a corpus"
+        raise DataError(message, hint="name a new folder")
+
+
+def _read_header(folder: Path) -> Header:
+    path = folder / "corpus.json"
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        header = Header(**facts)
+        counts = (header.pairs - 1, header.source_tokens, header.target_tokens)
+        types = (header.source_dtype, header.target_dtype)
+        ok = (
+            header.format == FORMAT and min(counts) >= 0 and set(map(type, counts)) == {int} and {*types} <= {*ID_TYPES}
+        )
+    except FileNotFoundError:
+        raise DataError(f"{folder}: holds no corpus (no corpus.json)", hint="build it first") from None
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(f"{path}: cannot be read ({error})", hint="delete the folder and build it again") from error
+    if not ok:
+        raise DataError(f"{path}: not a corpus of format {FORMAT}", hint="delete the folder and build it again")
+    return header

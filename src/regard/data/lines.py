@@ -1,0 +1,107 @@
+"""Bytes to lines: the one place that opens text files.
+
+A line ends at "\\n" and nowhere else (U+2028 and friends are ordinary characters); a "\\r" before it and a byte-order
+mark at the start of the file are taken off. Gzip is recognised by its first two bytes, whatever the file is called,
+and "-" is standard input. Files are streamed: memory holds one line at a time.
+"""
+
+import gzip
+import io
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from regard.errors import DataError
+
+STDIN = "-"
+GZIP_MAGIC = b"\x1f\x8b"
+BOM = b"\xef\xbb\xbf"
+UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
+
+
+def display_name(path: Path | str) -> str:
+    """What messages call this input: its path, or `<stdin>`."""
+    return "<stdin>" if str(path) == STDIN else str(path)
+
+
+@contextmanager
+def open_bytes(path: Path | str) -> Iterator[BinaryIO]:
+    """Open a file, or standard input for "-", for reading bytes; gzip is undone."""
+    raw = _open_raw(path)
+    try:
+        buffered = io.BufferedReader(raw)
+        if buffered.peek(2)[:2] == GZIP_MAGIC:
+            yield io.BufferedReader(gzip.GzipFile(fileobj=buffered))
+        else:
+            yield buffered
+        buffered.detach()  # otherwise dropping the wrapper would close standard input
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        message = f"{display_name(path)}: damaged gzip data ({error})"
+        raise DataError(message, hint="the file may be cut short; fetch it again") from error
+    finally:
+        if str(path) != STDIN:
+            raw.close()
+
+
+def _open_raw(path: Path | str) -> Any:  # a raw file or a buffered one: it only needs readinto
+    if str(path) == STDIN:
+        return sys.stdin.buffer
+    try:
+        return open(path, "rb", buffering=0)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file", hint=_nearby(Path(path))) from None
+    except IsADirectoryError:
+        raise DataError(f"{path}: is a directory, a file was expected", hint="name one file inside it") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def _nearby(path: Path) -> str:
+    """A hint for a missing file: what its folder holds."""
+    if not path.parent.is_dir():
+        return f"the folder {path.parent} does not exist either"
+    names = sorted(entry.name for entry in path.parent.iterdir() if entry.is_file())
+    if not names:
+        return f"{path.parent} holds no files"
+    return f"{path.parent} holds: {', '.join(names[:8])}{', …' if len(names) > 8 else ''}"
+
+
+def stream_lines(path: Path | str) -> Iterator[str]:
+    """Every line of a file without its ending; an empty file gives none."""
+    offset = 0
+    with open_bytes(path) as stream:
+        for number, raw in enumerate(stream, start=1):
+            yield _decode(raw, path, number=number, offset=offset)
+            offset += len(raw)
+
+
+def read_lines(path: Path | str) -> Iterator[str]:
+    """Every line of a one-sided text file, streamed; an empty file is an error."""
+    empty = True
+    for line in stream_lines(path):
+        empty = False
+        yield line
+    if empty:
+        raise empty_file(path)
+
+
+def empty_file(path: Path | str) -> DataError:
+    """The error for an input that holds nothing at all."""
+    return DataError(f"{display_name(path)}: is empty", hint="at least one line is needed")
+
+
+def _decode(raw: bytes, path: Path | str, *, number: int, offset: int) -> str:
+    if number == 1 and raw.startswith(UTF16_BOMS):
+        message = f"{display_name(path)}:1: is UTF-16, UTF-8 is needed"
+        raise DataError(message, hint="convert it: iconv -f UTF-16 -t UTF-8 FILE")
+    if number == 1 and raw.startswith(BOM):
+        raw, offset = raw[len(BOM) :], offset + len(BOM)
+    try:
+        return raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+    except UnicodeDecodeError as error:
+        where = f"byte 0x{raw[error.start]:02X} at offset {offset + error.start} of the text"
+        message = f"{display_name(path)}:{number}: not UTF-8 ({where})"
+        raise DataError(message, hint="convert it: iconv -f ISO-8859-1 -t UTF-8 FILE") from None

@@ -1,0 +1,14 @@
+"""Batched autoregressive decoding over a small protocol; knows no concrete model.
+
+Read in this order: protocol, options, filters, ranking, sampling, paths, beam, decode.
+"""
+
+from regard.decoding.decode import decode, stream
+from regard.decoding.ensemble import EnsembleStepper
+from regard.decoding.forced import force_decode
+from regard.decoding.options import DecodeOptions
+from regard.decoding.pace import Pace
+from regard.decoding.protocol import Stepper
+from regard.decoding.ranking import Hypothesis
+
+__all__ = ["DecodeOptions", "EnsembleStepper", "Hypothesis", "Pace", "Stepper", "decode", "force_decode", "stream"]

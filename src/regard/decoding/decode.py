@@ -1,0 +1,100 @@
+"""Decode: a started stepper and the options in, hypotheses out.
+
+`decode` returns, for each row, its hypotheses: one (greedy), the `n_best` best of the beam, best first, or
+`n_samples` in the order they were drawn. `stream` follows a single row and yields its tokens as they come.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from regard.decoding.beam import search
+from regard.decoding.options import DecodeOptions
+from regard.decoding.pace import Pace
+from regard.decoding.paths import Paths, follow
+from regard.decoding.plan import Prefixes, make_plan
+from regard.decoding.protocol import Stepper
+from regard.decoding.ranking import Hypothesis
+from regard.errors import UsageError
+
+
+@torch.inference_mode()
+def decode(
+    stepper: Stepper,
+    *,
+    n_rows: int,
+    bos_id: int | Tensor,
+    eos_id: int,
+    pad_id: int,
+    options: DecodeOptions,
+    max_lengths: Tensor | Sequence[int] | None = None,
+    prefixes: Prefixes | None = None,
+    row_keys: Tensor | Sequence[int] | None = None,
+    pace: Pace | None = None,
+) -> list[list[Hypothesis]]:
+    """Decode every row that the stepper was started on.
+
+    bos_id       the first token fed to every row; or (n_rows,), such as the last token of each row's prompt
+    max_lengths  the most steps for each row, up to `options.max_length`; see `DecodeOptions.limits`
+    prefixes     how the output of each row has to begin; those tokens are part of the hypothesis and of its length
+    row_keys     the name of each row in the random stream, with which it draws the same in any batch; default 0, 1, 2 …
+    pace         how often to look for finished rows; chosen by device
+    """
+    if n_rows == 0:
+        return []
+    plan = make_plan(
+        options,
+        stepper.device,
+        n_rows=n_rows,
+        bos_id=bos_id,
+        eos_id=eos_id,
+        pad_id=pad_id,
+        max_lengths=max_lengths,
+        prefixes=prefixes,
+        row_keys=row_keys,
+        pace=pace,
+    )
+    return search(stepper, plan) if options.strategy == "beam" else follow(stepper, plan)
+
+
+def stream(
+    stepper: Stepper,
+    *,
+    bos_id: int,
+    eos_id: int,
+    pad_id: int,
+    options: DecodeOptions,
+    prefix: Sequence[int] = (),
+    row_key: int = 0,
+) -> Iterator[int]:
+    """Yield the tokens of a single row one by one, without the end mark: the ones `decode` would return."""
+    if options.strategy == "beam" or options.n_samples > 1:
+        raise UsageError(
+            f"strategy is {options.strategy!r} with n_samples={options.n_samples}; "
+            "allowed for streaming are 'greedy', and 'sample' with one sample",
+            hint="a beam knows its words only at the end: use decode",
+        )
+    plan = make_plan(
+        options,
+        stepper.device,
+        n_rows=1,
+        bos_id=bos_id,
+        eos_id=eos_id,
+        pad_id=pad_id,
+        prefixes=[prefix],
+        row_keys=[row_key],
+        pace=Pace(check_every=1, shrink_below=1.0, skip_identity=True),
+    )
+    return _tokens(Paths(stepper, plan), eos_id)
+
+
+@torch.inference_mode()  # on a generator: switched on while it runs, off while its caller does
+def _tokens(paths: Paths, eos_id: int) -> Iterator[int]:
+    over = False
+    while not over:
+        paths.advance()
+        token = int(paths.chosen[paths.step - 1, 0])
+        over = paths.is_over()
+        if token != eos_id:
+            yield token

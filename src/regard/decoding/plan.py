@@ -1,0 +1,132 @@
+"""One decoding, spelled out: the options joined with the rows they are for, checked against each other.
+
+starts (B,) the first token fed to each row · limits (B,) its most steps · keys (B,) its name in the random stream
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.decoding.options import DecodeOptions
+from regard.decoding.pace import Pace
+from regard.errors import ShapeError, UsageError
+
+Prefixes = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to decode and how, on one device."""
+
+    options: DecodeOptions
+    pace: Pace
+    eos_id: int
+    pad_id: int
+    starts: Tensor
+    limits: Tensor
+    keys: Tensor
+    prefixes: Prefixes | None
+    n_steps: int
+    shortest: int
+
+    @property
+    def n_rows(self) -> int:
+        """How many inputs there are."""
+        return len(self.starts)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the stepper and all bookkeeping live."""
+        return self.starts.device
+
+    def check_vocabulary(self, n_tokens: int) -> None:
+        """Refuse ids that the model does not know, before they reach an index on the device."""
+        ids = {"eos_id": self.eos_id, "pad_id": self.pad_id, "banned": max(self.options.banned, default=0)}
+        ids["prefixes"] = max((token for prefix in self.prefixes or () for token in prefix), default=0)
+        for name, largest in ids.items():
+            if largest >= n_tokens:
+                raise UsageError(
+                    f"{name} holds {largest} and the model knows {n_tokens} tokens; allowed is 0 to {n_tokens - 1}"
+                )
+
+
+def make_plan(
+    options: DecodeOptions,
+    device: torch.device,
+    *,
+    n_rows: int,
+    bos_id: int | Tensor,
+    eos_id: int,
+    pad_id: int,
+    max_lengths: Tensor | Sequence[int] | None = None,
+    prefixes: Prefixes | None = None,
+    row_keys: Tensor | Sequence[int] | None = None,
+    pace: Pace | None = None,
+) -> Plan:
+    """Check everything a caller gives against everything else, and bring it to the device."""
+    if eos_id < 0 or pad_id < 0:
+        raise UsageError(f"eos_id is {eos_id} and pad_id is {pad_id}; allowed are token ids from 0")
+    limits = _limits(options, max_lengths, n_rows)
+    _check_prefixes(prefixes, limits, eos_id=eos_id)
+    keys = range(n_rows) if row_keys is None else row_keys
+    return Plan(
+        options=options,
+        pace=pace or Pace.of(device),
+        eos_id=eos_id,
+        pad_id=pad_id,
+        starts=start_tokens(bos_id, n_rows, device),
+        limits=torch.tensor(limits, dtype=torch.int64, device=device),
+        keys=torch.tensor(_one_a_row("row_keys", keys, n_rows), dtype=torch.int64, device=device),
+        prefixes=prefixes,
+        n_steps=max(limits, default=0),
+        shortest=min(limits, default=0),
+    )
+
+
+def start_tokens(bos_id: int | Tensor, n_rows: int, device: torch.device) -> Tensor:
+    """The first token fed to each row (B,): one start mark for all, or the last token of each row's prompt."""
+    if isinstance(bos_id, int):
+        return torch.full((n_rows,), bos_id, dtype=torch.int64, device=device)
+    return torch.tensor(_one_a_row("bos_id", bos_id, n_rows), dtype=torch.int64, device=device)
+
+
+def _limits(options: DecodeOptions, given: Tensor | Sequence[int] | None, n_rows: int) -> list[int]:
+    if given is None:
+        return [options.max_length] * n_rows
+    limits = _one_a_row("max_lengths", given, n_rows)
+    wrong = [limit for limit in limits if not options.min_length < limit <= options.max_length]
+    if wrong:
+        raise UsageError(
+            f"max_lengths holds {wrong[0]}; allowed is above min_length={options.min_length} "
+            f"and up to max_length={options.max_length}",
+            hint="options.limits(source_lengths) gives lengths that fit",
+        )
+    return limits
+
+
+def _one_a_row(name: str, given: Tensor | Sequence[int], n_rows: int) -> list[int]:
+    values = given.tolist() if isinstance(given, Tensor) else list(given)
+    if not isinstance(values, list) or len(values) != n_rows:
+        shape = tuple(given.shape) if isinstance(given, Tensor) else (len(given),)
+        raise ShapeError(f"{name} has shape {shape}; allowed is one value a row, ({n_rows},)")
+    return [int(value) for value in values]
+
+
+def _check_prefixes(prefixes: Prefixes | None, limits: list[int], *, eos_id: int) -> None:
+    if prefixes is None:
+        return
+    if len(prefixes) != len(limits):
+        raise ShapeError(f"{len(prefixes)} prefixes were given for {len(limits)} rows; allowed is one a row")
+    for row, (prefix, limit) in enumerate(zip(prefixes, limits, strict=True)):
+        if len(prefix) >= limit:
+            raise UsageError(
+                f"the prefix of row {row} has {len(prefix)} tokens and its most steps are {limit}; "
+                "allowed is a prefix shorter than that",
+                hint="raise max_length",
+            )
+        if any(token < 0 or token == eos_id for token in prefix):
+            raise UsageError(
+                f"the prefix of row {row} is {list(prefix)}; allowed are token ids from 0 but not eos_id={eos_id}"
+            )

@@ -1,0 +1,4 @@
+"""Attention models, one file each: every one of them attends through `regard.attention`.
+
+Nothing is imported here: a model is loaded when its own module is.
+"""

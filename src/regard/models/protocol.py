@@ -1,0 +1,98 @@
+"""What training, decoding and inspection need of a sequence-to-sequence model, whichever it is.
+
+    logits = model(source, target)       source (B, S), target (B, T) starting with <s>  →  (B, T, V)
+    stepper = model.start(source)        the same, one target token at a time, with what was computed kept
+
+`Seq2SeqStepper` is what a model hands to decoding. The two rooms do not import one another: decoding states what it
+asks in a protocol of its own, and a model's stepper answers it by its shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import Rows
+
+
+class Seq2SeqConfig(Protocol):
+    """What every config of a sequence-to-sequence model holds: the vocabularies' sizes and the id of padding."""
+
+    @property
+    def n_source(self) -> int:
+        """How many source ids there are."""
+        ...
+
+    @property
+    def n_target(self) -> int:
+        """How many target ids there are."""
+        ...
+
+    @property
+    def pad_id(self) -> int:
+        """The id that fills up short rows."""
+        ...
+
+
+@runtime_checkable
+class Seq2SeqStepper(Protocol):
+    """A model in the middle of decoding N rows."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where `step` expects its tokens and leaves its logits."""
+        ...
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """The last token of each row (N,) → logits of the next (N, V)."""
+        ...
+
+    def select(self, rows: Tensor, *, same_source: bool) -> None:
+        """Go on with other rows: row i is what row `rows[i]` was; `same_source` says that it kept its source."""
+        ...
+
+    def attention(self) -> Tensor | None:
+        """The last step's cross-attention (N, S) averaged over layers and heads, if watched and if there is any."""
+        ...
+
+
+@runtime_checkable
+class Seq2SeqModel(Protocol):
+    """A model that turns one sequence into another."""
+
+    @property
+    def config(self) -> Seq2SeqConfig:
+        """What it was built of."""
+        ...
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """What is learnt."""
+        ...
+
+    def forward(self, source: Tensor | Rows, target: Tensor | Rows) -> Tensor:
+        """Logits (B, T, V) of each next target token, given the source and the target up to there."""
+        ...
+
+    def hidden(self, source: Tensor | Rows, target: Tensor | Rows) -> Tensor:
+        """What `unembed` turns into logits, for losses that do the output themselves."""
+        ...
+
+    def unembed(self, hidden: Tensor) -> Tensor:
+        """Hidden states (..., D) → logits (..., V)."""
+        ...
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The matrix (V, D) that `unembed` multiplies by."""
+        ...
+
+    def encode(self, source: Tensor | Rows) -> Tensor:
+        """The source's contextual vectors (B, S, D)."""
+        ...
+
+    def start(self, source: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> Seq2SeqStepper:
+        """Encode the source and stand ready to decode it, one row each; `watched` steps keep their attention."""
+        ...

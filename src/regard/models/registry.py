@@ -1,0 +1,83 @@
+"""The models that have a name, and how options become one of them. The list is closed: no paths, no imports by name.
+
+    configure("transformer", "base", n_source=37000, n_target=37000)     a config, checked
+    build("recurrent", {"size": "small", "n_source": 8000, "n_target": 8000, "attention": "additive"})     a model
+
+Values are brought to the types that the config declares ("512" is a number, 1 is a float where one is due). Whatever
+is wrong with the options is said at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from torch import nn
+
+from regard.errors import ConfigError
+from regard.models import seq2seq, transformer
+from regard.models.seq2seq import RecurrentConfig, RecurrentSeq2Seq
+from regard.models.transformer import Transformer, TransformerConfig
+from regard.options import nearest, typed
+
+Config = TransformerConfig | RecurrentConfig
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A registered model: its config, its module, and the options that its named sizes stand for."""
+
+    config: type[TransformerConfig] | type[RecurrentConfig]
+    model: type[Transformer] | type[RecurrentSeq2Seq]
+    sizes: Mapping[str, Mapping[str, int | float]]
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What can be set."""
+        return tuple(field.name for field in fields(self.config))
+
+
+MODELS: Mapping[str, Entry] = {
+    "transformer": Entry(TransformerConfig, Transformer, transformer.SIZES),
+    "recurrent": Entry(RecurrentConfig, RecurrentSeq2Seq, seq2seq.SIZES),
+}
+
+
+def entry(name: str) -> Entry:
+    """The model of that name."""
+    _refuse_unknown("model", [name], MODELS)
+    return MODELS[name]
+
+
+def configure(name: str, /, size: str | None = None, **overrides: Any) -> Config:
+    """The config of a model: its defaults, changed by a named size, changed by the overrides."""
+    chosen = entry(name)
+    if size is not None:
+        _refuse_unknown(f"size of {name}", [size], chosen.sizes)
+    _refuse_unknown(f"option of {name}", overrides, chosen.options)
+    return _typed(name, chosen, {**(chosen.sizes[size] if size else {}), **overrides})
+
+
+def build(name: str, options: Mapping[str, Any]) -> nn.Module:
+    """A new model from its options: the fields of its config, and `size` for a named starting point."""
+    rest = {option: value for option, value in options.items() if option != "size"}
+    config, model = configure(name, options.get("size"), **rest), entry(name).model
+    return model(config)  # type: ignore[arg-type]  # an entry's config and model belong together
+
+
+def _typed(name: str, chosen: Entry, options: Mapping[str, Any]) -> Config:
+    """The config with every value brought to its declared type, or every value that cannot be, in one error."""
+    config: Config = typed(chosen.config, options, where=name)
+    return config
+
+
+def _refuse_unknown(what: str, given: Iterable[str], allowed: Iterable[str]) -> None:
+    allowed = list(allowed)
+    unknown = [name for name in given if name not in allowed]
+    if not unknown:
+        return
+    near = [best for name in unknown if (best := nearest(name, allowed))]
+    hint = f"did you mean {', '.join(near)}?" if near else None
+    names = ", ".join(repr(name) for name in unknown)
+    raise ConfigError(f"no {what} is called {names}; there are {', '.join(allowed)}", hint=hint)

@@ -1,0 +1,55 @@
+"""Attention between recurrent states, as it began (Bahdanau et al., 2015; Luong et al., 2015).
+
+    context = Σⱼ wⱼ hⱼ,  w = softmax(score(s, hⱼ))        states s (B, T, D), memory h (B, S, Dm) → (B, T, Dm)
+
+Decoder states are the queries, encoder states the keys and the values, and no matrix but the score's stands between.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor, nn
+
+from regard.attention import MLP, Additive, Cache, Dot, General, Mask, Prepared, ScaledDot, Score, Tap
+from regard.errors import ConfigError
+
+AttentionName = Literal["none", "dot", "scaled_dot", "general", "additive", "mlp"]
+
+NEED_ONE_WIDTH = ("dot", "scaled_dot")
+_LEARNED: dict[str, type[General | Additive]] = {"general": General, "additive": Additive, "mlp": MLP}
+
+
+def score_of(name: AttentionName, d_query: int, *, d_key: int | None = None) -> Score:
+    """The score a config names, for queries and keys of these widths."""
+    d_key = d_key or d_query
+    if name in _LEARNED:
+        return _LEARNED[name](d_query, d_key)
+    if name not in NEED_ONE_WIDTH:
+        raise ConfigError(f"no score is called {name!r}; there are {[*NEED_ONE_WIDTH, *_LEARNED]}")
+    if d_query != d_key:
+        raise ConfigError(
+            f"the {name} score compares equal widths, not queries of {d_query} with keys of {d_key}",
+            hint=f"choose one of {', '.join(_LEARNED)}",
+        )
+    return Dot() if name == "dot" else ScaledDot()
+
+
+class StateAttention(nn.Module):
+    """Called as cross-attention with a remembered memory is: `remember` once, then ask with states."""
+
+    def __init__(self, score: Score) -> None:
+        super().__init__()
+        self.score = score
+        self.tap = Tap("cross")
+
+    def remember(self, memory: Tensor) -> Cache:
+        """Do once what depends on the encoder states (B, S, Dm) alone."""
+        m_B1SD = memory.unsqueeze(1)
+        return Cache.filled(self.score.prepare(m_B1SD).keys, m_B1SD)
+
+    def forward(self, states: Tensor, *, mask: Mask | None, cache: Cache) -> Tensor:
+        """Decoder states (B, T, D) → contexts (B, T, Dm)."""
+        keys = Prepared(cache.keys)
+        context: Tensor = self.tap(states.unsqueeze(1), keys, cache.values, score=self.score, mask=mask)
+        return context.squeeze(1)

@@ -1,0 +1,264 @@
+"""The Transformer (Vaswani et al., 2017): an encoder and a decoder of attention blocks, nothing recurrent.
+
+    logits = model(source, target)        source (B, S), target (B, T) starting with <s>  →  (B, T, V)
+
+`source` and `target` are padded ids, or `Rows` with their lengths, or packed `Rows` without any padding.
+Sizes `base` and `big` are the paper's; `tiny` is the one that does best on small corpora.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+import regard.attention as attention
+from regard.attention import Causal, Learned, Mask, MultiHeadAttention, Padding, Rotary, Rows, Sinusoidal
+from regard.errors import ConfigError, ShapeError
+from regard.layers import (
+    ActivationName,
+    DecoderBlock,
+    DecoderStack,
+    Embedding,
+    EncoderBlock,
+    EncoderStack,
+    FeedForward,
+    NormName,
+    Order,
+    norm_of,
+)
+
+PositionName = Literal["sinusoidal", "learned", "rotary"]
+Tied = Literal["all", "output", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """What makes one Transformer differ from another.
+
+    `tied` shares one matrix between source, target and output ("all": one joint vocabulary), between target and
+    output ("output"), or nothing. `dropout` acts on embeddings and around each part, `attention_dropout` on the
+    weights, `activation_dropout` inside the feed-forward.
+    """
+
+    n_source: int = 0
+    n_target: int = 0
+    d_model: int = 512
+    n_heads: int = 8
+    d_feedforward: int = 2048
+    n_encoder_layers: int = 6
+    n_decoder_layers: int = 6
+    n_kv_heads: int | None = None
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+    order: Order = "post"
+    norm: NormName = "layer"
+    activation: ActivationName = "relu"
+    positions: PositionName = "sinusoidal"
+    n_positions: int = 1024
+    tied: Tied = "all"
+    pad_id: int = 0
+
+
+SIZES: dict[str, dict[str, int | float]] = {
+    "tiny": {"d_model": 128, "n_heads": 4, "d_feedforward": 256, "n_encoder_layers": 4, "n_decoder_layers": 4,
+             "dropout": 0.3},
+    "small": {"d_model": 256, "n_heads": 4, "d_feedforward": 1024, "n_encoder_layers": 3, "n_decoder_layers": 3,
+              "dropout": 0.2},
+    "base": {"d_model": 512, "n_heads": 8, "d_feedforward": 2048, "n_encoder_layers": 6, "n_decoder_layers": 6,
+             "dropout": 0.1},
+    "big": {"d_model": 1024, "n_heads": 16, "d_feedforward": 4096, "n_encoder_layers": 6, "n_decoder_layers": 6,
+            "dropout": 0.3},
+}  # fmt: skip
+
+
+class Transformer(nn.Module):
+    """Encoder, decoder, embeddings and an output over the target vocabulary."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        _check(config)
+        self.config = config
+        D = config.d_model
+        self.source_embedding = Embedding(config.n_source, D, scaled=True, pad_id=config.pad_id)
+        self.target_embedding = (
+            self.source_embedding
+            if config.tied == "all"
+            else Embedding(config.n_target, D, scaled=True, pad_id=config.pad_id)
+        )
+        self.output = None if config.tied != "none" else nn.Linear(D, config.n_target, bias=False)
+        self.positions = _positions(config)
+        rotary = Rotary(D // config.n_heads) if config.positions == "rotary" else None
+        final_norm = norm_of(config.norm) if config.order == "pre" else None
+        self.encoder = EncoderStack(
+            [_encoder_block(config, rotary) for _ in range(config.n_encoder_layers)],
+            final_norm=final_norm(D) if final_norm else None,
+        )
+        self.decoder = DecoderStack(
+            [_decoder_block(config, rotary) for _ in range(config.n_decoder_layers)],
+            final_norm=final_norm(D) if final_norm else None,
+        )
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, source: Tensor | Rows, target: Tensor | Rows) -> Tensor:
+        """Logits (B, T, V) of each next target token, given the source and the target up to there."""
+        return self.unembed(self.hidden(source, target))
+
+    def hidden(self, source: Tensor | Rows, target: Tensor | Rows) -> Tensor:
+        """The decoder's last states (B, T, D), for losses that do the output themselves."""
+        source, target = Rows.of(source), Rows.of(target)
+        memory = self.encode(source)
+        own = target.mask()
+        decoded: Tensor = self.decoder(
+            self._embed(self.target_embedding, target),
+            memory,
+            mask=Causal() if own is None else own & Causal(),
+            memory_mask=source.mask_for(target),
+            positions=target.positions,
+        )
+        return decoded
+
+    def encode(self, source: Tensor | Rows) -> Tensor:
+        """The source's contextual vectors (B, S, D)."""
+        source = Rows.of(source)
+        encoded: Tensor = self.encoder(
+            self._embed(self.source_embedding, source), mask=source.mask(), positions=source.positions
+        )
+        return encoded
+
+    def unembed(self, hidden: Tensor) -> Tensor:
+        """Hidden states (..., D) → logits (..., V)."""
+        if self.output is None:
+            return self.target_embedding.unembed(hidden)
+        logits: Tensor = self.output(hidden)
+        return logits
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The matrix (V, D) that `unembed` multiplies by, for losses that do the output themselves."""
+        return self.target_embedding.weight if self.output is None else self.output.weight
+
+    def start(self, source: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> TransformerStepper:
+        """Encode the source and stand ready to decode it, one row each; `watched` steps keep their attention."""
+        return TransformerStepper(self, Rows.of(source), capacity=capacity, watched=watched)
+
+    def _embed(self, embedding: Embedding, rows: Rows) -> Tensor:
+        embedded: Tensor = embedding(rows.ids)
+        if self.positions is not None:
+            self.positions.reserve(rows.longest)
+            embedded = self.positions(embedded, positions=rows.positions)
+        dropped: Tensor = self.dropout(embedded)
+        return dropped
+
+
+class TransformerStepper:
+    """A Transformer in the middle of decoding: caches of the target's past and of the source's keys and values."""
+
+    def __init__(self, model: Transformer, source: Rows, *, capacity: int, watched: bool) -> None:
+        if source.documents is not None:
+            raise ShapeError("decoding takes padded rows, one sentence each, not a packed row")
+        self.model = model
+        self.source_mask = source.mask()
+        self.memory = model.decoder.remember(model.encode(source), capacity=capacity)
+        self.watched = watched
+        self._weights: Tensor | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.model.target_embedding.weight.device
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """The last token of each row (N,) → logits of the next (N, V)."""
+        offset = self.memory.length
+        model = self.model
+        hidden = model.target_embedding(tokens[:, None])
+        if model.positions is not None:
+            hidden = model.positions(hidden, offset=offset)
+        hidden = self._decode(hidden, mask=Causal(offset=offset))
+        return model.unembed(hidden[:, 0])
+
+    def select(self, rows: Tensor, *, same_source: bool) -> None:
+        """Go on with other rows."""
+        self.memory.reorder(rows, same_source=same_source)
+        if not same_source and isinstance(self.source_mask, Padding):
+            self.source_mask = Padding(self.source_mask.lengths.index_select(0, rows))
+
+    def attention(self) -> Tensor | None:
+        """The last step's cross-attention (N, S), averaged over layers and heads, if the steps are watched."""
+        return self._weights
+
+    def _decode(self, hidden: Tensor, *, mask: Mask) -> Tensor:
+        decoder = self.model.decoder
+        if not self.watched:
+            decoded: Tensor = decoder(hidden, mask=mask, memory_mask=self.source_mask, remembered=self.memory)
+            return decoded
+        with attention.watch(decoder, kinds=["cross"]) as seen:
+            decoded = decoder(hidden, mask=mask, memory_mask=self.source_mask, remembered=self.memory)
+        self._weights = torch.stack([sight.weights.mean(1)[:, 0] for sight in seen]).mean(0)
+        return decoded
+
+
+def _attention(config: TransformerConfig, kind: attention.Kind, rotary: Rotary | None) -> MultiHeadAttention:
+    return MultiHeadAttention(
+        config.d_model,
+        config.n_heads,
+        kind=kind,
+        n_kv_heads=config.n_kv_heads,
+        rotary=rotary,
+        dropout=config.attention_dropout,
+    )
+
+
+def _feedforward(config: TransformerConfig) -> FeedForward:
+    return FeedForward(
+        config.d_model, config.d_feedforward, activation=config.activation, dropout=config.activation_dropout
+    )
+
+
+def _encoder_block(config: TransformerConfig, rotary: Rotary | None) -> EncoderBlock:
+    return EncoderBlock(
+        config.d_model,
+        attention=_attention(config, "self", rotary),
+        feedforward=_feedforward(config),
+        order=config.order,
+        norm=norm_of(config.norm),
+        dropout=config.dropout,
+    )
+
+
+def _decoder_block(config: TransformerConfig, rotary: Rotary | None) -> DecoderBlock:
+    return DecoderBlock(
+        config.d_model,
+        attention=_attention(config, "masked", rotary),
+        cross=_attention(config, "cross", None),
+        feedforward=_feedforward(config),
+        order=config.order,
+        norm=norm_of(config.norm),
+        dropout=config.dropout,
+    )
+
+
+def _positions(config: TransformerConfig) -> Sinusoidal | Learned | None:
+    if config.positions == "sinusoidal":
+        return Sinusoidal(config.d_model, n_positions=config.n_positions)
+    if config.positions == "learned":
+        return Learned(config.d_model, n_positions=config.n_positions)
+    return None
+
+
+def _check(config: TransformerConfig) -> None:
+    named = {"order": Order, "norm": NormName, "positions": PositionName, "tied": Tied, "activation": ActivationName}
+    for name, names in named.items():
+        if getattr(config, name) not in get_args(names):
+            raise ConfigError(f"{name} is {getattr(config, name)!r}; allowed: {', '.join(get_args(names))}")
+    if config.n_source < 1 or config.n_target < 1:
+        raise ConfigError(f"vocabularies have at least one entry, got {config.n_source} and {config.n_target}")
+    if config.tied == "all" and config.n_source != config.n_target:
+        raise ConfigError(
+            f"one shared embedding needs one vocabulary, got {config.n_source} source and {config.n_target} target ids",
+            hint='learn a joint tokenizer, or set model.tied="output"',
+        )

@@ -1,0 +1,1 @@
+"""What a model is for: examples → batch → loss → metrics → prediction."""

@@ -1,0 +1,228 @@
+"""Losses over a vocabulary, made so that the scores of all tokens never stand in memory together.
+
+    linear_cross_entropy    label-smoothed cross-entropy of  hidden (N, D) · weightᵀ (D, V)  against labels (N,)
+    symmetric_kl            ½ Σ [KL(p‖q) + KL(q‖p)] between two predictions (N, V) of the same tokens: R-Drop
+
+Smoothing ε is that of `F.cross_entropy`: 1 − ε on the label, ε spread evenly over all V classes.
+
+    loss = lse(z) − (1 − ε) · z[label] − ε/V · Σ z                   z = W h (+ b)
+    ∂loss/∂z = softmax(z) − (1 − ε) · 1[label] − ε/V
+
+The gradient is known as soon as the scores are. So both are made in the forward pass, a chunk of rows at a time, and
+the scores of a chunk are overwritten by their softmax. The ε/V terms are the same for all classes: they need Σ W and
+Σ h only, and no pass over the scores.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.errors import ShapeError, UsageError
+from regard.tasks.known_gradients import differentiable, parts, rows_at_once
+from regard.tasks.protocol import Losses
+
+__all__ = ["Losses", "linear_cross_entropy", "symmetric_kl"]
+
+
+def linear_cross_entropy(
+    hidden: Tensor,
+    weight: Tensor,
+    labels: Tensor,
+    *,
+    smoothing: float = 0.0,
+    ignore_id: int = 0,
+    chunk: int | None = None,
+    bias: Tensor | None = None,
+) -> Losses:
+    """Cross-entropy of `hidden` (..., D), projected by `weight` (V, D), against labels (...), summed.
+
+    Tokens labelled `ignore_id` count for nothing. `chunk` is the largest number of rows whose scores exist at once.
+    Half-precision states meet the weight in their own precision; all that follows the product is float32.
+    """
+    _check(hidden, weight, labels=labels, smoothing=smoothing)
+    device = hidden.device.type
+    if torch.is_autocast_enabled(device):
+        hidden = hidden.to(torch.get_autocast_dtype(device))
+    inputs = (hidden, weight, bias)
+    wanted = [torch.is_grad_enabled() and x is not None and x.requires_grad for x in inputs]
+    with torch.no_grad(), torch.autocast(device, enabled=False):
+        rows = _rows(hidden, labels, ignore_id=ignore_id)
+        gradients = _start(rows, len(weight), smoothing=smoothing, wanted=wanted)
+        norms, gold = _sweep(rows, weight, bias, smoothing=smoothing, chunk=chunk, gradients=gradients)
+        evenly = weight.sum(0, dtype=rows.full).mul_(smoothing / len(weight)) if smoothing else None  # (D,)
+        losses = norms - (1 - smoothing) * gold
+        if evenly is not None:
+            losses -= rows.states.to(rows.full) @ evenly[:, None]
+        if bias is not None:
+            losses -= smoothing * bias.mean(dtype=rows.full)
+        total, nll = rows.sum(losses), rows.sum(norms - gold)
+        kept = _finish(gradients, rows, inputs, evenly=evenly)
+    return Losses(differentiable(total, kept, inputs), nll, rows.n_real)
+
+
+class _Rows(NamedTuple):
+    """The rows of a batch that count, or all of them with a mask of those that do."""
+
+    states: Tensor  # (N, D)
+    labels: Tensor  # (N, 1)
+    real: Tensor | None  # (N, 1), None: all
+    chosen: Tensor | None  # (N,) their places among all rows, None: all
+    n_real: Tensor
+
+    @property
+    def full(self) -> torch.dtype:
+        """The precision of sums."""
+        return torch.float64 if self.states.dtype == torch.float64 else torch.float32
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum of the values (N, 1) of rows that count."""
+        return (values if self.real is None else values.masked_fill(~self.real, 0)).sum()
+
+
+class _Gradients(NamedTuple):
+    """Filled while the scores are there; None where nobody asks."""
+
+    hidden: Tensor | None
+    weight: Tensor | None
+    bias: Tensor | None
+
+
+def _rows(hidden: Tensor, labels: Tensor, *, ignore_id: int) -> _Rows:
+    # float16 has too few exponents for sums over a vocabulary; bfloat16 has as many as float32.
+    dtype = torch.float32 if hidden.dtype == torch.float16 else hidden.dtype
+    states, labels = hidden.detach().reshape(-1, hidden.shape[-1]).to(dtype), labels.reshape(-1, 1)
+    real = labels != ignore_id
+    n_real = real.sum()
+    if states.device.type == "cpu" and not torch.compiler.is_compiling():
+        # Counting is free here, so rows without a label need not be computed at all.
+        if int(n_real) == len(states):
+            return _Rows(states, labels, None, None, n_real)
+        chosen = real[:, 0].nonzero()[:, 0]
+        return _Rows(states.index_select(0, chosen), labels.index_select(0, chosen), None, chosen, n_real)
+    # Rows that do not count are zero from here on: whatever stood in them, even NaN, reaches no sum.
+    return _Rows(states.masked_fill(~real, 0), labels.masked_fill(~real, 0), real, None, n_real)
+
+
+def _start(rows: _Rows, n_classes: int, *, smoothing: float, wanted: list[bool]) -> _Gradients:
+    """Room for the wanted gradients; those of weight and bias begin with their part of the ε/V term."""
+    share = -smoothing / n_classes
+    return _Gradients(
+        torch.empty_like(rows.states) if wanted[0] else None,
+        rows.states.sum(0, dtype=rows.full).mul_(share).repeat(n_classes, 1) if wanted[1] else None,
+        rows.n_real.to(rows.full).mul_(share).repeat(n_classes) if wanted[2] else None,
+    )
+
+
+def _sweep(
+    rows: _Rows, weight: Tensor, bias: Tensor | None, *, smoothing: float, chunk: int | None, gradients: _Gradients
+) -> tuple[Tensor, Tensor]:
+    """The log-sum-exp of each row's scores and the score of its label, both (N, 1); gradients grow on the way."""
+    matrix = weight.to(rows.states.dtype)
+    norms, gold = [], []
+    for part in parts(len(rows.states), chunk or rows_at_once(len(weight), weight.device)):
+        states, labels = rows.states[part], rows.labels[part]
+        scores = _product(states, matrix.t(), rows.full)
+        if bias is not None:
+            scores.add_(bias)
+        gold.append(scores.gather(1, labels))
+        peak = scores.amax(1, keepdim=True)
+        probabilities = torch.softmax(scores, 1, out=scores)
+        # The largest probability is at least 1/V: unlike the label's, its logarithm is always there.
+        norms.append(peak - probabilities.amax(1, keepdim=True).log())
+        if any(gradient is not None for gradient in gradients):
+            probabilities.scatter_(1, labels, probabilities.gather(1, labels).sub_(1 - smoothing))
+            _collect(gradients, probabilities, rows, matrix=matrix, part=part)
+    return torch.cat(norms), torch.cat(gold)
+
+
+def _collect(gradients: _Gradients, scores_grad: Tensor, rows: _Rows, *, matrix: Tensor, part: slice) -> None:
+    states, grad = rows.states[part], scores_grad.to(matrix.dtype)  # (n, D), (n, V)
+    if gradients.hidden is not None:
+        torch.mm(grad, matrix, out=gradients.hidden[part])
+    if gradients.weight is not None and gradients.weight.dtype == grad.dtype:
+        gradients.weight.addmm_(grad.t(), states)
+    elif gradients.weight is not None:
+        gradients.weight.add_(_product(grad.t(), states, rows.full))
+    if gradients.bias is not None:
+        real = torch.ones_like(scores_grad[:, 0]) if rows.real is None else rows.real[part, 0].to(rows.full)
+        gradients.bias.addmv_(scores_grad.t(), real)
+
+
+def _finish(
+    gradients: _Gradients, rows: _Rows, inputs: tuple[Tensor, Tensor, Tensor | None], *, evenly: Tensor | None
+) -> list[Tensor | None]:
+    """The gradients in the shapes and types of the inputs."""
+    grad, shape = gradients.hidden, inputs[0].shape
+    if grad is not None:
+        if evenly is not None:
+            grad.sub_(evenly)
+        if rows.real is not None:
+            grad.masked_fill_(~rows.real, 0)
+        if rows.chosen is not None:
+            grad = grad.new_zeros(shape[:-1].numel(), shape[-1]).index_copy_(0, rows.chosen, grad)
+        grad = grad.view(shape)
+    whole = (grad, gradients.weight, gradients.bias)
+    return [None if g is None or x is None else g.to(x.dtype) for g, x in zip(whole, inputs, strict=True)]
+
+
+def symmetric_kl(
+    logits_a: Tensor, logits_b: Tensor, labels: Tensor, *, ignore_id: int = 0, chunk: int | None = None
+) -> Tensor:
+    """How far two predictions (..., V) of the same tokens are apart: ½ [KL(p‖q) + KL(q‖p)], summed over real tokens.
+
+    Liang et al. (2021), R-Drop. The gradient for p's scores is ½ [p (d − KL(p‖q)) + p − q], where d = log p − log q.
+    """
+    if logits_a.shape != logits_b.shape or logits_a.shape[:-1] != labels.shape:
+        raise ShapeError(
+            f"two predictions of the same tokens were expected, got {list(logits_a.shape)} and "
+            f"{list(logits_b.shape)} for labels {list(labels.shape)}"
+        )
+    inputs = (logits_a, logits_b)
+    wanted = [torch.is_grad_enabled() and x.requires_grad for x in inputs]
+    with torch.no_grad():
+        pair = [x.detach().reshape(-1, x.shape[-1]) for x in inputs]
+        grads = [torch.empty_like(x) if w else None for x, w in zip(pair, wanted, strict=True)]
+        real = (labels != ignore_id).reshape(-1, 1)
+        sums = []
+        for part in parts(len(real), chunk or rows_at_once(logits_a.shape[-1], logits_a.device)):
+            apart = _disagreement(pair[0][part], pair[1][part], [None if g is None else g[part] for g in grads])
+            sums.append(apart.masked_fill(~real[part], 0).sum())
+        kept = tuple(None if g is None else g.masked_fill_(~real, 0).view(logits_a.shape) for g in grads)
+        total = torch.stack(sums).sum()
+    return differentiable(total, kept, inputs)
+
+
+def _disagreement(a: Tensor, b: Tensor, grads: list[Tensor | None]) -> Tensor:
+    """The divergence of each row (n, 1); the wanted gradients (n, V) are written into `grads`."""
+    full = torch.float64 if a.dtype == torch.float64 else torch.float32
+    log_p, log_q = a.log_softmax(1, dtype=full), b.log_softmax(1, dtype=full)
+    p, q = log_p.exp(), log_q.exp()
+    d = log_p.sub_(log_q)
+    p_to_q, q_to_p = (p * d).sum(1, keepdim=True), -(q * d).sum(1, keepdim=True)
+    if grads[0] is not None:
+        grads[0].copy_((d - p_to_q).mul_(p).add_(p).sub_(q).mul_(0.5))
+    if grads[1] is not None:
+        grads[1].copy_((d + q_to_p).mul_(q).neg_().add_(q).sub_(p).mul_(0.5))
+    return (p_to_q + q_to_p) / 2
+
+
+def _product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
+    """A matrix product with its result in a wider type, unrounded where the device can do that."""
+    if left.dtype == dtype:
+        return left @ right
+    if left.is_cuda:
+        return torch.mm(left, right, out_dtype=dtype)
+    return (left @ right).to(dtype)
+
+
+def _check(hidden: Tensor, weight: Tensor, *, labels: Tensor, smoothing: float) -> None:
+    if hidden.shape[:-1] != labels.shape or hidden.shape[-1] != weight.shape[1]:
+        raise ShapeError(
+            f"hidden states {list(hidden.shape)} do not fit a weight {list(weight.shape)} "
+            f"and labels {list(labels.shape)}; they are (..., D), (V, D) and (...)"
+        )
+    if not 0 <= smoothing < 1:
+        raise UsageError(f"label smoothing is {smoothing}; it goes from 0 to below 1")

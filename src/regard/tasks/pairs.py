@@ -1,0 +1,265 @@
+"""Sentence pairs as a task's data: where they are, how they are cut, and what is kept of them.
+
+`PairData` and `PieceConfig` are the `[data]` and `[tokenizer]` sections of a recipe. `TextSide` is one side's way from
+text to ids and back: Moses rules where asked for, then the tokenizer. `prepare` reads, checks and encodes everything
+once, into memory-mapped ids under the run folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from regard.data import (
+    Corpus,
+    Pair,
+    PairSource,
+    Policy,
+    Tokenizer,
+    check_pairs,
+    corpus_key,
+    learn_tokenizer,
+    moses_detokenize,
+    moses_tokenize,
+    pair_hashes,
+    write_dates,
+)
+from regard.data.checks import Action
+from regard.errors import ConfigError, DataError
+
+Say = Callable[[str], None]
+TokenizerKind = Literal["bpe", "unigram", "wordpiece", "chars", "bytes", "words"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairData:
+    """The `[data]` section: files of pairs, one table or two parallel texts each.
+
+    `synthetic` makes the files instead. `moses` names the two languages whose Moses rules cut the text before the
+    tokenizer does. `max_tokens` leaves out longer training examples; the rest says what to do about bad pairs.
+    """
+
+    train: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    test: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    columns: tuple[str, str] | tuple[int, int] | None = None
+    format: str | None = None
+    synthetic: Literal["dates"] | None = None
+    n_train: int = 20_000
+    n_valid: int = 500
+    n_test: int = 2_000
+    moses: tuple[str, str] | None = None
+    max_tokens: int = 256
+    max_characters: int = 4_000
+    max_ratio: float = 9.0
+    empty: Action = "drop"
+    long: Action = "drop"
+    ratio: Action = "drop"
+    duplicate: Action = "keep"
+    overlap: Action = "drop"
+
+    def policy(self) -> Policy:
+        """What to do about each problem."""
+        return Policy(self.empty, self.long, self.ratio, self.duplicate, self.overlap)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PieceConfig:
+    """The `[tokenizer]` section. `joint` learns one vocabulary for both sides; `dropout` cuts anew each epoch (BPE)."""
+
+    kind: TokenizerKind = "bpe"
+    size: int = 8_000
+    joint: bool = True
+    lowercase: bool = False
+    min_frequency: int = 1
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True)
+class TextSide:
+    """One side's way from text to ids and back."""
+
+    tokenizer: Tokenizer
+    language: str | None = None
+
+    def normal(self, text: str) -> str:
+        """The text as the tokenizer gets it."""
+        return moses_tokenize(text, self.language) if self.language else text
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Texts → ids, without special tokens."""
+        return self.tokenizer.encode_batch([self.normal(text) for text in texts])
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Ids → text as people write it."""
+        text = self.tokenizer.decode(ids)
+        return moses_detokenize(text, self.language) if self.language else text
+
+
+@dataclass(frozen=True)
+class Languages:
+    """Both sides; one tokenizer may serve both."""
+
+    source: TextSide
+    target: TextSide
+
+    @property
+    def joint(self) -> bool:
+        """Whether both sides share one tokenizer."""
+        return self.source.tokenizer is self.target.tokenizer
+
+    def save(self, folder: Path) -> None:
+        """Write tokenizer.json, or source.json and target.json where they differ."""
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.joint:
+            self.source.tokenizer.save(folder / "tokenizer.json")
+        else:
+            self.source.tokenizer.save(folder / "source.json")
+            self.target.tokenizer.save(folder / "target.json")
+
+    @classmethod
+    def load(cls, folder: Path, *, moses: tuple[str, str] | None) -> Languages:
+        """Read what `save` wrote."""
+        if (folder / "tokenizer.json").exists() or not (folder / "source.json").exists():
+            source = target = Tokenizer.load(folder / "tokenizer.json")
+        else:
+            source, target = Tokenizer.load(folder / "source.json"), Tokenizer.load(folder / "target.json")
+        return cls._of(source, target, moses)
+
+    @classmethod
+    def learn(
+        cls, pairs: Callable[[], Iterator[Pair]], pieces: PieceConfig, *, moses: tuple[str, str] | None
+    ) -> Languages:
+        """Learn the pieces from pairs that can be streamed more than once."""
+
+        def learn(*sides: int) -> Tokenizer:
+            return learn_tokenizer(
+                (pair[side] for pair in pairs() for side in sides),  # type: ignore[misc]
+                pieces.kind,
+                size=pieces.size,
+                lowercase=pieces.lowercase,
+                min_frequency=pieces.min_frequency,
+            )
+
+        if pieces.joint:
+            source = target = learn(0, 1)
+        else:
+            source, target = learn(0), learn(1)
+        return cls._of(source, target, moses)
+
+    @classmethod
+    def _of(cls, source: Tokenizer, target: Tokenizer, moses: tuple[str, str] | None) -> Languages:
+        languages = moses or (None, None)
+        return cls(TextSide(source, languages[0]), TextSide(target, languages[1]))
+
+
+@dataclass(frozen=True)
+class PairFiles:
+    """The files of a recipe, found: relative names are looked for here, then under the data root."""
+
+    data: PairData
+    root: Path | None
+    made: Path
+
+    def source(self, files: Sequence[str], *, what: str) -> PairSource:
+        """Describe one set of pairs."""
+        if not 1 <= len(files) <= 2:
+            raise ConfigError(
+                f"data.{what} names {len(files)} files; allowed are one table or two parallel texts",
+                hint=f'give them with --{what} FILE or --{what} SOURCE TARGET, or as data.{what} = ["a.en", "a.de"]',
+            )
+        first, second = (*(self._find(name) for name in files), None)[:2]
+        assert first is not None
+        return PairSource(first, second, columns=self.data.columns, format=self.data.format)
+
+    @cached_property
+    def train(self) -> PairSource:
+        """The pairs to learn from."""
+        return self._part("train", self.data.train)
+
+    @cached_property
+    def valid(self) -> PairSource:
+        """The pairs to choose by."""
+        return self._part("valid", self.data.valid)
+
+    @cached_property
+    def tests(self) -> Mapping[str, PairSource]:
+        """The pairs to report on, by name."""
+        if self.data.synthetic:
+            return {"test": self._part("test", ())}
+        return {name: self.source(files, what=f"test.{name}") for name, files in self.data.test.items()}
+
+    def _part(self, part: str, files: Sequence[str]) -> PairSource:
+        if self.data.synthetic is None:
+            return self.source(files, what=part)
+        path = self.made / f"{part}.tsv"
+        if not path.exists():
+            counts = {f"n_{name}": getattr(self.data, f"n_{name}") for name in ("train", "valid", "test")}
+            write_dates(self.made, **counts, seed=0)
+        return PairSource(path)
+
+    def _find(self, name: str) -> str:
+        if name == "-" or Path(name).exists() or Path(name).is_absolute():
+            return name
+        if self.root is not None and (self.root / name).exists():
+            return str(self.root / name)
+        places = "here" if self.root is None else f"here or under {self.root}"
+        raise DataError(
+            f"{name}: there is no such file {places}",
+            hint="set REGARD_DATA or --data-root to the folder that holds the data" if self.root is None else None,
+        )
+
+
+def read_pairs(source: PairSource, data: PairData, *, held_out: Iterable[PairSource] = (), say: Say) -> Iterator[Pair]:
+    """Stream the pairs that pass the checks, then say what did not."""
+    hashes = pair_hashes(*(other.pairs() for other in held_out))
+    checked = check_pairs(
+        source.pairs(),
+        name=source.name,
+        max_length=data.max_characters,
+        max_ratio=data.max_ratio,
+        policy=data.policy(),
+        held_out=hashes,
+    )
+    yield from checked
+    for line in checked.report.lines():
+        say(line)
+
+
+def in_moses(pairs: Iterable[Pair], moses: tuple[str, str] | None) -> Iterator[Pair]:
+    """The pairs cut by Moses rules, where a recipe asks for them."""
+    for pair in pairs:
+        if moses is None:
+            yield pair
+        else:
+            yield Pair(moses_tokenize(pair.source, moses[0]), moses_tokenize(pair.target, moses[1]), pair.line)
+
+
+def encode_training(files: PairFiles, pieces: PieceConfig, folder: Path, *, say: Say) -> tuple[Languages, Corpus]:
+    """Check the training pairs, learn the tokenizers, and put the ids on disk; reused when nothing changed."""
+    data = files.data
+    held_out = [files.valid, *files.tests.values()]
+    key = corpus_key(*(s.fingerprint() for s in (files.train, *held_out)), repr(data), repr(pieces))
+    made = folder / key[:24]
+    if (made / "corpus" / "corpus.json").exists():
+        return Languages.load(made, moses=data.moses), Corpus.open(made / "corpus")
+
+    def usable(*, say: Say = lambda _: None) -> Iterator[Pair]:
+        return in_moses(read_pairs(files.train, data, held_out=held_out, say=say), data.moses)
+
+    languages = Languages.learn(lambda: usable(say=say), pieces, moses=data.moses)
+    languages.save(made)
+    corpus = Corpus.build(
+        usable(),
+        languages.source.tokenizer,
+        languages.target.tokenizer,
+        made / "corpus",
+        max_tokens=data.max_tokens,
+        fingerprint=key,
+    )
+    if corpus.header.dropped_long:
+        say(f"{files.train.name}: {corpus.header.dropped_long} pairs over {data.max_tokens} tokens dropped")
+    return languages, corpus

@@ -1,0 +1,306 @@
+"""The training loop: one for every task.
+
+    step:  accumulate batches, weighted by tokens → clip → optimizer → average
+    every so often:  report · evaluate on the task's own metric · save everything an exact continuation needs
+
+A step depends on nothing but the state in its checkpoint: weights, optimizer, averages, the position in the data and the
+step itself, which seeds the random numbers. So a run that was stopped, or killed at any instant, continues as if nothing
+had happened.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from queue import Queue
+from threading import Event, Thread, current_thread, main_thread
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.checkpoints import RunFolder, load_weights, weights_of
+from regard.data import Position
+from regard.errors import EnvironmentProblem, RegardError
+from regard.tasks.protocol import Batch, Losses, Trainable
+from regard.training.averaging import Averager, averaged, make_averager
+from regard.training.config import TrainConfig
+from regard.training.devices import choose_device, computing, uses_bf16
+from regard.training.distributed import World
+from regard.training.optimizers import clip_gradients, make_optimizer
+from regard.training.report import Reporter
+from regard.training.schedules import rate_at
+
+
+class Interrupted(RegardError):  # noqa: N818 - a wish of the user, not an error
+    """Training was asked to stop, and has saved its state."""
+
+    exit_code = 130
+
+
+@dataclass
+class Progress:
+    """How far a run is, besides its tensors."""
+
+    step: int = 0
+    position: Position = field(default_factory=Position)
+    tokens: int = 0
+    best: dict[int, float] = field(default_factory=dict)  # step → score of the checkpoints kept as best
+    since_best: int = 0
+    seconds: float = 0.0
+    done: bool = False
+
+    def facts(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self) | {"best": {str(step): score for step, score in self.best.items()}}
+
+    @classmethod
+    def of(cls, facts: dict[str, Any]) -> Progress:
+        """From JSON."""
+        best = {int(step): score for step, score in facts["best"].items()}
+        return cls(**(facts | {"position": Position(**facts["position"]), "best": best}))
+
+
+class Trainer:
+    """Trains a model on a task, in a run folder."""
+
+    def __init__(self, task: Trainable, model: nn.Module, config: TrainConfig, run: RunFolder) -> None:
+        self.task, self.config, self.run = task, config, run
+        self.device = choose_device(config.device)
+        self.world = World.join(self.device)
+        self.bf16 = uses_bf16(config.precision, self.device)
+        if self.device.type == "cuda":
+            torch.set_float32_matmul_precision("high")
+        self.model = model.to(self.device)
+        self.optimizer = make_optimizer(
+            self.model,
+            name=config.optimizer,
+            lr=config.lr,
+            weight_decay=config.weight_decay,
+            betas=config.betas,
+            epsilon=config.epsilon,
+        )
+        self.averager: Averager | None = make_averager(self.model, ema=config.ema, last=config.average)
+        self.progress = Progress()
+        self.reporter = Reporter(run, steps=config.steps, speaks=self.world.first)
+        self._loss = self._compiled(task.loss)
+
+    def fit(self) -> Progress:
+        """Train until the steps are done, the score stops rising, or somebody says stop."""
+        self.model.train()
+        self.reporter.start(self.progress.step)
+        batches = _Ahead(self._batches)
+        try:
+            with _listening() as stopping:
+                self._run(batches, stopping)
+        finally:
+            batches.close()
+            self.reporter.stop()
+            self.world.leave()
+        return self.progress
+
+    def restore(self) -> bool:
+        """Go on from the newest checkpoint, if there is one."""
+        steps = self.run.steps()
+        if not steps:
+            return False
+        names = ["model", "optimizer", *(["average"] if self.averager else [])]
+        tensors, facts = self.run.read(steps[-1], names)
+        origin = f"{self.run.checkpoints / f'step-{steps[-1]:08d}'}"
+        load_weights(self.model, tensors["model"], origin=origin)
+        self.optimizer.load_state_tensors(tensors["optimizer"])
+        if self.averager:
+            self.averager.load_state_tensors(tensors["average"])
+        self.progress = Progress.of(facts)
+        return True
+
+    def _run(self, batches: Iterator[tuple[Position, Batch]], stopping: Event) -> None:
+        config, progress = self.config, self.progress
+        window = _Window(time.monotonic())
+        while progress.step < config.steps and not progress.done:
+            self._step(batches, window)
+            if progress.step % config.log_every == 0:
+                window = self._report(window)
+            if progress.step % config.eval_every == 0 and progress.step >= config.eval_from:
+                self._evaluate()
+                window.restart()
+            if progress.step % config.save_every == 0 or progress.step == config.steps or progress.done:
+                self._save()
+            if self.world.total(stopping.is_set()) > 0:
+                self._save()
+                raise Interrupted(f"stopped after step {progress.step}", hint="go on with --resume")
+
+    def _step(self, batches: Iterator[tuple[Position, Batch]], window: _Window) -> None:
+        config, progress = self.config, self.progress
+        some = [next(batches) for _ in range(config.accumulate)]
+        # Dropout draws from a stream of its own at each step and in each process, so no state has to be kept.
+        torch.manual_seed(((config.seed << 32) + progress.step) * 8191 + self.world.rank)
+        n_tokens = self.world.total(sum(batch.n_tokens for _, batch in some))
+        for _, batch in some:
+            if batch.n_tokens == 0:
+                continue
+            with computing(self.device, bf16=self.bf16):
+                losses = self._loss(self.model, batch.to(self.device))
+            (losses.total / n_tokens).backward()
+            window.add(losses)
+        self.world.sum_gradients(self.model.parameters())
+        if config.clip:
+            clip_gradients(self.model.parameters(), config.clip)
+        progress.step += 1
+        rate = rate_at(
+            progress.step,
+            schedule=config.schedule,
+            lr=config.lr,
+            warmup=config.warmup,
+            steps=config.steps,
+            final=config.final_rate,
+        )
+        self.optimizer.step(rate)
+        self.optimizer.zero_grad()
+        if self.averager:
+            self.averager.update(self.model)
+        progress.position, progress.tokens = some[-1][0], progress.tokens + int(n_tokens)
+        window.rate = rate
+
+    def _report(self, window: _Window) -> _Window:
+        loss, nll, count = (self.world.total(value) for value in window.sums())
+        now = time.monotonic()
+        if not math.isfinite(loss):
+            raise EnvironmentProblem(
+                f"the loss is {loss} at step {self.progress.step}", hint="lower train.lr, or set train.clip=1"
+            )
+        self.progress.seconds += now - window.began
+        facts = {
+            "loss": loss / count,
+            "nll": nll / count,
+            "lr": window.rate,
+            "tokens_per_second": count / max(now - window.began, 1e-9),
+            "epoch": self.progress.position.epoch,
+        }
+        self.reporter.metrics(self.progress.step, facts)
+        return _Window(now)
+
+    def _evaluate(self) -> None:
+        """Score the averaged weights if there are any, else the current ones, and keep the best."""
+        config, progress = self.config, self.progress
+        if self.averager:
+            self.averager.snapshot(self.model)
+        self.model.eval()
+        with averaged(self.model, self.averager), computing(self.device, bf16=self.bf16):
+            figures = self.task.evaluate(self.model)
+            self.reporter.metrics(progress.step, figures)
+            self.reporter.samples(progress.step, self.task.samples(self.model, config.n_samples))
+            score = figures[self.task.objective]
+            if score > max(progress.best.values(), default=-math.inf):
+                progress.since_best = 0
+                if self.world.first:
+                    self.run.write_weights(weights_of(self.model))
+            else:
+                progress.since_best += 1
+        self.model.train()
+        ranked = sorted((progress.best | {progress.step: score}).items(), key=lambda item: -item[1])
+        progress.best = dict(ranked[: max(1, config.keep_best)])
+        progress.done = config.patience > 0 and progress.since_best >= config.patience
+
+    def _save(self) -> None:
+        self.world.wait()
+        if not self.world.first:
+            return
+        files = {
+            "model": weights_of(self.model),
+            "optimizer": self.optimizer.state_tensors(),
+        }
+        if self.averager:
+            files["average"] = self.averager.state_tensors()
+        self.run.save(self.progress.step, files=files, facts=self.progress.facts())
+        best = sorted(self.progress.best) if self.config.keep_best else []
+        self.run.keep([self.progress.step, *best])
+
+    def _batches(self) -> Iterator[tuple[Position, Batch]]:
+        return self.task.batches(self.progress.position, rank=self.world.rank, world=self.world.size)
+
+    def _compiled(self, loss: Callable[[Any, Any], Losses]) -> Callable[[Any, Any], Losses]:
+        wanted = self.config.compile == "on" or (self.config.compile == "auto" and self.device.type == "cuda")
+        return torch.compile(loss, dynamic=False) if wanted else loss
+
+
+@dataclass
+class _Window:
+    """What has come together since the last report; the sums stay on the device until they are told."""
+
+    began: float
+    losses: list[Losses] = field(default_factory=list)
+    rate: float = 0.0
+
+    def add(self, losses: Losses) -> None:
+        self.losses.append(Losses(losses.total.detach(), losses.nll, losses.n_tokens))
+
+    def sums(self) -> tuple[float, float, float]:
+        def total(values: list[Tensor]) -> float:
+            return float(torch.stack([value.double() for value in values]).sum()) if values else 0.0
+
+        columns = list(zip(*self.losses, strict=True)) or [(), (), ()]
+        return total(list(columns[0])), total(list(columns[1])), total(list(columns[2]))
+
+    def restart(self) -> None:
+        """Leave the time since the last report out of the rate: an evaluation was in it."""
+        self.began, self.losses = time.monotonic(), []
+
+
+class _Ahead:
+    """Prepares batches in a thread while the device computes; the order is that of the plain iterator."""
+
+    def __init__(self, batches: Callable[[], Iterator[tuple[Position, Batch]]], *, depth: int = 4) -> None:
+        self._queue: Queue[tuple[Position, Batch] | BaseException] = Queue(depth)
+        self._closed = Event()
+        self._thread = Thread(target=self._fill, args=(batches,), daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[tuple[Position, Batch]]:
+        return self
+
+    def __next__(self) -> tuple[Position, Batch]:
+        item = self._queue.get()
+        if isinstance(item, BaseException):
+            raise item
+        return item
+
+    def close(self) -> None:
+        """Stop preparing."""
+        self._closed.set()
+        while not self._queue.empty():
+            self._queue.get_nowait()
+        self._thread.join(timeout=5)
+
+    def _fill(self, batches: Callable[[], Iterator[tuple[Position, Batch]]]) -> None:
+        try:
+            for item in batches():
+                self._queue.put(item)
+                if self._closed.is_set():
+                    return
+        except BaseException as problem:  # told to the thread that waits for the batch
+            self._queue.put(problem)
+
+
+@contextmanager
+def _listening() -> Iterator[Event]:
+    """An event that Ctrl-C or a polite kill sets; a second Ctrl-C is not so patient."""
+    stopping = Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if stopping.is_set():
+            raise KeyboardInterrupt
+        stopping.set()
+
+    signals = (signal.SIGINT, signal.SIGTERM) if current_thread() is main_thread() else ()  # others may not listen
+    before = {number: signal.signal(number, stop) for number in signals}
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,39 @@
+"""What every test stands on: fixed seeds, one thread a worker, and the folder of real data where there is one."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers of pytest-xdist share the cores: one thread each, or they wait for one another."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def seeds() -> Iterator[int]:
+    """Every test starts from the same random numbers, whatever ran before it, and leaves torch's as they were."""
+    seed = 20170612
+    before = torch.get_rng_state()
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    yield seed
+    torch.set_rng_state(before)
+
+
+@pytest.fixture
+def data_root() -> Path:
+    """The folder of real data; a test that needs it is skipped where it is absent."""
+    root = os.environ.get("REGARD_DATA")
+    if not root or not Path(root).is_dir():
+        pytest.skip("real data absent: set REGARD_DATA")
+    return Path(root)

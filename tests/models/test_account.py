@@ -1,0 +1,86 @@
+"""Parameters of every named size, and the operations of training, against torch's own counter and the paper's."""
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from regard.models.account import count_parameters, forward_flops, training_flops
+from regard.models.registry import MODELS, build, configure
+from regard.models.transformer import Transformer, TransformerConfig
+
+VOCABULARY = 37_000  # the paper's joint vocabulary for English–German
+
+PARAMETERS = {
+    ("transformer", "tiny"): 6_061_056,
+    ("transformer", "small"): 15_001_600,
+    ("transformer", "base"): 63_082_496,
+    ("transformer", "big"): 214_245_376,
+    ("recurrent", "small"): 21_113_600,
+    ("recurrent", "base"): 56_003_072,
+}
+PAPER_PARAMETERS = {"base": 65e6, "big": 213e6}  # table 3
+PAPER_FLOPS = {"base": (100_000, 3.3e18), "big": (300_000, 2.3e19)}  # steps, and table 2
+
+
+def sized(name, size):
+    return configure(name, size, n_source=VOCABULARY, n_target=VOCABULARY)
+
+
+def test_no_size_of_any_model_is_missing_from_the_table():
+    assert set(PARAMETERS) == {(name, size) for name, entry in MODELS.items() for size in entry.sizes}
+
+
+@pytest.mark.parametrize(("name", "size"), PARAMETERS)
+def test_parameters(name, size):
+    with torch.device("meta"):
+        model = MODELS[name].model(sized(name, size))
+    assert count_parameters(model) == PARAMETERS[name, size]
+
+
+@pytest.mark.parametrize("size", PAPER_PARAMETERS)
+def test_the_papers_parameters(size):
+    assert PARAMETERS["transformer", size] == pytest.approx(PAPER_PARAMETERS[size], rel=0.035)
+
+
+def test_shared_parameters_count_once():
+    options = {"n_source": 50, "n_target": 50, "d_model": 8, "n_heads": 2, "d_feedforward": 8}
+    counts = {
+        tied: count_parameters(build("transformer", {**options, "tied": tied})) for tied in ("all", "output", "none")
+    }
+    assert counts["output"] - counts["all"] == counts["none"] - counts["output"] == 50 * 8
+
+
+@pytest.mark.parametrize("kv_heads", [None, 2])
+def test_the_account_equals_torchs_counter(kv_heads):
+    config = TransformerConfig(
+        n_source=19, n_target=23, d_model=16, n_heads=4, n_kv_heads=kv_heads, d_feedforward=40,
+        n_encoder_layers=2, n_decoder_layers=3, dropout=0.0, tied="output",
+    )  # fmt: skip
+    model, (B, S, T) = Transformer(config), (3, 7, 5)
+    sizes = {"source_tokens": B * S, "target_tokens": B * T, "source_length": S, "target_length": T}
+    source, target = torch.randint(1, 19, (B, S)), torch.randint(1, 23, (B, T))
+    with sdpa_kernel(SDPBackend.MATH):  # the counter does not know the fused kernel of the CPU
+        with FlopCounterMode(display=False) as forward:
+            logits = model(source, target)
+        with FlopCounterMode(display=False) as backward:
+            logits.sum().backward()
+    assert forward_flops(config, **sizes).total == forward.get_total_flops()
+    assert training_flops(config, **sizes).total == forward.get_total_flops() + backward.get_total_flops()
+
+
+@pytest.mark.parametrize("size", PAPER_FLOPS)
+def test_the_order_of_the_papers_training_cost(size):
+    steps, theirs = PAPER_FLOPS[size]
+    ours = training_flops(sized("transformer", size), source_tokens=25_000, target_tokens=25_000, steps=steps)
+    assert ours.total == pytest.approx({"base": 9.5e17, "big": 9.7e18}[size], rel=0.01)
+    assert 1 / 4 < ours.total / theirs < 1  # theirs is GPU time × an assumed speed: an upper bound of what was computed
+
+
+def test_the_account_is_linear_in_steps_and_splits_into_parts():
+    config = sized("transformer", "base")
+    one = training_flops(config, source_tokens=100, target_tokens=50)
+    ten = training_flops(config, source_tokens=100, target_tokens=50, steps=10)
+    assert ten.total == 10 * one.total
+    assert one.output == 3 * 2 * 512 * VOCABULARY * 50
+    assert one.total == one.encoder + one.decoder + one.attention + one.output
