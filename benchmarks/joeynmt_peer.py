@@ -93,7 +93,7 @@ def configuration(folder: Path, *, sizes: tuple[int, int, int, int, int], tokens
         "type": "transformer",
         "num_layers": n_layers,
         "num_heads": n_heads,
-        "embeddings": {"embedding_dim": d_model, "scale": True, "dropout": 0.0},
+        "embeddings": {"embedding_dim": d_model, "scale": True, "dropout": 0.1},
         "hidden_size": d_model,
         "ff_size": d_feedforward,
         "dropout": 0.1,

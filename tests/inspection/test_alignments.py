@@ -90,6 +90,14 @@ def test_the_sharpest_head_is_the_one_that_aligns():
     assert align(DIAGONAL, **words, heads="sharpest").head is None
 
 
+def test_a_word_of_many_pieces_counts_once_for_sharpness():
+    at_the_long_word, at_the_others = np.zeros((2, 5, 4))
+    at_the_long_word[:3, 0] = 1
+    at_the_others[3, 1] = at_the_others[4, 2] = 1
+    heads = np.array([at_the_long_word, at_the_others])
+    assert align(heads, source_words=range(3), target_words=[0, 0, 0, 1, 2], heads="sharpest").head == (1,)
+
+
 def test_the_mean_is_over_every_head_of_every_layer():
     words = {"source_words": range(3), "target_words": range(3)}
     layers = np.array([[VAGUE, STUCK], [DIAGONAL, DIAGONAL]])
@@ -129,8 +137,8 @@ def test_word_ids_of_a_tokenizer_fit():
 
 @pytest.mark.parametrize("target_words", [[0, 1], []])
 def test_json_round_trip(target_words):
-    weights = np.random.default_rng(1).dirichlet(np.ones(4), size=(2, len(target_words)))
-    before = align(weights, source_words=[0, 1, 1], target_words=target_words, method="mutual", heads="sharpest")
+    weights = np.random.default_rng(1).dirichlet(np.ones(5), size=(2, len(target_words)))
+    before = align(weights, source_words=[0, 1, 1, 2], target_words=target_words, method="mutual", heads="sharpest")
     after = Alignment.from_json(before.to_json())
     assert (after.pairs, after.method, after.head) == (before.pairs, before.method, before.head)
     assert after.matrix.shape == before.matrix.shape

@@ -93,6 +93,17 @@ def test_moses_lower_is_multi_bleu_on_lowercased_tokens():
     assert metric == score_translations([HYPOTHESES[1]], [REFERENCES[1]], tokenize="moses-lower", language="en")[0]
 
 
+def test_moses_lower_lowers_before_it_cuts():
+    """Moses takes a full stop inside a line off its word only before a capital letter."""
+    pytest.importorskip("sacremoses")
+    lines = ["He left. Smith met him there again"], ["He left. Jones met him there again"]
+    lowered = ["he left. smith met him there again"], ["he left. jones met him there again"]
+    apart = ["he left . smith met him there again"], ["he left . jones met him there again"]
+    found = bleu(*lines, tokenize="moses-lower", language="en").value
+    assert found == pytest.approx(multi_bleu(*lowered))
+    assert found != pytest.approx(multi_bleu(*apart))
+
+
 def test_moses_lower_smooths_nothing():
     pytest.importorskip("sacremoses")
     pair = ["the cat sat there"], ["the cat lay down"]

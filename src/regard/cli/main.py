@@ -11,6 +11,7 @@ import typer
 import regard
 from regard.cli.console import INTERRUPTED, explain, put
 from regard.cli.demo import demo
+from regard.cli.train import train
 from regard.errors import RegardError
 
 app = typer.Typer(
@@ -21,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command()(train)
 app.command()(demo)
 
 

@@ -126,7 +126,7 @@ def draw_lengths(
     above.grid(axis="y", color="#dddddd", linewidth=0.8)
     counts = [bucket.n for bucket in next(iter(models.values()))]
     below.bar_label(below.bar(range(len(labels)), counts, color="#b8c4d2", width=0.7), fmt="{:,.0f}", fontsize=8)
-    below.set_ylim(top=1.4 * max(counts))
+    below.set_ylim(top=1.4 * max(*counts, 1))
     below.set_yticks([])
     below.set_ylabel("sentences", fontsize=9)
     below.set_xticks(range(len(labels)), labels)

@@ -250,7 +250,9 @@ def encode_training(files: PairFiles, pieces: PieceConfig, folder: Path, *, say:
     def usable(*, say: Say = lambda _: None) -> Iterator[Pair]:
         return in_moses(read_pairs(files.train, data, held_out=held_out, say=say), data.moses)
 
-    languages = Languages.learn(lambda: usable(say=say), pieces, moses=data.moses)
+    for _ in usable(say=say):  # once, to say what is wrong before anything is learnt from it
+        pass
+    languages = Languages.learn(usable, pieces, moses=data.moses)
     languages.save(made)
     corpus = Corpus.build(
         usable(),

@@ -3,9 +3,9 @@
     step:  accumulate batches, weighted by tokens → clip → optimizer → average
     every so often:  report · evaluate on the task's own metric · save everything an exact continuation needs
 
-A step depends on nothing but the state in its checkpoint: weights, optimizer, averages, the position in the data and the
-step itself, which seeds the random numbers. So a run that was stopped, or killed at any instant, continues as if nothing
-had happened.
+A step depends on nothing but the state in its checkpoint: weights, optimizer, averages, the position in the data and
+the step itself, which seeds the random numbers. So a run that was stopped, or killed at any instant, continues as if
+nothing had happened.
 """
 
 from __future__ import annotations

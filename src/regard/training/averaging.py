@@ -1,0 +1,182 @@
+"""Averages of the weights on their way, which predict better than where the way happens to end.
+
+    Ema      moving mean over steps        w̄ ← d w̄ + (1 − d) w,   d = min(decay, (1 + n) / (10 + n)) at update n
+    LastN    plain mean of the last n snapshots                               Vaswani et al. (2017), section 6.1
+
+The trainer calls `update` after every step and `snapshot` before every evaluation; each averager uses one of them.
+Averages hold parameters only, shared ones once, under the names of `model.named_parameters()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import CheckpointError, UsageError
+
+Weights = dict[str, Tensor]
+
+
+class Averager(Protocol):
+    """Follows a model and knows a mean of where it has been."""
+
+    def update(self, model: nn.Module) -> None:
+        """A step was made."""
+        ...
+
+    def snapshot(self, model: nn.Module) -> None:
+        """An evaluation is about to be made."""
+        ...
+
+    def average(self) -> Weights:
+        """The mean, by parameter name."""
+        ...
+
+    def state_tensors(self) -> Weights:
+        """All that the next average depends on."""
+        ...
+
+    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from there."""
+        ...
+
+
+class Ema:
+    """An exponential moving average, kept in float32 at least. The first updates move it faster: it starts at noise."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        if not 0 <= decay < 1:
+            raise UsageError(f"the decay of a moving average is {decay}; it goes from 0 to below 1")
+        self.decay, self.n_updates = decay, 0
+        self._average = {name: _wide(p).clone() for name, p in _weights(model).items()}
+
+    def update(self, model: nn.Module) -> None:
+        """Move towards the weights of the model."""
+        self.n_updates += 1
+        decay = min(self.decay, (1 + self.n_updates) / (10 + self.n_updates))
+        current = _weights(model)
+        means = list(self._average.values())
+        torch._foreach_lerp_(means, [_wide(current[name]) for name in self._average], 1 - decay)
+
+    def snapshot(self, model: nn.Module) -> None:
+        """Nothing: steps are what counts."""
+
+    def average(self) -> Weights:
+        """The mean, by parameter name; the tensors themselves, which the next update changes."""
+        return dict(self._average)
+
+    def state_tensors(self) -> Weights:
+        """The mean, and how many updates it has seen."""
+        return {f"average.{name}": mean for name, mean in self._average.items()} | {
+            "n_updates": torch.tensor(self.n_updates)
+        }
+
+    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from there."""
+        expected = {f"average.{name}": mean.shape for name, mean in self._average.items()}
+        _check(tensors, expected | {"n_updates": torch.Size()})
+        self.n_updates = int(tensors["n_updates"])
+        for name, mean in self._average.items():
+            mean.copy_(tensors[f"average.{name}"])
+
+
+class LastN:
+    """The last n snapshots, in main memory: they are taken rarely, and the device needs its own for other things."""
+
+    def __init__(self, model: nn.Module, n: int) -> None:
+        if n < 1:
+            raise UsageError(f"the mean of the last {n} snapshots was asked for; at least 1 is needed")
+        self.n = n
+        self._shapes = {name: p.shape for name, p in _weights(model).items()}
+        self._snapshots: list[Weights] = []
+
+    def update(self, model: nn.Module) -> None:
+        """Nothing: snapshots are what counts."""
+
+    def snapshot(self, model: nn.Module) -> None:
+        """Remember the weights of the model, and forget the oldest beyond n."""
+        taken = {name: p.to("cpu", copy=True) for name, p in _weights(model).items()}
+        self._snapshots = [*self._snapshots, taken][-self.n :]
+
+    def average(self) -> Weights:
+        """The mean, by parameter name, summed in float64."""
+        if not self._snapshots:
+            raise UsageError("there is no snapshot to average yet", hint="call snapshot(model) first")
+        return {name: self._mean([taken[name] for taken in self._snapshots]) for name in self._shapes}
+
+    def state_tensors(self) -> Weights:
+        """The snapshots, oldest first."""
+        flat = {f"{i}.{name}": t for i, taken in enumerate(self._snapshots) for name, t in taken.items()}
+        return flat | {"n_snapshots": torch.tensor(len(self._snapshots))}
+
+    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from there; of more snapshots than n, the last are kept."""
+        n = int(tensors.get("n_snapshots", torch.tensor(0)))
+        expected = {f"{i}.{name}": shape for i in range(n) for name, shape in self._shapes.items()}
+        _check(tensors, expected | {"n_snapshots": torch.Size()})
+        taken = [{name: tensors[f"{i}.{name}"].to("cpu", copy=True) for name in self._shapes} for i in range(n)]
+        self._snapshots = taken[-self.n :]
+
+    def _mean(self, tensors: list[Tensor]) -> Tensor:
+        total = tensors[0].double()
+        for tensor in tensors[1:]:
+            total = total + tensor
+        return (total / len(tensors)).to(_wide(tensors[0]).dtype)
+
+
+def make_averager(model: nn.Module, *, ema: float = 0.0, last: int = 0) -> Averager | None:
+    """The averager a config asks for: a moving one, one of the last few snapshots, or none."""
+    if ema and last:
+        raise UsageError(f"a moving average ({ema}) and one of {last} snapshots were asked for; take one of them")
+    if ema:
+        return Ema(model, ema)
+    return LastN(model, last) if last else None
+
+
+@contextmanager
+def averaged(model: nn.Module, averager: Averager | None) -> Iterator[None]:
+    """The model with averaged weights inside the `with`, and with its own again after it, to the bit."""
+    if averager is None:
+        yield
+        return
+    mean, own = averager.average(), _weights(model)
+    before = {name: p.clone() for name, p in own.items()}
+    try:
+        _fill(own, mean)
+        yield
+    finally:
+        _fill(own, before)
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    """The tensor in a type that can hold a mean: float32, or float64 if it is that already."""
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
+def _weights(model: nn.Module) -> Weights:
+    """Views of the parameters, each once, in place even after they change."""
+    return {name: p.detach() for name, p in model.named_parameters()}
+
+
+def _fill(own: Weights, values: Weights) -> None:
+    for name, tensor in own.items():
+        tensor.copy_(values[name])
+
+
+def _check(tensors: Mapping[str, Tensor], expected: Mapping[str, torch.Size]) -> None:
+    problems = [f"{name}: missing" for name in expected if name not in tensors]
+    problems += [f"{name}: unknown" for name in tensors if name not in expected]
+    problems += [
+        f"{name}: {list(tensors[name].shape)}, expected {list(shape)}"
+        for name, shape in expected.items()
+        if name in tensors and tensors[name].shape != shape
+    ]
+    if problems:
+        raise CheckpointError(
+            f"{len(problems)} tensors do not fit the average:\n  " + "\n  ".join(problems),
+            hint="they were stored by another way of averaging or for another model",
+        )

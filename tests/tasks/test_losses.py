@@ -1,0 +1,260 @@
+"""The fused losses against the plain ones of PyTorch, values and gradients."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from regard.errors import ShapeError, UsageError
+from regard.tasks.known_gradients import parts
+from regard.tasks.losses import linear_cross_entropy, symmetric_kl
+
+N, D, V = 13, 6, 17
+
+
+def inputs(dtype=torch.float64, *, biased=False):
+    hidden = torch.randn(N, D, dtype=dtype, requires_grad=True)
+    weight = torch.randn(V, D, dtype=dtype, requires_grad=True)
+    bias = torch.randn(V, dtype=dtype, requires_grad=True) if biased else None
+    labels = torch.randint(1, V, (N,))
+    labels[[0, 5, 6, N - 1]] = 0
+    return hidden, weight, bias, labels
+
+
+def plain(hidden, weight, bias, labels, *, smoothing, ignore_id=0):
+    logits = F.linear(hidden, weight, bias)
+    return F.cross_entropy(logits, labels, ignore_index=ignore_id, label_smoothing=smoothing, reduction="sum")
+
+
+def copies(*tensors):
+    return [None if t is None else t.detach().clone().requires_grad_() for t in tensors]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("chunk", [None, 1, 4, 12, 13, 100])
+@pytest.mark.parametrize("compiling", [False, True])
+def test_equals_cross_entropy(smoothing, biased, chunk, compiling, monkeypatch):
+    # While compiling, and on a GPU, ignored rows are masked instead of left out.
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: compiling)
+    hidden, weight, bias, labels = inputs(biased=biased)
+    expected = plain(hidden, weight, bias, labels, smoothing=smoothing)
+    (expected / 7).backward()
+    mine = copies(hidden, weight, bias)
+    losses = linear_cross_entropy(mine[0], mine[1], labels, smoothing=smoothing, bias=mine[2], chunk=chunk)
+    (losses.total / 7).backward()
+    torch.testing.assert_close(losses.total, expected)
+    torch.testing.assert_close(losses.nll, plain(hidden, weight, bias, labels, smoothing=0.0).detach())
+    assert not losses.nll.requires_grad
+    assert losses.n_tokens.item() == N - 4
+    for got, want in zip(mine, (hidden, weight, bias), strict=True):
+        assert want is None or torch.allclose(got.grad, want.grad, rtol=1e-9, atol=1e-12)
+    assert mine[0].grad[labels == 0].abs().max() == 0
+
+
+def test_gradcheck():
+    hidden, weight, bias, labels = inputs(biased=True)
+    torch.autograd.gradcheck(
+        lambda h, w, b: linear_cross_entropy(h, w, labels, smoothing=0.2, bias=b, chunk=5).total, (hidden, weight, bias)
+    )
+
+
+@pytest.mark.parametrize("frozen", [0, 1])
+def test_only_what_asks_gets_a_gradient(frozen):
+    mine = list(inputs()[:2])
+    labels = inputs()[3]
+    mine[frozen] = mine[frozen].detach()
+    theirs = copies(*mine)
+    linear_cross_entropy(mine[0], mine[1], labels).total.backward()
+    plain(*theirs, None, labels, smoothing=0.0).backward()
+    assert mine[frozen].grad is None
+    torch.testing.assert_close(mine[1 - frozen].grad, theirs[1 - frozen].grad)
+
+
+def test_leading_dimensions_are_flattened():
+    hidden, weight, _, labels = inputs()
+    hidden, labels = hidden[:12].detach().view(3, 4, D).requires_grad_(), labels[:12].view(3, 4)
+    theirs = copies(hidden, weight)
+    linear_cross_entropy(hidden, weight, labels, smoothing=0.1).total.backward()
+    plain(theirs[0].flatten(0, 1), theirs[1], None, labels.flatten(), smoothing=0.1).backward()
+    torch.testing.assert_close(hidden.grad, theirs[0].grad)
+
+
+@pytest.mark.parametrize("compiling", [False, True])
+def test_rows_that_do_not_count_may_hold_anything(compiling, monkeypatch):
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: compiling)
+    hidden, weight, _, labels = inputs()
+    clean = copies(hidden, weight)
+    expected = plain(*clean, None, labels, smoothing=0.1)
+    expected.backward()
+    dirty = hidden.detach().clone()
+    dirty[labels == 0] = float("nan")
+    dirty.requires_grad_()
+    labels = labels.masked_fill(labels == 0, -100)
+    losses = linear_cross_entropy(dirty, weight, labels, smoothing=0.1, ignore_id=-100)
+    losses.total.backward()
+    torch.testing.assert_close(losses.total, expected)
+    torch.testing.assert_close(weight.grad, clean[1].grad)
+    torch.testing.assert_close(dirty.grad, clean[0].grad)
+
+
+@pytest.mark.parametrize("compiling", [False, True])
+@pytest.mark.parametrize("n", [0, 5])
+def test_nothing_but_padding_is_zero(n, compiling, monkeypatch):
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: compiling)
+    hidden, weight, bias, _ = inputs(biased=True)
+    hidden = hidden[:n].detach().requires_grad_()
+    losses = linear_cross_entropy(hidden, weight, torch.zeros(n, dtype=torch.long), smoothing=0.1, bias=bias)
+    losses.total.backward()
+    assert [losses.total.item(), losses.nll.item(), losses.n_tokens.item()] == [0, 0, 0]
+    assert all(not t.grad.any() for t in (hidden, weight, bias))
+
+
+def test_extreme_scores_stay_finite():
+    hidden, weight = torch.tensor([[300.0], [300.0]]), torch.tensor([[1.0], [-1.0], [0.5]])
+    hidden.requires_grad_()
+    losses = linear_cross_entropy(hidden, weight, torch.tensor([1, 2]))
+    losses.total.backward()
+    assert losses.nll.item() == pytest.approx(600 + 150)
+    torch.testing.assert_close(hidden.grad, torch.tensor([[2.0], [0.5]]))
+
+
+def test_evaluation_makes_no_gradients(monkeypatch):
+    hidden, weight, _, labels = inputs()
+    expected = plain(hidden, weight, None, labels, smoothing=0.1)
+    monkeypatch.setattr("regard.tasks.losses._collect", lambda *args, **named: pytest.fail("gradient work"))
+    with torch.no_grad():
+        losses = linear_cross_entropy(hidden, weight, labels, smoothing=0.1)
+    assert not losses.total.requires_grad
+    torch.testing.assert_close(losses.total, expected.detach())
+
+
+def test_backward_can_be_repeated():
+    hidden, weight, _, labels = inputs()
+    total = linear_cross_entropy(hidden, weight, labels).total
+    total.backward(retain_graph=True)
+    once = weight.grad.clone()
+    total.backward()
+    torch.testing.assert_close(weight.grad, 2 * once)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_stays_near(dtype):
+    hidden, weight, _, labels = inputs()
+    expected = plain(hidden, weight, None, labels, smoothing=0.1)
+    expected.backward()
+    mine = hidden.detach().to(dtype).requires_grad_(), weight.detach().to(dtype).requires_grad_()
+    losses = linear_cross_entropy(*mine, labels, smoothing=0.1, chunk=3)
+    losses.total.backward()
+    assert losses.total.dtype == losses.nll.dtype == torch.float32
+    torch.testing.assert_close(losses.total.double(), expected, rtol=0.02, atol=0)
+    for got, want in zip(mine, (hidden, weight), strict=True):
+        assert got.grad.dtype == dtype
+        torch.testing.assert_close(got.grad.double(), want.grad, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("hidden_dtype", [torch.float32, torch.bfloat16])
+def test_under_autocast_the_weight_gets_its_gradient_in_float32(hidden_dtype):
+    hidden, weight, _, labels = inputs(torch.float32)
+    expected = plain(hidden, weight, None, labels, smoothing=0.1)
+    expected.backward()
+    mine = hidden.detach().to(hidden_dtype).requires_grad_(), weight.detach().clone().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        losses = linear_cross_entropy(*mine, labels, smoothing=0.1)
+    losses.total.backward()
+    assert mine[0].grad.dtype == hidden_dtype
+    assert mine[1].grad.dtype == torch.float32
+    torch.testing.assert_close(losses.total, expected, rtol=0.02, atol=0)
+    rounded = linear_cross_entropy(hidden.detach().bfloat16(), weight.detach(), labels, smoothing=0.1)
+    assert torch.equal(losses.total, rounded.total), "the product is bfloat16's"
+    torch.testing.assert_close(mine[1].grad, weight.grad, rtol=0.05, atol=0.05)
+
+
+def test_compiled_without_a_break_and_for_any_number_of_rows():
+    compiled = torch.compile(
+        lambda h, w, y: linear_cross_entropy(h, w, y, smoothing=0.1, chunk=8), backend="aot_eager", fullgraph=True
+    )
+    hidden, weight, _, labels = inputs()
+    for n in (13, 12, 9):
+        mine, theirs = copies(hidden[:n], weight), copies(hidden[:n], weight)
+        losses = compiled(*mine, labels[:n])
+        losses.total.backward()
+        expected = plain(*theirs, None, labels[:n], smoothing=0.1)
+        expected.backward()
+        torch.testing.assert_close(losses.total, expected)
+        torch.testing.assert_close(mine[0].grad, theirs[0].grad)
+        torch.testing.assert_close(mine[1].grad, theirs[1].grad)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("half", [False, True])
+def test_on_a_gpu(half, compiled):
+    loss = torch.compile(linear_cross_entropy, dynamic=False, fullgraph=True) if compiled else linear_cross_entropy
+    hidden, weight = torch.randn(1000, 64, device="cuda"), torch.randn(3000, 64, device="cuda") / 8
+    labels = torch.randint(0, 20, (1000,), device="cuda")
+    theirs = copies(hidden.double(), weight.double())
+    expected = plain(*theirs, None, labels, smoothing=0.1)
+    expected.backward()
+    mine = copies(hidden, weight)
+    with torch.autocast("cuda", torch.bfloat16, enabled=half):
+        losses = loss(*mine, labels, smoothing=0.1, chunk=300)
+    losses.total.backward()
+    near = {"rtol": 0.02, "atol": 0.02} if half else {"rtol": 1e-3, "atol": 1e-3}
+    torch.testing.assert_close(losses.total.double(), expected, rtol=1e-3, atol=0)
+    for got, want in zip(mine, theirs, strict=True):
+        assert got.grad.dtype == torch.float32
+        torch.testing.assert_close(got.grad.double(), want.grad, **near)
+
+
+@pytest.mark.parametrize(("n", "chunk", "sizes"), [(5, 9, [5]), (9, 9, [9]), (10, 9, [5, 5]), (9, 3, [3, 3, 3, 0])])
+def test_parts_are_equal_and_cover_all(n, chunk, sizes):
+    assert [len(range(n)[part]) for part in parts(n, chunk)] == sizes
+    assert [i for part in parts(n, chunk) for i in range(n)[part]] == list(range(n))
+
+
+def kl_by_torch(a, b, labels, *, ignore_id=0):
+    p, q = a.log_softmax(-1), b.log_softmax(-1)
+    both = F.kl_div(q, p, log_target=True, reduction="none") + F.kl_div(p, q, log_target=True, reduction="none")
+    return (both.sum(-1) * (labels != ignore_id)).sum() / 2
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 4])
+def test_symmetric_kl_equals_the_plain_one(chunk):
+    a, b = (torch.randn(2, N, V, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    labels = torch.stack([inputs()[3] for _ in range(2)])
+    theirs = copies(a, b)
+    expected = kl_by_torch(*theirs, labels)
+    (3 * expected).backward()
+    got = symmetric_kl(a, b, labels, chunk=chunk)
+    (3 * got).backward()
+    torch.testing.assert_close(got, expected)
+    torch.testing.assert_close(a.grad, theirs[0].grad)
+    torch.testing.assert_close(b.grad, theirs[1].grad)
+
+
+def test_symmetric_kl_gradcheck_and_zero_for_equals():
+    a, b = (torch.randn(N, V, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    labels = inputs()[3]
+    torch.autograd.gradcheck(lambda x, y: symmetric_kl(x, y, labels, chunk=5), (a, b))
+    assert symmetric_kl(a, a + 3.0, labels).item() == pytest.approx(0.0, abs=1e-12)
+
+
+def test_symmetric_kl_gives_a_gradient_to_who_asks():
+    a, b, labels = torch.randn(N, V, requires_grad=True), torch.randn(N, V), inputs()[3]
+    symmetric_kl(a, b, labels).backward()
+    assert b.grad is None
+    assert a.grad.abs().sum() > 0
+    with torch.no_grad():
+        assert not symmetric_kl(a, b, labels).requires_grad
+
+
+def test_what_is_refused():
+    hidden, weight, _, labels = inputs()
+    with pytest.raises(ShapeError, match=r"hidden states \[13, 6\] do not fit a weight \[6, 17\]"):
+        linear_cross_entropy(hidden, weight.t(), labels)
+    with pytest.raises(ShapeError, match=r"labels \[12\]; they are"):
+        linear_cross_entropy(hidden, weight, labels[:12])
+    with pytest.raises(UsageError, match=r"label smoothing is 1\.0; it goes from 0 to below 1"):
+        linear_cross_entropy(hidden, weight, labels, smoothing=1.0)
+    with pytest.raises(ShapeError, match=r"got \[13, 17\] and \[13, 16\] for labels \[13\]"):
+        symmetric_kl(torch.zeros(13, 17), torch.zeros(13, 16), labels)
