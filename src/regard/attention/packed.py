@@ -2,8 +2,9 @@
 
     query (1, H, T, E) or (H, T, E), key and value likewise; documents lie end to end along T and S
 
-On a GPU in half precision this is PyTorch's variable-length flash kernel. Elsewhere the documents are unpacked into a
-padded batch (N, H, longest, E), attended to, and packed again: N · longest² instead of T · S.
+On a GPU in half precision this is the kernel for short documents where they are short, else PyTorch's variable-length
+flash kernel. Elsewhere the documents are unpacked into a padded batch (N, H, longest, E), attended to, and packed
+again: N · longest² instead of T · S.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention.masks import Both, Causal, Documents, Mask
+
+SHORT, SHORT_WIDTHS = 128, (16, 32, 64, 128)  # longest document and head widths that the short kernel takes
 
 
 def packed_rule(rule: Mask | None, query: Tensor, key: Tensor, value: Tensor) -> tuple[Documents, bool] | None:
@@ -72,6 +75,12 @@ def _kernel(
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
     starts, key_starts = _starts(documents.lengths, query.device), _starts(documents.key_lengths, query.device)
     longest = documents.longest
+    if longest <= SHORT and query.shape[-1] in SHORT_WIDTHS:
+        from regard.attention.short import short_attention  # here, because Triton comes with GPU builds only
+
+        rows = [x if x.stride()[1:] == (x.shape[2], 1) else x.contiguous() for x in (query, key, value)]
+        short: Tensor = short_attention(*rows, starts, key_starts, longest, scale, causal)
+        return short
     window = (-1, 0 if causal else -1)
     output = varlen_attn(query, key, value, starts, key_starts, longest, longest, scale=scale, window_size=window)
     assert isinstance(output, Tensor)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from regard.errors import ShapeError, UsageError
@@ -44,6 +45,8 @@ def linear_cross_entropy(
     """
     _check(hidden, weight, labels=labels, smoothing=smoothing)
     device = hidden.device.type
+    if device == "cuda" and torch.compiler.is_compiling() and bias is None and chunk is None:
+        return _left_to_the_compiler(hidden, weight, labels, smoothing=smoothing, ignore_id=ignore_id)
     if torch.is_autocast_enabled(device):
         hidden = hidden.to(torch.get_autocast_dtype(device))
     inputs = (hidden, weight, bias)
@@ -61,6 +64,29 @@ def linear_cross_entropy(
         total, nll = rows.sum(losses), rows.sum(norms - gold)
         kept = _finish(gradients, rows, inputs, evenly=evenly)
     return Losses(differentiable(total, kept, inputs), nll, rows.n_real)
+
+
+def _left_to_the_compiler(
+    hidden: Tensor, weight: Tensor, labels: Tensor, *, smoothing: float, ignore_id: int
+) -> Losses:
+    """The loss as plain expressions, which the compiler makes one pass over the scores each way.
+
+    The label's score is a masked sum and not a `gather`, whose gradient would be scattered into a second tensor of
+    that size; the mean score of a row is its state times the mean weight.
+    """
+    labels = labels.reshape(-1)
+    real = labels != ignore_id
+    states = hidden.reshape(-1, hidden.shape[-1])
+    scores = F.linear(states, weight)
+    is_label = torch.arange(weight.shape[0], device=labels.device) == labels[:, None]
+    norms = torch.logsumexp(scores.float(), 1)
+    gold = torch.where(is_label, scores, 0.0).sum(1, dtype=torch.float32)
+    nll = torch.where(real, norms - gold, 0.0)
+    total = nll
+    if smoothing:
+        evenly = states.float() @ weight.float().mean(0)
+        total = torch.where(real, norms - (1 - smoothing) * gold - smoothing * evenly, 0.0)
+    return Losses(total.sum(), nll.detach().sum(), real.sum())
 
 
 class _Rows(NamedTuple):

@@ -6,7 +6,7 @@ packed   (1, budget) each, sentences end to end: no padding, one static shape; f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,11 +43,15 @@ class PairBatch:
 
     def to(self, device: torch.device) -> PairBatch:
         """The batch on a device; copies run beside the computation where memory is pinned."""
-        moved = {
-            name: getattr(self, name).to(device, non_blocking=True)
-            for name in ("source", "source_lengths", "target", "target_lengths", "labels")
-        }
-        return replace(self, **moved)
+        return self._with(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin_memory(self) -> PairBatch:
+        """The batch in memory that a GPU can read by itself."""
+        return self._with(Tensor.pin_memory)
+
+    def _with(self, change: Callable[[Tensor], Tensor]) -> PairBatch:
+        names = ("source", "source_lengths", "target", "target_lengths", "labels")
+        return replace(self, **{name: change(getattr(self, name)) for name in names})
 
     def rows(self) -> tuple[Rows, Rows]:
         """Source and target as models read them."""

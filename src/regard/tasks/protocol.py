@@ -31,6 +31,10 @@ class Batch(Protocol):
         """The batch on a device."""
         ...
 
+    def pin_memory(self) -> Self:
+        """The batch in memory that a GPU can read by itself."""
+        ...
+
 
 class Trainable(Protocol):
     """A task with its data."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 import numpy as np
 import torch
@@ -42,14 +43,25 @@ class Translator:
         self.models, self.languages, self.batch_tokens = list(models), languages, batch_tokens
 
     def __call__(
-        self, texts: Sequence[str], options: DecodeOptions, *, prefixes: Sequence[str] | None = None
+        self,
+        texts: Sequence[str],
+        options: DecodeOptions,
+        *,
+        prefixes: Sequence[str] | None = None,
+        keys: Sequence[int] | None = None,
     ) -> list[list[Translation]]:
-        """The translations of each text, best first; a text without words has one, without words."""
+        """The translations of each text, best first; a text without words has one, without words.
+
+        `keys` name the texts in the random stream of sampling; by default they are their places in the list.
+        """
+        named = range(len(texts)) if keys is None else keys
         sources = self.languages.source.encode(texts)
         forced = self.languages.target.encode(prefixes) if prefixes is not None else [[]] * len(texts)
         found: list[list[Translation]] = [[Translation("")] for _ in texts]
         for rows in self._batches(sources, width=max(options.beam, options.n_samples)):
-            hypotheses = self._decode([sources[i] for i in rows], options, [forced[i] for i in rows], rows)
+            hypotheses = self._decode(
+                [sources[i] for i in rows], options, [forced[i] for i in rows], [named[i] for i in rows]
+            )
             for i, several in zip(rows, hypotheses, strict=True):
                 found[i] = [self._translation(hypothesis) for hypothesis in several]
         return found
@@ -116,9 +128,22 @@ class Translator:
         )
 
 
-def usual_bleu(languages: Languages, hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
-    """BLEU as it is usual for these languages: lower-cased Moses tokens where the task works on them, else 13a."""
+class Cut(TypedDict):
+    """How texts are cut and compared when they are scored: options of `metrics.bleu` and its like."""
+
+    tokenize: str
+    lowercase: bool
+    language: str | None
+
+
+def usual_cut(languages: Languages) -> Cut:
+    """What is usual for these languages: lower-cased Moses tokens where the task works on them, else 13a."""
     target = languages.target
     if target.language and target.tokenizer.lowercase:
-        return bleu(hypotheses, references, tokenize="moses-lower", language=target.language)
-    return bleu(hypotheses, references, lowercase=target.tokenizer.lowercase)
+        return Cut(tokenize="moses-lower", lowercase=False, language=target.language)
+    return Cut(tokenize="13a", lowercase=target.tokenizer.lowercase, language=None)
+
+
+def usual_bleu(languages: Languages, hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
+    """BLEU as it is usual for these languages."""
+    return bleu(hypotheses, references, **usual_cut(languages))

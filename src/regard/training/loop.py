@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
 from queue import Queue
 from threading import Event, Thread, current_thread, main_thread
 from types import FrameType
@@ -26,7 +27,7 @@ from torch import Tensor, nn
 
 from regard.checkpoints import RunFolder, load_weights, weights_of
 from regard.data import Position
-from regard.errors import EnvironmentProblem, RegardError
+from regard.errors import CheckpointError, EnvironmentProblem, RegardError
 from regard.tasks.protocol import Batch, Losses, Trainable
 from regard.training.averaging import Averager, averaged, make_averager
 from regard.training.config import TrainConfig
@@ -54,6 +55,7 @@ class Progress:
     since_best: int = 0
     seconds: float = 0.0
     done: bool = False
+    unreported: list[float] = field(default_factory=lambda: [0.0] * 4)  # loss, nll, tokens, seconds since a report
 
     def facts(self) -> dict[str, Any]:
         """As JSON."""
@@ -87,6 +89,7 @@ class Trainer:
         )
         self.averager: Averager | None = make_averager(self.model, ema=config.ema, last=config.average)
         self.progress = Progress()
+        self._saved = 0
         self.reporter = Reporter(run, steps=config.steps, speaks=self.world.first)
         self._loss = self._compiled(task.loss)
 
@@ -94,7 +97,7 @@ class Trainer:
         """Train until the steps are done, the score stops rising, or somebody says stop."""
         self.model.train()
         self.reporter.start(self.progress.step)
-        batches = _Ahead(self._batches)
+        batches = _Ahead(self._batches, pinned=self.device.type == "cuda")
         try:
             with _listening() as stopping:
                 self._run(batches, stopping)
@@ -112,34 +115,43 @@ class Trainer:
         names = ["model", "optimizer", *(["average"] if self.averager else [])]
         tensors, facts = self.run.read(steps[-1], names)
         origin = f"{self.run.checkpoints / f'step-{steps[-1]:08d}'}"
+        try:
+            progress = Progress.of(facts)
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            raise CheckpointError(f"{origin}: its state.json is of another version ({problem!r})") from problem
         load_weights(self.model, tensors["model"], origin=origin)
         self.optimizer.load_state_tensors(tensors["optimizer"])
         if self.averager:
             self.averager.load_state_tensors(tensors["average"])
-        self.progress = Progress.of(facts)
+        progress.done = self._out_of_patience(progress)  # by today's patience
+        self.progress = progress
         return True
 
     def _run(self, batches: Iterator[tuple[Position, Batch]], stopping: Event) -> None:
         config, progress = self.config, self.progress
-        window = _Window(time.monotonic())
+        window = self._window()
         while progress.step < config.steps and not progress.done:
             self._step(batches, window)
             if progress.step % config.log_every == 0:
                 window = self._report(window)
-            if progress.step % config.eval_every == 0 and progress.step >= config.eval_from:
-                self._evaluate()
-                window.restart()
+            if progress.step % config.eval_every == 0:
+                if self.averager:
+                    self.averager.snapshot(self.model)
+                if progress.step >= config.eval_from:
+                    began = time.monotonic()
+                    self._evaluate()
+                    window.began += time.monotonic() - began  # no time of training
             if progress.step % config.save_every == 0 or progress.step == config.steps or progress.done:
-                self._save()
+                self._save(window)
             if self.world.total(stopping.is_set()) > 0:
-                self._save()
+                self._save(window)
                 raise Interrupted(f"stopped after step {progress.step}", hint="go on with --resume")
 
     def _step(self, batches: Iterator[tuple[Position, Batch]], window: _Window) -> None:
         config, progress = self.config, self.progress
         some = [next(batches) for _ in range(config.accumulate)]
         # Dropout draws from a stream of its own at each step and in each process, so no state has to be kept.
-        torch.manual_seed(((config.seed << 32) + progress.step) * 8191 + self.world.rank)
+        torch.manual_seed(_seed(config.seed, progress.step, self.world.rank))
         n_tokens = self.world.total(sum(batch.n_tokens for _, batch in some))
         for _, batch in some:
             if batch.n_tokens == 0:
@@ -168,7 +180,7 @@ class Trainer:
         window.rate = rate
 
     def _report(self, window: _Window) -> _Window:
-        loss, nll, count = (self.world.total(value) for value in window.sums())
+        loss, nll, count = (self.world.total(value) for value in window.total())
         now = time.monotonic()
         if not math.isfinite(loss):
             raise EnvironmentProblem(
@@ -188,8 +200,6 @@ class Trainer:
     def _evaluate(self) -> None:
         """Score the averaged weights if there are any, else the current ones, and keep the best."""
         config, progress = self.config, self.progress
-        if self.averager:
-            self.averager.snapshot(self.model)
         self.model.eval()
         with averaged(self.model, self.averager), computing(self.device, bf16=self.bf16):
             figures = self.task.evaluate(self.model)
@@ -205,9 +215,22 @@ class Trainer:
         self.model.train()
         ranked = sorted((progress.best | {progress.step: score}).items(), key=lambda item: -item[1])
         progress.best = dict(ranked[: max(1, config.keep_best)])
-        progress.done = config.patience > 0 and progress.since_best >= config.patience
+        progress.done = self._out_of_patience(progress)
 
-    def _save(self) -> None:
+    def _out_of_patience(self, progress: Progress) -> bool:
+        return self.config.patience > 0 and progress.since_best >= self.config.patience
+
+    def _window(self) -> _Window:
+        """An open window, with what a checkpoint kept of the last one."""
+        *sums, seconds = self.progress.unreported
+        return _Window(time.monotonic() - seconds, sums if self.world.first else [0.0] * 3)
+
+    def _save(self, window: _Window) -> None:
+        if self.progress.step == self._saved:  # replacing a checkpoint would leave an instant without any
+            return
+        self._saved = self.progress.step
+        sums = [self.world.total(value) for value in window.total()]
+        self.progress.unreported = [*sums, time.monotonic() - window.began]
         self.world.wait()
         if not self.world.first:
             return
@@ -231,31 +254,32 @@ class Trainer:
 
 @dataclass
 class _Window:
-    """What has come together since the last report; the sums stay on the device until they are told."""
+    """What has come together since the last report; losses stay on the device until they are told or saved."""
 
     began: float
+    sums: list[float] = field(default_factory=lambda: [0.0] * 3)
     losses: list[Losses] = field(default_factory=list)
     rate: float = 0.0
 
     def add(self, losses: Losses) -> None:
         self.losses.append(Losses(losses.total.detach(), losses.nll, losses.n_tokens))
 
-    def sums(self) -> tuple[float, float, float]:
-        def total(values: list[Tensor]) -> float:
-            return float(torch.stack([value.double() for value in values]).sum()) if values else 0.0
-
-        columns = list(zip(*self.losses, strict=True)) or [(), (), ()]
-        return total(list(columns[0])), total(list(columns[1])), total(list(columns[2]))
-
-    def restart(self) -> None:
-        """Leave the time since the last report out of the rate: an evaluation was in it."""
-        self.began, self.losses = time.monotonic(), []
+    def total(self) -> list[float]:
+        """Loss, nll and tokens; added one by one, so that a checkpoint in between changes no bit of a sum."""
+        columns = [torch.stack(values).tolist() for values in zip(*self.losses, strict=True)]
+        for figures in zip(*columns, strict=True):
+            self.sums = [before + figure for before, figure in zip(self.sums, figures, strict=True)]
+        self.losses = []
+        return self.sums
 
 
 class _Ahead:
     """Prepares batches in a thread while the device computes; the order is that of the plain iterator."""
 
-    def __init__(self, batches: Callable[[], Iterator[tuple[Position, Batch]]], *, depth: int = 4) -> None:
+    def __init__(
+        self, batches: Callable[[], Iterator[tuple[Position, Batch]]], *, pinned: bool, depth: int = 4
+    ) -> None:
+        self._pinned = pinned
         self._queue: Queue[tuple[Position, Batch] | BaseException] = Queue(depth)
         self._closed = Event()
         self._thread = Thread(target=self._fill, args=(batches,), daemon=True)
@@ -279,12 +303,17 @@ class _Ahead:
 
     def _fill(self, batches: Callable[[], Iterator[tuple[Position, Batch]]]) -> None:
         try:
-            for item in batches():
-                self._queue.put(item)
+            for position, batch in batches():
+                self._queue.put((position, batch.pin_memory() if self._pinned else batch))
                 if self._closed.is_set():
                     return
         except BaseException as problem:  # told to the thread that waits for the batch
             self._queue.put(problem)
+
+
+def _seed(*parts: int) -> int:
+    """Whole numbers as one seed in whose every bit they all take part: a CPU's generator uses 32 of them only."""
+    return int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest(), "little") >> 1
 
 
 @contextmanager

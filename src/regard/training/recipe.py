@@ -128,8 +128,11 @@ def _value(text: str) -> Any:
         return text
 
 
-def _plain(options: dict[str, Any]) -> dict[str, Any]:
-    return {k: list(v) if isinstance(v, tuple) else v for k, v in options.items() if v not in (None, (), {})}
+def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    """As TOML will give it back: lists for tuples, and nothing for what is not set."""
+    listed = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
+    nested = {name: _plain(value) if isinstance(value, Mapping) else value for name, value in listed.items()}
+    return {name: value for name, value in nested.items() if value not in (None, [], {})}
 
 
 def _model_problems(section: Mapping[str, Any]) -> list[str]:

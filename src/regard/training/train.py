@@ -41,7 +41,7 @@ def train(recipe: Recipe, out: Path, *, data_root: Path | None, resume: bool, sa
     files = PairFiles(recipe.data, data_root, run.path / "data")
     languages, corpus = _prepare(files, recipe, run, world, say=say)
     task = _task(recipe, files, languages, corpus, packed=_packed(recipe, device))
-    model = _model(recipe, languages)
+    model = new_model(recipe, languages)
     trainer = Trainer(task, model, recipe.train, run)
     if world.first:
         _introduce(recipe, model, task, say)
@@ -51,7 +51,9 @@ def train(recipe: Recipe, out: Path, *, data_root: Path | None, resume: bool, sa
     if not world.first:
         return {}
     if not progress.best:  # never evaluated: keep what there is
-        with averaged(model, trainer.averager if progress.step else None):
+        if trainer.averager:
+            trainer.averager.snapshot(model)
+        with averaged(model, trainer.averager):
             run.write_weights(weights_of(model))
     load_weights(model, read_tensors(run.weights), origin=str(run.weights))
     facts = _facts(recipe, files, model, task) | {"training": progress.facts()}
@@ -114,7 +116,8 @@ def _task(recipe: Recipe, files: PairFiles, languages: Languages, corpus: Corpus
     )
 
 
-def _model(recipe: Recipe, languages: Languages) -> nn.Module:
+def new_model(recipe: Recipe, languages: Languages) -> nn.Module:
+    """The untrained model of a recipe, for these vocabularies; its first weights come from the recipe's seed."""
     torch.manual_seed(recipe.train.seed)
     options = {key: value for key, value in recipe.model.items() if key != "name"}
     sizes = {"n_source": len(languages.source.tokenizer), "n_target": len(languages.target.tokenizer)}

@@ -1,0 +1,218 @@
+"""Translation against its peers: training through the real loop beside `nn.Transformer`, decoding beside Marian.
+
+    python benchmarks/translation.py train  [--device cuda] [--joeynmt] [--save]
+    python benchmarks/translation.py decode [--device cuda] [--save]
+
+Everything on one made-up corpus (lengths 20 to 32), in one run. Target tokens are words and the end mark, never padding.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from peers import Marian, Trainer, marian, nn_transformer, padded_batches, random_pairs
+from record import row, save
+
+from regard.attention import Rows
+from regard.checkpoints import RunFolder
+from regard.data import Corpus, Pair, learn_tokenizer
+from regard.decoding import DecodeOptions, decode
+from regard.models.transformer import Transformer, TransformerConfig
+from regard.tasks.pair_training import PairTraining
+from regard.tasks.pairs import Languages, TextSide
+from regard.training.config import TrainConfig
+from regard.training.loop import Trainer as RegardTrainer
+
+ANCHORS = {  # d_model, heads, layers, feed-forward, vocabulary, tokens a batch
+    "cuda": (512, 8, 6, 2048, 37_000, 25_600),
+    "cpu": (256, 4, 3, 1024, 8_000, 2_048),
+}
+
+
+def transformer(shape: tuple[int, ...], *, dropout: float = 0.1) -> Transformer:
+    d_model, n_heads, n_layers, d_feedforward, vocabulary, _ = shape
+    return Transformer(
+        TransformerConfig(
+            n_source=vocabulary,
+            n_target=vocabulary,
+            d_model=d_model,
+            n_heads=n_heads,
+            d_feedforward=d_feedforward,
+            n_encoder_layers=n_layers,
+            n_decoder_layers=n_layers,
+            dropout=dropout,
+        )
+    )
+
+
+def train_regard(shape: tuple[int, ...], pairs: list, *, device: str, steps: int, compiled: str) -> float:  # type: ignore[type-arg]
+    """Target tokens a second of the real trainer, batches prepared, loss reported and all; the best window."""
+    vocabulary, budget = shape[4], shape[5]
+    words = [f"w{i}" for i in range(vocabulary - 4)]
+    tokenizer = learn_tokenizer(words, "words", size=vocabulary)
+    languages = Languages(TextSide(tokenizer), TextSide(tokenizer))
+    texts = [Pair(*(" ".join(words[i - 4] for i in side) for side in pair), line=1) for pair in pairs]
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = Corpus.build(texts, tokenizer, tokenizer, Path(folder) / "corpus")
+        task = PairTraining(
+            languages, corpus, texts[:8], budget_tokens=budget, seed=1, packed=device == "cuda", label_smoothing=0.1
+        )
+        config = TrainConfig(
+            steps=steps, batch_tokens=budget, device=device, compile=compiled, log_every=max(1, steps // 6),  # type: ignore[arg-type]
+            eval_every=10**9, save_every=10**9, lr=3e-4, warmup=10,
+        )  # fmt: skip
+        run = RunFolder(Path(folder) / "run")
+        run.path.mkdir()
+        RegardTrainer(task, transformer(shape), config, run).fit()
+        lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]
+    rates = sorted(line["tokens_per_second"] for line in lines[2:])
+    return float(rates[len(rates) // 2])
+
+
+def train_peer(shape: tuple[int, ...], pairs: list, *, device: str, steps: int, compiled: bool) -> float:  # type: ignore[type-arg]
+    """Target tokens a second of `nn.Transformer`, on batches that lie ready on the device."""
+    model = nn_transformer(*shape[:5]).without_attention_dropout()
+    trainer = Trainer(model, device=device, compiled=compiled)
+    batches = [b.to(device) for b in padded_batches(pairs, shape[5], multiple=33 if compiled else 1)]
+    torch.manual_seed(0)
+    order = torch.randperm(len(batches)).tolist()
+    for i in range(4):
+        trainer.train_step(batches[order[i % len(order)]])
+    _wait(device)
+    begin, tokens = time.perf_counter(), 0
+    for i in range(steps):
+        batch = batches[order[i % len(order)]]
+        trainer.train_step(batch)
+        tokens += batch.n_target
+    _wait(device)
+    return tokens / (time.perf_counter() - begin)
+
+
+def train(options: argparse.Namespace) -> dict[str, float]:
+    """All contestants on the anchor's model."""
+    device, shape = options.device, ANCHORS[options.device]
+    steps = options.steps or (90 if device == "cuda" else 24)
+    pairs = random_pairs(60_000 if device == "cuda" else 3_000, (19, 31), vocabulary=shape[4], seed=0)
+    found = {}
+    if device == "cuda":
+        found["nn.Transformer compiled"] = train_peer(shape, pairs, device=device, steps=40, compiled=True)
+        found["regard"] = train_regard(shape, pairs, device=device, steps=steps, compiled="on")
+    else:
+        rounds: dict[str, list[float]] = {"nn.Transformer eager": [], "regard": []}
+        for _ in range(2):  # in turns: a CPU drifts
+            rounds["nn.Transformer eager"].append(train_peer(shape, pairs, device=device, steps=steps, compiled=False))
+            rounds["regard"].append(train_regard(shape, pairs, device=device, steps=steps, compiled="off"))
+        found = {name: max(rates) for name, rates in rounds.items()}
+        if options.joeynmt:
+            found["JoeyNMT"] = _joeynmt()
+    return found
+
+
+def decode_regard(model: Transformer, source: torch.Tensor, *, beam: int, device: str) -> Callable[[], object]:
+    options = DecodeOptions(
+        strategy="beam" if beam > 1 else "greedy", beam=beam, min_length=31, max_length=32, patience=1.0
+    )
+    rows = Rows(source.to(device), (source != 0).sum(1).to(device))
+
+    @torch.inference_mode()
+    def call() -> object:
+        stepper = model.start(rows, capacity=32)
+        return decode(stepper, n_rows=len(source), bos_id=2, eos_id=3, pad_id=0, options=options)
+
+    return call
+
+
+def decoding(options: argparse.Namespace) -> dict[str, float]:
+    """Generated tokens a second, 30 → 32 tokens a sentence, Transformer base, random weights for both."""
+    device = options.device
+    vocabulary = 37_000 if device == "cuda" else 8_000
+    shape = (512, 8, 6, 2048, vocabulary, 0)
+    cases = [(64, 1), (64, 4), (256, 4)] if device == "cuda" else [(16, 1), (16, 5)]
+    torch.manual_seed(0)
+    ours = transformer(shape).to(device).eval()
+    ours = ours.bfloat16() if device == "cuda" else ours
+    theirs = Marian(marian(*shape[:5]), device=device)
+    found = {}
+    for n_rows, beam in cases:
+        source = torch.randint(4, vocabulary, (n_rows, 30))
+        source[:, -1] = 3
+        ways = {
+            "Marian": lambda s=source, b=beam: theirs.generate(s.to(device), beams=b),
+            "regard": decode_regard(ours, source, beam=beam, device=device),
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in ways}
+        for turn in range(options.rounds + 1):
+            for name, way in ways.items():
+                _wait(device)
+                begin = time.perf_counter()
+                way()
+                _wait(device)
+                if turn:  # the first call of each warms up
+                    seconds[name].append(time.perf_counter() - begin)
+        name = f"{'greedy' if beam == 1 else f'beam {beam}'}, batch {n_rows}"
+        for way, times in seconds.items():
+            found[f"{name}: {way}"] = n_rows * 32 / sorted(times)[len(times) // 2]
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["train", "decode"])
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--joeynmt", action="store_true", help="CPU training: measure JoeyNMT too")
+    parser.add_argument("--save", action="store_true", help="write results/translation-speed.json")
+    options = parser.parse_args()
+    found = train(options) if options.what == "train" else decoding(options)
+    for name, rate in found.items():
+        print(f"  {name:<40}{rate:12,.0f} target tokens/s")
+    rows = _rows(options.what, found, options.device)
+    for r in rows:
+        print(f"  {r['name']:<40}{r['value']:12.2f} × {r['peer']}")
+    if options.save:
+        print(f"saved {save('translation-speed', rows)}")
+    print(json.dumps({name: round(rate, 1) for name, rate in found.items()}))
+
+
+def _rows(what: str, found: dict[str, float], device: str) -> list[dict[str, object]]:
+    rows = []
+    for name, rate in found.items():
+        if name.endswith("regard"):
+            continue
+        ours = found[name.removesuffix("Marian") + "regard"] if what == "decode" else found["regard"]
+        label = f"{what}ing {name.removesuffix(': Marian')}" if what == "decode" else "training"
+        peer = "transformers Marian" if what == "decode" else name
+        rows.append(row(f"{label} against {peer}, {device}", "speed", round(ours / rate, 2), unit="×", peer=peer,
+                        peer_value=1.0, seeds=[0]))  # fmt: skip
+        if device == "cuda":
+            rows.append(row(f"{label} beside {peer}, {device}", "target tokens/s", round(ours), unit="",
+                            peer=peer, peer_value=round(rate), seeds=[0]))  # fmt: skip
+    return rows
+
+
+def _joeynmt() -> float:
+    script = Path(__file__).parent / "joeynmt_peer.py"
+    told = subprocess.run(
+        [sys.executable, str(script), "--steps", "30", "--threads", "2"], capture_output=True, text=True
+    )
+    if told.returncode:
+        raise RuntimeError(told.stderr[-2000:])
+    return float(json.loads(told.stdout.strip().splitlines()[-1])["target_tokens_per_second"])
+
+
+def _wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""What a model thinks of translations that are given: the log-probability of every target token, all at once.
+
+The whole target is fed in one pass (teacher forcing). Decoding gets to the same numbers step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from regard.models.protocol import Seq2SeqModel
+from regard.tasks.pair_training import Ids, batch_of
+from regard.tasks.pairs import Languages
+
+
+@torch.inference_mode()
+def given_log_probs(
+    model: Seq2SeqModel,
+    languages: Languages,
+    *,
+    sources: Sequence[Ids],
+    targets: Sequence[Ids],
+    batch_tokens: int = 4096,
+) -> list[list[float]]:
+    """For each pair of ids, the log-probability of each target token and of the end mark after it."""
+    device = model.output_weight.device
+    found: list[list[float]] = [[] for _ in sources]
+    lengths = [max(len(source), len(target)) + 1 for source, target in zip(sources, targets, strict=True)]
+    for chunk in _chunks(lengths, batch_tokens):
+        batch = batch_of(languages, [sources[i] for i in chunk], [targets[i] for i in chunk]).to(device)
+        log_probs = model.forward(*batch.rows()).float().log_softmax(-1)
+        terms = log_probs.gather(-1, batch.labels[..., None])[..., 0].tolist()
+        for i, row in zip(chunk, terms, strict=True):
+            found[i] = row[: len(targets[i]) + 1]
+    return found
+
+
+def _chunks(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Pairs of like length together, within a budget of padded tokens."""
+    chunks: list[list[int]] = []
+    for i in np.argsort(lengths, kind="stable").tolist():
+        if chunks and (len(chunks[-1]) + 1) * lengths[i] <= budget:
+            chunks[-1].append(i)
+        else:
+            chunks.append([i])
+    return chunks
