@@ -1,5 +1,7 @@
 """regard: attention models on PyTorch. Train them, run them, and see what they look at.
 
+    model = regard.load("runs/de")                                       a run folder, ready for its task
+    model("A dog runs.")    model.look("A dog runs.").plot("a.png")      what it says, and what it looked at
     regard.attention.attend(query, key, value, score=..., mask=...)      the one function
     regard.watch(module, layers=[3], kinds=["cross"])                    look inside any module built on it
     regard.NadarayaWatson(bandwidth=...).fit(X, y).predict(X2)           a scikit-learn estimator
@@ -16,11 +18,26 @@ from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.models.nadaraya_watson import NadarayaWatson
+    from regard.predictor import Prediction, Predictor, load
 
 __version__ = "0.1.0"
-__all__ = ["NadarayaWatson", "RegardError", "__version__", "attention", "watch"]
+__all__ = [
+    "NadarayaWatson",
+    "Prediction",
+    "Predictor",
+    "RegardError",
+    "__version__",
+    "attention",
+    "load",
+    "watch",
+]
 
-_LAZY = {"NadarayaWatson": "regard.models.nadaraya_watson"}
+_LAZY = {
+    "NadarayaWatson": "regard.models.nadaraya_watson",
+    "Prediction": "regard.predictor",
+    "Predictor": "regard.predictor",
+    "load": "regard.predictor",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, overload
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -22,9 +23,11 @@ from regard.checkpoints import RunFolder, load_weights, read_tensors
 from regard.decoding import DecodeOptions
 from regard.decoding.options import ONLY_FOR
 from regard.errors import CheckpointError, ConfigError, EnvironmentProblem, UsageError
+from regard.inspection.alignments import Alignment
 from regard.inspection.look import Look, look_at
 from regard.models.protocol import Seq2SeqModel
 from regard.options import typed
+from regard.tasks.given import given_log_probs
 from regard.tasks.pairs import Languages
 from regard.tasks.translation import Translation, Translator
 from regard.training.devices import choose_device
@@ -103,6 +106,18 @@ class Predictor:
         written = self(text).ids if target is None else self.languages.target.encode([target])[0]
         return look_at(self.module, self.languages, source=source, target=written)
 
+    def log_probs(self, texts: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
+        """What the model thinks of translations given: the log-probability of each piece and of the end after it."""
+        sides = self.languages.source.encode(texts), self.languages.target.encode(targets)
+        return given_log_probs(_seq2seq(self.module), self.languages, sources=sides[0], targets=sides[1])
+
+    def align(self, text: str, prediction: Prediction) -> Alignment:
+        """Which word of the prediction comes from which word of the text; a text without words aligns to nothing."""
+        source = self.languages.source.encode([text])[0]
+        if not source:
+            return Alignment([], np.zeros((0, 0)), "argmax")
+        return look_at(self.module, self.languages, source=source, target=prediction.ids, kinds=["cross"]).align()
+
     def options(self, overrides: Mapping[str, Any]) -> DecodeOptions:
         """The recipe's decoding options, changed by the overrides.
 
@@ -176,7 +191,7 @@ def _check_texts(texts: Sequence[object]) -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise UsageError(f"input {number} is not valid Unicode: {ascii(text[:40])}") from None
+            raise UsageError(f"input {number} is not valid Unicode: {text[:40]!a}") from None
 
 
 def _fingerprints(languages: Languages) -> tuple[str, str]:

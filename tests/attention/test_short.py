@@ -38,11 +38,11 @@ def both_ways(lengths, key_lengths, *, causal, width=16, heads=2):
 def test_self_attention(causal):
     lengths = [5, 1, 17, 9]
     for expected, found in both_ways(lengths, lengths, causal=causal):
-        torch.testing.assert_close(found, expected, atol=2e-3 if ON_GPU else 1e-5, rtol=0)
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
 
 
 def test_cross_attention_with_empty_documents():
     ways = list(both_ways([4, 0, 6, 3], [7, 2, 0, 20], causal=False))
     for expected, found in ways:
-        torch.testing.assert_close(found, expected, atol=2e-3 if ON_GPU else 1e-5, rtol=0)
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
     assert ways[0][1][4:10].abs().max() == 0, "a document without keys gives zeros"

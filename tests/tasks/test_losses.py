@@ -199,11 +199,11 @@ def test_on_a_gpu(half, compiled):
     with torch.autocast("cuda", torch.bfloat16, enabled=half):
         losses = loss(*mine, labels, smoothing=0.1, chunk=300)
     losses.total.backward()
-    near = {"rtol": 0.02, "atol": 0.02} if half else {"rtol": 1e-3, "atol": 1e-3}
     torch.testing.assert_close(losses.total.double(), expected, rtol=1e-3, atol=0)
     for got, want in zip(mine, theirs, strict=True):
         assert got.grad.dtype == torch.float32
-        torch.testing.assert_close(got.grad.double(), want.grad, **near)
+        apart = (got.grad.double() - want.grad).norm() / want.grad.norm()  # bf16 keeps 8 bits: 4e-3 a product
+        assert apart < (1e-2 if half else 1e-4)
 
 
 @pytest.mark.parametrize(("n", "chunk", "sizes"), [(5, 9, [5]), (9, 9, [9]), (10, 9, [5, 5]), (9, 3, [3, 3, 3, 0])])

@@ -23,7 +23,7 @@ def _weights(q, k, n_queries, n_keys, scale, M: tl.constexpr, N: tl.constexpr, C
     allowed = (columns < n_keys) & (rows < n_queries)
     if CAUSAL:
         allowed = allowed & (columns <= rows)
-    scores = tl.where(allowed, tl.dot(q, tl.trans(k)) * scale, float("-inf"))
+    scores = tl.where(allowed, tl.dot(q, tl.trans(k), input_precision="ieee") * scale, float("-inf"))
     peak = tl.max(scores, 1)[:, None]
     shares = tl.exp(scores - tl.where(peak == float("-inf"), 0.0, peak))
     total = tl.sum(shares, 1)[:, None]
@@ -52,7 +52,7 @@ def _forward_kernel(Q, K, V, OUT, QS, KS, scale, sq, sk, sv, so,
         q, k = tl.load(q_at, q_real, other=0.0), tl.load(k_at, k_real, other=0.0)
         v = tl.load(v_at, v_real, other=0.0)
         p = _weights(q, k, n_queries, n_keys, scale, M, N, CAUSAL)
-        tl.store(o_at, tl.dot(p.to(v.dtype), v).to(v.dtype), o_real)
+        tl.store(o_at, tl.dot(p.to(v.dtype), v, input_precision="ieee").to(v.dtype), o_real)
 
 
 @triton.jit
@@ -69,14 +69,14 @@ def _backward_kernel(Q, K, V, DO, DQ, DK, DV, QS, KS, scale, sq, sk, sv, sdo, sd
         q, k = tl.load(q_at, q_real, other=0.0), tl.load(k_at, k_real, other=0.0)
         v, do = tl.load(v_at, v_real, other=0.0), tl.load(do_at, do_real, other=0.0)
         p = _weights(q, k, n_queries, n_keys, scale, M, N, CAUSAL)
-        dp = tl.dot(do, tl.trans(v))
+        dp = tl.dot(do, tl.trans(v), input_precision="ieee")
         ds = (p * (dp - tl.sum(p * dp, 1)[:, None]) * scale).to(q.dtype)
         dq_at, dq_real = _rows(DQ, q0, n_queries, head, sdq, E, M)
         dk_at, dk_real = _rows(DK, k0, n_keys, head, sdk, E, N)
         dv_at, dv_real = _rows(DV, k0, n_keys, head, sdv, E, N)
-        tl.store(dq_at, tl.dot(ds, k).to(q.dtype), dq_real)
-        tl.store(dk_at, tl.dot(tl.trans(ds), q).to(q.dtype), dk_real)
-        tl.store(dv_at, tl.dot(tl.trans(p.to(do.dtype)), do).to(q.dtype), dv_real)
+        tl.store(dq_at, tl.dot(ds, k, input_precision="ieee").to(q.dtype), dq_real)
+        tl.store(dk_at, tl.dot(tl.trans(ds), q, input_precision="ieee").to(q.dtype), dk_real)
+        tl.store(dv_at, tl.dot(tl.trans(p.to(do.dtype)), do, input_precision="ieee").to(q.dtype), dv_real)
 
 
 @triton_op("regard::short_attention", mutates_args={})

@@ -85,8 +85,10 @@ class RunFolder:
             facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as problem:
             raise CheckpointError(f"{path}: there is no such file") from problem
-        except ValueError as problem:
+        except (OSError, ValueError) as problem:
             raise CheckpointError(f"{path}: not a JSON file ({problem})") from problem
+        if not isinstance(facts, dict) or not isinstance(facts.get("format", 0), int):
+            raise CheckpointError(f"{path}: not a regard run (an object with a format number was expected)")
         if facts.get("format", 0) > FORMAT:
             raise CheckpointError(
                 f"{path}: written by a newer regard (format {facts['format']}, this one reads up to {FORMAT})",
@@ -156,8 +158,10 @@ class RunFolder:
         return {name: read_tensors(folder / f"{name}.safetensors") for name in names}, facts
 
     def keep(self, steps: Iterable[int]) -> None:
-        """Remove every checkpoint but these."""
+        """Remove every checkpoint but these, and what a kill left half written or half removed."""
         kept = set(steps)
+        for rest in self.checkpoints.glob(f"{_DRAFT}*"):
+            shutil.rmtree(rest, ignore_errors=True)
         for step in self.steps():
             if step not in kept:
                 _drop(self.checkpoints / f"step-{step:08d}")

@@ -6,6 +6,7 @@ Sections of scalars and lists are all a recipe has; None stands for "not set" an
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,12 +17,21 @@ def write_toml(config: Mapping[str, Any]) -> str:
     lines = _lines(plain)
     for key, section in config.items():
         if isinstance(section, Mapping):
-            lines += ["", f"[{key}]", *_lines(section)]
+            lines += ["", f"[{_key(key)}]", *_lines(section)]
     return "\n".join(lines).strip() + "\n"
 
 
 def _lines(section: Mapping[str, Any]) -> list[str]:
-    return [f"{key} = {_value(value)}" for key, value in section.items() if value is not None]
+    return [f"{_key(key)} = {_value(value)}" for key, value in section.items() if value is not None]
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch("[A-Za-z0-9_-]+", key) else _text(key)
+
+
+def _text(text: str) -> str:
+    """A JSON string is a TOML string, but for one character that TOML wants escaped."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _value(value: Any) -> str:
@@ -32,7 +42,7 @@ def _value(value: Any) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return _text(value)
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{json.dumps(k)} = {_value(v)}" for k, v in value.items() if v is not None) + " }"
+        return "{ " + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items() if v is not None) + " }"
     return "[" + ", ".join(_value(item) for item in value) + "]"

@@ -11,6 +11,10 @@ from regard.errors import RegardError
 INTERRUPTED = 130
 
 
+class NoReader(Exception):  # noqa: N818 - nobody's mistake
+    """Whoever read our data has had enough."""
+
+
 def talk() -> Console:
     """Where progress and explanations go."""
     return Console(stderr=True, highlight=False, soft_wrap=True)
@@ -23,13 +27,17 @@ def say(text: str = "") -> None:
 
 def put(line: str) -> None:
     """One line of data."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise NoReader from None
 
 
 def explain(problem: RegardError) -> int:
     """Say what went wrong and what to do, and give the exit code."""
-    sys.stderr.write(f"error: {problem}\n")
+    stopped = problem.exit_code == INTERRUPTED  # a wish of the user, not an error
+    sys.stderr.write(f"{problem}\n" if stopped else f"error: {problem}\n")
     if problem.hint:
         sys.stderr.write(f"hint: {problem.hint}\n")
     return problem.exit_code

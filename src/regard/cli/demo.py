@@ -1,46 +1,92 @@
-"""`regard demo`: the main idea on this machine, in seconds."""
+"""`regard demo`: train a small model on this machine, try it on dates it has never seen, and see what it looks at."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from regard.cli.console import put, say
+from regard.errors import UsageError
 
-POPULATION = np.array([60_000.0, 70_000.0, 85_000.0])
-PROFIT = np.array([175_000.0, 200_000.0, 210_000.0])
-ASKED = 65_000.0
-BANDWIDTHS = (2_000.0, 5_000.0, 12_000.0)
+if TYPE_CHECKING:
+    from regard.predictor import Predictor
+
+RECIPE = "translation/dates"
+MARK = "made-by-demo"
+N_SHOWN = 5
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the run and the picture.")] = Path("demo"),
+    steps: Annotated[int | None, typer.Option(help="Train for so many steps.", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one JSON object on stdout.")] = False,
 ) -> None:
-    """Predict a profit from a population by attention, and draw who looked at whom."""
-    from regard.inspection.plots import draw_regression
-    from regard.models.nadaraya_watson import NadarayaWatson
+    """Learn to read dates in four languages, on the CPU, and draw which characters the model looked at."""
+    from regard.predictor import load
 
-    grid = np.linspace(55_000, 90_000, 141)
-    models = {h: NadarayaWatson(bandwidth=h).fit(POPULATION[:, None], PROFIT) for h in BANDWIDTHS}
-    chosen = models[BANDWIDTHS[1]]
-    picture = draw_regression(
-        out / "population-profit.png",
-        points=(POPULATION, PROFIT),
-        grid=grid,
-        curves={f"bandwidth {h:,.0f}": model.predict(grid[:, None]) for h, model in models.items()},
-        weights=chosen.weights(grid[:, None]),
-        labels=("population", "profit"),
-        title="Every prediction is a weighted average of the known profits",
-    )
-    weights = chosen.weights(np.array([[ASKED]]))[0]
-    profit = float(chosen.predict(np.array([[ASKED]]))[0])
-    say(f"population {ASKED:,.0f}: the profits known for {', '.join(f'{p:,.0f}' for p in POPULATION)}")
-    say(f"weigh {', '.join(f'{w:.3f}' for w in weights)}, so the profit should be about {profit:,.0f}")
-    say(f"picture: {picture}")
+    run = out / "run"
+    _make_room(run)
+    begin = time.monotonic()
+    facts = _train(run, steps)
+    seconds = time.monotonic() - begin
+    test = facts["metrics"]["test"]
+    exact = test["exact match"]["value"]
+    say(f"trained in {seconds:.0f} s; {exact:.1%} of the dates it has never seen are right to the last digit")
+    predictor = load(run, "cpu")
+    examples = _unseen(run)
+    for text, prediction in zip(examples, predictor(examples), strict=True):
+        say(f"  {text} → {prediction.text}")
+    picture = predictor.look(max(examples, key=_letters)).plot(out / "alignment.png")
+    say(f"what it looked at: {picture}")
     if as_json:
-        put(json.dumps({"profit": profit, "weights": weights.tolist(), "picture": str(picture)}))
+        put(json.dumps({"exact_match": exact, "train_seconds": round(seconds, 1), "picture": str(picture)}))
+    elif sys.stdin.isatty():
+        _converse(predictor)
+
+
+def _train(run: Path, steps: int | None) -> dict[str, Any]:
+    from regard.training.loop import Interrupted
+    from regard.training.recipe import find_recipe, make_recipe
+    from regard.training.train import train
+
+    settings = ["train.device=cpu", *([] if steps is None else [f"train.steps={steps}"])]
+    recipe = make_recipe(find_recipe(RECIPE), settings)
+    try:
+        return train(recipe, run, data_root=None, resume=False, say=say)
+    except Interrupted as stop:
+        raise Interrupted(str(stop), hint=f"go on with: regard train --resume --out {run}") from None
+
+
+def _make_room(run: Path) -> None:
+    """Remove the run of an earlier demo, and nothing else."""
+    if run.exists() and any(run.iterdir()):
+        if not (run / MARK).exists():
+            raise UsageError(f"{run}: there is something that no demo made", hint="give another folder: --out FOLDER")
+        shutil.rmtree(run)
+    run.mkdir(parents=True, exist_ok=True)
+    (run / MARK).touch()
+
+
+def _unseen(run: Path) -> list[str]:
+    """The first written dates of the test set: their days are in no training pair."""
+    from regard.data import PairSource
+
+    texts = (pair.source for pair in PairSource(run / "data" / "test.tsv").pairs())
+    return [next(texts) for _ in range(N_SHOWN)]
+
+
+def _letters(text: str) -> int:
+    return sum(character.isalpha() for character in text)
+
+
+def _converse(predictor: Predictor) -> None:
+    """Translate what the user types, until an empty line."""
+    say("type a date in English, German, French or Spanish; an empty line ends")
+    while text := sys.stdin.readline().strip():
+        put(predictor(text).text)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import sys
 from typing import Annotated
 
@@ -9,10 +12,16 @@ import click
 import typer
 
 import regard
-from regard.cli.console import INTERRUPTED, explain, put
+from regard.cli import recipes
+from regard.cli.compare import compare
+from regard.cli.console import INTERRUPTED, NoReader, explain, put
 from regard.cli.demo import demo
+from regard.cli.evaluate import evaluate
+from regard.cli.look import look
+from regard.cli.predict import predict
 from regard.cli.train import train
-from regard.errors import RegardError
+from regard.cli.verify import verify
+from regard.errors import EnvironmentProblem, RegardError
 
 app = typer.Typer(
     name="regard",
@@ -22,8 +31,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command()(train)
-app.command()(demo)
+for verb in (train, predict, evaluate, compare, look, verify, demo):
+    app.command()(verb)
+app.add_typer(recipes.app)
 
 
 def _show_version(wanted: bool) -> None:
@@ -43,6 +53,8 @@ def options(
 
 def run() -> None:
     """Run the command line; a user's mistake ends in two lines, never in a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # data is UTF-8, whatever the terminal is set to
     try:
         code = app(standalone_mode=False)
     except RegardError as problem:
@@ -53,9 +65,22 @@ def run() -> None:
     except (click.Abort, KeyboardInterrupt):
         sys.stderr.write("stopped\n")
         code = INTERRUPTED
-    except BrokenPipeError:
+    except NoReader:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except OSError as problem:
+        code = explain(_of_the_machine(problem))
     sys.exit(code or 0)
+
+
+def _of_the_machine(problem: OSError) -> RegardError:
+    """A file that cannot be read or written, said as every other problem."""
+    place = f"{problem.filename}: " if problem.filename else ""
+    full = problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return EnvironmentProblem(
+        f"{place}{problem.strerror or problem}",
+        hint="free some disk space" if full else "check the path and its rights",
+    )
 
 
 def _help_for(problem: click.UsageError) -> str:

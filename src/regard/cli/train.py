@@ -29,6 +29,7 @@ def train(
     ] = None,
 ) -> None:
     """Train a model."""
+    from regard.training.loop import Interrupted
     from regard.training.recipe import find_recipe, make_recipe
     from regard.training.train import train as run_training
 
@@ -42,7 +43,10 @@ def train(
         if files:
             table = table | {"data": dict(table.get("data", {})) | {key: files}}
     checked = make_recipe(table, settings)
-    run_training(checked, out, data_root=data_root, resume=resume, say=say)
+    try:
+        run_training(checked, out, data_root=data_root, resume=resume, say=say)
+    except Interrupted as stop:
+        raise Interrupted(str(stop), hint=f"go on with: regard train --resume --out {out}") from None
     say(f"done: {out}")
 
 

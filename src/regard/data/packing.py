@@ -29,6 +29,8 @@ class PackedPlan:
         self.source_lengths, self.target_lengths = np.asarray(source_lengths), np.asarray(target_lengths)
         self.budget_tokens, self.seed = budget_tokens, seed
         longer = np.maximum(self.source_lengths, self.target_lengths)
+        if not len(longer):
+            raise UsageError("there are no examples to make batches of")
         if longer.max() > budget_tokens:
             raise UsageError(
                 f"example {int(longer.argmax())} has {int(longer.max())} tokens on its longer side, "
@@ -79,7 +81,8 @@ def pack(
     used = sum(map(len, sequences))
     if used > budget_tokens:
         raise UsageError(f"{used} tokens do not fit a budget of {budget_tokens}")
-    np.concatenate(sequences, out=ids[:used], casting="unsafe")
+    if used:  # a process may have no part in a small batch
+        np.concatenate(sequences, out=ids[:used], casting="unsafe")
     lengths = np.zeros(max_documents, np.int64)
     lengths[: len(sequences)] = [len(sequence) for sequence in sequences]
     whole, rest = divmod(budget_tokens - used, longest)

@@ -11,7 +11,7 @@ the pieces that were fed: <s>, then the target without its end.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from regard.attention import watch
-from regard.attention.taps import Seen, Tap
+from regard.attention.taps import Kind, Seen, Tap
 from regard.data import Tokenizer
 from regard.errors import DataError, UsageError
 from regard.inspection.alignments import Alignment, Heads, Method, align
@@ -135,8 +135,15 @@ class Look:
 
 
 @torch.inference_mode()
-def look_at(module: nn.Module, languages: Languages, *, source: Sequence[int], target: Sequence[int]) -> Look:
-    """Run the model over one pair of ids, and keep what every attention of it looked at."""
+def look_at(
+    module: nn.Module,
+    languages: Languages,
+    *,
+    source: Sequence[int],
+    target: Sequence[int],
+    kinds: Collection[Kind] | None = None,
+) -> Look:
+    """Run the model over one pair of ids, and keep what every attention of it, or of some kinds, looked at."""
     if not any(isinstance(part, Tap) for part in module.modules()):
         raise UsageError(
             "this model has no attention to look at", hint="train one that has: model.attention=additive, for example"
@@ -144,7 +151,7 @@ def look_at(module: nn.Module, languages: Languages, *, source: Sequence[int], t
     if not source:
         raise UsageError("there is nothing to look at: the text is empty")
     batch = batch_of(languages, [source], [target]).to(next(module.parameters()).device)
-    with watch(module) as seen:
+    with watch(module, kinds=kinds) as seen:
         module(*batch.rows())
     ends = ["</s>"]
     return Look(
@@ -169,5 +176,6 @@ def _by_kind(seen: Seen) -> dict[str, Maps]:
 
 
 def _text(tokenizer: Tokenizer, ids: Sequence[int], pieces: Sequence[str]) -> str:
-    """A word as people write it; a single space, or a word without known pieces, as its pieces are shown."""
-    return tokenizer.decode(ids).strip() or "".join(pieces)
+    """A word as people write it; a space alone stays one, and what has no text is shown as its pieces."""
+    text = tokenizer.decode(ids)
+    return text.strip() or text or "".join(pieces)

@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from regard.attention import Rows
-from regard.data import BatchPlan, BpeDropout, Corpus, Pair, Position, pad
+from regard.data import BatchPlan, Corpus, Pair, Position, pad
 from regard.data.batching import Indices
 from regard.data.packing import PackedPlan, pack
 from regard.decoding import DecodeOptions
@@ -24,9 +23,9 @@ from regard.models.protocol import Seq2SeqModel
 from regard.tasks.losses import Losses, linear_cross_entropy, symmetric_kl
 from regard.tasks.metrics import exact_match
 from regard.tasks.pairs import Languages
+from regard.tasks.recuts import IdPair, Recuts, fitting
+from regard.tasks.recuts import Ids as Ids
 from regard.tasks.translation import Translator, usual_bleu
-
-Ids = Sequence[int] | npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -51,15 +50,14 @@ class PairBatch:
 
     def _with(self, change: Callable[[Tensor], Tensor]) -> PairBatch:
         names = ("source", "source_lengths", "target", "target_lengths", "labels")
-        return replace(self, **{name: change(getattr(self, name)) for name in names})
+        changed: dict[str, Any] = {name: change(getattr(self, name)) for name in names}
+        return replace(self, **changed)
 
     def rows(self) -> tuple[Rows, Rows]:
         """Source and target as models read them."""
-        if self.longest is None:
-            return Rows(self.source, self.source_lengths), Rows(self.target, self.target_lengths)
         return (
-            Rows.packed(self.source, self.source_lengths, longest=self.longest),
-            Rows.packed(self.target, self.target_lengths, longest=self.longest),
+            rows_of(self.source, self.source_lengths, self.longest),
+            rows_of(self.target, self.target_lengths, self.longest),
         )
 
 
@@ -86,38 +84,41 @@ class PairTraining:
         self.label_smoothing, self.r_drop = label_smoothing, r_drop
         self.decode = decode or DecodeOptions(max_ratio=2.0, max_extra=10)
         source_lengths, target_lengths = corpus.source_lengths + 1, corpus.target_lengths + 1
+        self._recuts = Recuts(languages, corpus, rate=piece_dropout, seed=seed) if piece_dropout else None
+        if self._recuts:
+            source_lengths, target_lengths = self._recuts.expected(source_lengths, target_lengths, most=budget_tokens)
         self.plan: PackedPlan | BatchPlan
         if packed:
             self.plan = PackedPlan(source_lengths, target_lengths, budget_tokens=budget_tokens, seed=seed)
         else:
             self.plan = BatchPlan(source_lengths, target_lengths, budget_tokens=budget_tokens, seed=seed)
-        self._cuts = None
-        if piece_dropout:
-            self._cuts = [
-                BpeDropout(side.tokenizer, piece_dropout, seed=seed) for side in (languages.source, languages.target)
-            ]
 
     def batches(self, position: Position, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Position, PairBatch]]:
         """Batches without end from a position on; each of `world` processes gets its share of every batch."""
         before = position
         for after, indices in self.plan.iterate(position):
-            yield after, self.batch(indices[rank::world], epoch=before.epoch)
+            yield after, self.batch(indices, epoch=before.epoch, share=slice(rank, None, world))
             before = after
 
-    def batch(self, indices: Indices, *, epoch: int) -> PairBatch:
-        """The examples of these numbers as one batch; an empty share of a small batch is a batch without tokens."""
-        pairs = [self._example(int(i), epoch=epoch) for i in indices]
+    def batch(self, indices: Indices, *, epoch: int, share: slice = slice(None)) -> PairBatch:
+        """A share of the examples of these numbers as one batch; an empty share is a batch without tokens."""
+        pairs = self._examples(indices, epoch=epoch, share=share)
         sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
         return batch_of(self.languages, sources, targets, plan=self.plan)
 
+    @property
+    def static_shapes(self) -> bool:
+        """Whether all batches have one shape, so that compiling pays."""
+        return isinstance(self.plan, PackedPlan)
+
+    def compile(self) -> None:
+        """Let the compiler fuse what the loss computes."""
+        self._loss = torch.compile(pair_loss, dynamic=False)
+
     def loss(self, model: Seq2SeqModel, batch: PairBatch) -> Losses:
         """The summed loss of a batch's target tokens, with gradients."""
-        if self.r_drop:
-            return self._r_drop_loss(model, batch)
-        hidden, labels = self._real(model.hidden(*batch.rows()), batch.labels)
-        return linear_cross_entropy(
-            hidden, model.output_weight, labels, smoothing=self.label_smoothing, ignore_id=self._pad_id
-        )
+        tensors = (batch.source, batch.source_lengths, batch.target, batch.target_lengths, batch.labels)
+        return Losses(*self._loss(model, *tensors, batch.longest, self.label_smoothing, self.r_drop, self._pad_id))
 
     def evaluate(self, model: Seq2SeqModel) -> dict[str, float]:
         """Loss a token and BLEU on the validation pairs, decoded as they will be in use."""
@@ -143,34 +144,18 @@ class PairTraining:
     def _translator(self, model: Seq2SeqModel) -> Translator:
         return Translator([model], self.languages, batch_tokens=16_384)
 
-    def _example(self, index: int, *, epoch: int) -> tuple[Ids, Ids]:
-        source, target = self.corpus.source(index), self.corpus.target(index)
-        if self._cuts is None:
-            return source, target
-        return (
-            self._cuts[0].recut(source, epoch=epoch, index=index),
-            self._cuts[1].recut(target, epoch=epoch, index=index),
-        )
+    def _examples(self, indices: Indices, *, epoch: int, share: slice) -> list[IdPair]:
+        if self._recuts is None:
+            return self._stored(indices[share])
+        if not isinstance(self.plan, PackedPlan):
+            return [self._recuts.pair(int(i), epoch=epoch) for i in indices[share]]
+        # What fits is decided for the whole batch, so that the shares of several processes make up one process's.
+        new = [self._recuts.pair(int(i), epoch=epoch) for i in indices]
+        room = {"budget": self.plan.budget_tokens, "longest": self.plan.longest}
+        return fitting(new, self._stored(indices), **room)[share]
 
-    def _real(self, hidden: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Hidden states and labels as rows; where counting costs nothing, without the padding."""
-        hidden, labels = hidden.flatten(0, 1), labels.flatten()
-        if hidden.device.type == "cpu" and isinstance(self.plan, BatchPlan):
-            real = (labels != self._pad_id).nonzero()[:, 0]
-            return hidden.index_select(0, real), labels.index_select(0, real)
-        return hidden, labels
-
-    def _r_drop_loss(self, model: Seq2SeqModel, batch: PairBatch) -> Losses:
-        """Two passes with different dropout, both right, and agreeing with each other."""
-        rows = batch.rows()
-        (one, labels), (other, _) = (self._real(model.hidden(*rows), batch.labels) for _ in range(2))
-        losses = [
-            linear_cross_entropy(x, model.output_weight, labels, smoothing=self.label_smoothing, ignore_id=self._pad_id)
-            for x in (one, other)
-        ]
-        apart = symmetric_kl(model.unembed(one), model.unembed(other), labels, ignore_id=self._pad_id)
-        total = (losses[0].total + losses[1].total) / 2 + self.r_drop * apart
-        return losses[0]._replace(total=total)
+    def _stored(self, indices: Indices) -> list[IdPair]:
+        return [(self.corpus.source(int(i)), self.corpus.target(int(i))) for i in indices]
 
     @torch.no_grad()
     def _valid_nll(self, model: Seq2SeqModel) -> tuple[float, int]:
@@ -184,6 +169,40 @@ class PairTraining:
             losses = linear_cross_entropy(hidden, model.output_weight, batch.labels.flatten(), ignore_id=self._pad_id)
             total, count = total + float(losses.nll), count + batch.n_tokens
         return total, count
+
+
+def rows_of(ids: Tensor, lengths: Tensor, longest: int | None) -> Rows:
+    """Ids as models read them: packed where `longest` is given."""
+    return Rows(ids, lengths) if longest is None else Rows.packed(ids, lengths, longest=longest)
+
+
+def pair_loss(
+    model: Seq2SeqModel,
+    source: Tensor,
+    source_lengths: Tensor,
+    target: Tensor,
+    target_lengths: Tensor,
+    labels: Tensor,
+    longest: int | None,
+    smoothing: float,
+    r_drop: float,
+    pad_id: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Summed loss, negative log-likelihood and tokens of a batch: tensors in, tensors out, so that it compiles whole.
+
+    With R-Drop two passes with different dropout both have to be right, and to agree with each other.
+    """
+    rows = rows_of(source, source_lengths, longest), rows_of(target, target_lengths, longest)
+    states = [model.hidden(*rows).flatten(0, 1) for _ in range(2 if r_drop else 1)]
+    labels = labels.flatten()
+    losses = [
+        linear_cross_entropy(x, model.output_weight, labels, smoothing=smoothing, ignore_id=pad_id) for x in states
+    ]
+    total = losses[0].total
+    if r_drop:
+        apart = symmetric_kl(model.unembed(states[0]), model.unembed(states[1]), labels, ignore_id=pad_id)
+        total = (losses[0].total + losses[1].total) / 2 + r_drop * apart
+    return total, losses[0].nll, losses[0].n_tokens
 
 
 def batch_of(

@@ -198,7 +198,9 @@ class PairFiles:
         path = self.made / f"{part}.tsv"
         if not path.exists():
             counts = {f"n_{name}": getattr(self.data, f"n_{name}") for name in ("train", "valid", "test")}
-            write_dates(self.made, **counts, seed=0)
+            for written in write_dates(self.made / ".draft", **counts, seed=0).values():
+                written.replace(self.made / written.name)  # whole or absent, whenever a kill comes
+            (self.made / ".draft").rmdir()
         return PairSource(path)
 
     def _find(self, name: str) -> str:

@@ -45,6 +45,15 @@ class Trainable(Protocol):
         """Batches without end from a position on, each with the position after it."""
         ...
 
+    @property
+    def static_shapes(self) -> bool:
+        """Whether all batches have one shape, so that compiling pays."""
+        ...
+
+    def compile(self) -> None:
+        """Let the compiler fuse what the loss computes."""
+        ...
+
     def loss(self, model: Any, batch: Any) -> Losses:
         """The summed loss of a batch."""
         ...

@@ -65,7 +65,7 @@ class TrainConfig:
         at_least = {
             **dict.fromkeys(("steps", "batch_tokens", "accumulate", "eval_every", "save_every", "log_every"), 1),
             **dict.fromkeys(("warmup", "clip", "r_drop", "average", "patience", "keep_best", "weight_decay"), 0),
-            **dict.fromkeys(("n_samples", "eval_from", "final_rate"), 0),
+            **dict.fromkeys(("n_samples", "eval_from", "final_rate", "seed"), 0),
         }
         wrong = [f"train.{k} is {getattr(self, k)}, at least {v}" for k, v in at_least.items() if getattr(self, k) < v]
         shares = [f.name for f in fields(self) if f.name in ("label_smoothing", "ema")]

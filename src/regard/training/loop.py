@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.checkpoints import RunFolder, load_weights, weights_of
 from regard.data import Position
@@ -91,7 +91,9 @@ class Trainer:
         self.progress = Progress()
         self._saved = 0
         self.reporter = Reporter(run, steps=config.steps, speaks=self.world.first)
-        self._loss = self._compiled(task.loss)
+        automatic = self.device.type == "cuda" and task.static_shapes
+        if config.compile == "on" or (config.compile == "auto" and automatic):
+            task.compile()
 
     def fit(self) -> Progress:
         """Train until the steps are done, the score stops rising, or somebody says stop."""
@@ -125,6 +127,8 @@ class Trainer:
             self.averager.load_state_tensors(tensors["average"])
         progress.done = self._out_of_patience(progress)  # by today's patience
         self.progress = progress
+        if self.world.first:
+            self._keep()  # a kill may have come between a save and its clearing up
         return True
 
     def _run(self, batches: Iterator[tuple[Position, Batch]], stopping: Event) -> None:
@@ -157,7 +161,7 @@ class Trainer:
             if batch.n_tokens == 0:
                 continue
             with computing(self.device, bf16=self.bf16):
-                losses = self._loss(self.model, batch.to(self.device))
+                losses = self.task.loss(self.model, batch.to(self.device))
             (losses.total / n_tokens).backward()
             window.add(losses)
         self.world.sum_gradients(self.model.parameters())
@@ -180,12 +184,8 @@ class Trainer:
         window.rate = rate
 
     def _report(self, window: _Window) -> _Window:
-        loss, nll, count = (self.world.total(value) for value in window.total())
+        loss, nll, count = self._sums(window)
         now = time.monotonic()
-        if not math.isfinite(loss):
-            raise EnvironmentProblem(
-                f"the loss is {loss} at step {self.progress.step}", hint="lower train.lr, or set train.clip=1"
-            )
         self.progress.seconds += now - window.began
         facts = {
             "loss": loss / count,
@@ -225,12 +225,20 @@ class Trainer:
         *sums, seconds = self.progress.unreported
         return _Window(time.monotonic() - seconds, sums if self.world.first else [0.0] * 3)
 
+    def _sums(self, window: _Window) -> list[float]:
+        """Loss, nll and tokens of a window over all processes; what is no number is neither told nor saved."""
+        sums = [self.world.total(value) for value in window.total()]
+        if not math.isfinite(sums[0]):
+            raise EnvironmentProblem(
+                f"the loss is {sums[0]} at step {self.progress.step}", hint="lower train.lr, or set train.clip=1"
+            )
+        return sums
+
     def _save(self, window: _Window) -> None:
         if self.progress.step == self._saved:  # replacing a checkpoint would leave an instant without any
             return
         self._saved = self.progress.step
-        sums = [self.world.total(value) for value in window.total()]
-        self.progress.unreported = [*sums, time.monotonic() - window.began]
+        self.progress.unreported = [*self._sums(window), time.monotonic() - window.began]
         self.world.wait()
         if not self.world.first:
             return
@@ -241,15 +249,15 @@ class Trainer:
         if self.averager:
             files["average"] = self.averager.state_tensors()
         self.run.save(self.progress.step, files=files, facts=self.progress.facts())
+        self._keep()
+
+    def _keep(self) -> None:
+        """Remove all checkpoints but the last and the best."""
         best = sorted(self.progress.best) if self.config.keep_best else []
         self.run.keep([self.progress.step, *best])
 
     def _batches(self) -> Iterator[tuple[Position, Batch]]:
         return self.task.batches(self.progress.position, rank=self.world.rank, world=self.world.size)
-
-    def _compiled(self, loss: Callable[[Any, Any], Losses]) -> Callable[[Any, Any], Losses]:
-        wanted = self.config.compile == "on" or (self.config.compile == "auto" and self.device.type == "cuda")
-        return torch.compile(loss, dynamic=False) if wanted else loss
 
 
 @dataclass

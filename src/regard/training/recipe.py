@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
@@ -59,6 +60,8 @@ def make_recipe(table: Mapping[str, Any], overrides: Sequence[str] = ()) -> Reci
     task = table.get("task", "translation")
     if task not in TASKS:
         wrong.append(f"task = {task!r}: there are {', '.join(TASKS)}")
+    misplaced = [name for name in ("model", *SECTIONS) if not isinstance(table.get(name, {}), Mapping)]
+    wrong += [f"{name} = {table.pop(name)!r}: a section was expected, such as [{name}]" for name in misplaced]
     for name, record in SECTIONS.items():
         wrong += problems(record, table.get(name, {}), where=name)
     wrong += _model_problems(table.get("model", {}))
@@ -80,7 +83,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
 
 def override(table: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """The table with `section.key=value` settings put in."""
-    result = {name: dict(part) if isinstance(part, Mapping) else part for name, part in table.items()}
+    result = deepcopy(dict(table))
     for text in overrides:
         key, equals, value = text.partition("=")
         parts = key.split(".")
@@ -109,13 +112,18 @@ def find_recipe(name: str) -> dict[str, Any]:
         return read_recipe(Path(name))
     if name in TASKS:
         return {"task": name}
+    return read_recipe(find_shipped(name))
+
+
+def find_shipped(name: str) -> Path:
+    """The file of a shipped recipe: by task/name, or by its name alone."""
     known = shipped()
     matches = [key for key in known if name in (key, key.split("/")[1])]
     if len(matches) == 1:
-        return read_recipe(known[matches[0]])
-    near = nearest(name, [*known, *TASKS])
+        return known[matches[0]]
+    near = nearest(name, [other for other in (*known, *TASKS) if other != name])
     raise ConfigError(
-        f"no recipe is called {name!r}; there are {', '.join([*known, *TASKS])}",
+        f"no recipe is called {name!r}; there are {', '.join(known)}, and the tasks {', '.join(TASKS)}",
         hint=f"did you mean {near}?" if near else "`regard recipes` lists them; a file's name ends in .toml",
     )
 

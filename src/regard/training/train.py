@@ -15,7 +15,7 @@ from torch import nn
 from regard.checkpoints import RunFolder, load_weights, read_tensors, weights_of
 from regard.data import Corpus, PairSource
 from regard.decoding import DecodeOptions
-from regard.errors import ConfigError, UsageError
+from regard.errors import ConfigError, DataError, UsageError
 from regard.models.account import count_parameters
 from regard.models.protocol import Seq2SeqModel
 from regard.models.registry import build
@@ -45,13 +45,13 @@ def train(recipe: Recipe, out: Path, *, data_root: Path | None, resume: bool, sa
     trainer = Trainer(task, model, recipe.train, run)
     if world.first:
         _introduce(recipe, model, task, say)
-    if resume and trainer.restore():
+    if resume and trainer.restore() and world.first:
         say(f"going on after step {trainer.progress.step}")
     progress = trainer.fit()
     if not world.first:
         return {}
     if not progress.best:  # never evaluated: keep what there is
-        if trainer.averager:
+        if trainer.averager and progress.step % recipe.train.eval_every:
             trainer.averager.snapshot(model)
         with averaged(model, trainer.averager):
             run.write_weights(weights_of(model))
@@ -103,6 +103,8 @@ def _prepare(files: PairFiles, recipe: Recipe, run: RunFolder, world: World, *, 
 def _task(recipe: Recipe, files: PairFiles, languages: Languages, corpus: Corpus, *, packed: bool) -> PairTraining:
     train = recipe.train
     valid = list(read_pairs(files.valid, recipe.data, say=lambda _: None))
+    if not valid:
+        raise DataError(f"{files.valid.name}: no usable pair to validate on", hint="check the file, or give another")
     return PairTraining(
         languages,
         corpus,

@@ -1,0 +1,122 @@
+"""`regard.load`: a run folder becomes something that answers."""
+
+import json
+import shutil
+
+import pytest
+import tiny_runs
+import torch
+
+import regard
+from regard.decoding import DecodeOptions
+from regard.errors import CheckpointError, ConfigError, UsageError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_runs.train_tiny(tmp_path_factory.mktemp("load"))
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return regard.load(folder, "cpu")
+
+
+def test_it_translates_one_text_and_several(model):
+    one = model("one two three")
+    assert one.text == "eins zwei drei"
+    assert one.tokens == ["▁eins", "▁zwei", "▁drei"]
+    assert one.alternatives == []
+    assert one.log_prob < 0
+    several = model(["one two three", "", "ten"])
+    assert [prediction.text for prediction in several] == ["eins zwei drei", "", "zehn"]
+    assert several[0].score == pytest.approx(one.score, abs=1e-5)
+    assert model([]) == []
+
+
+def test_a_beam_is_chosen_by_asking_for_one(model):
+    best = model("one two three", beam=4, n_best=3)
+    assert best.text == "eins zwei drei"
+    assert len(best.alternatives) == 2
+    scores = [best.score, *(other.score for other in best.alternatives)]
+    assert scores == sorted(scores, reverse=True)
+    assert model.options({"beam": 4}).strategy == "beam"
+    assert model.options({"top_k": 3}).strategy == "sample"
+    assert model.options({"beam": 1}).strategy == "greedy"
+    assert model.options({"beam": "3"}).beam == 3
+    with pytest.raises(ConfigError, match="did you mean decode.beam"):
+        model("one", baem=4)
+
+
+def test_another_strategy_leaves_the_recipes_options_for_its_own_aside(folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "run")
+    config = (copy / "config.toml").read_text().replace('strategy = "greedy"', 'strategy = "beam"')
+    (copy / "config.toml").write_text(config.replace("beam = 1\n", "beam = 5\n"))
+    beam = regard.load(copy, "cpu")
+    assert beam.config.decode.beam == 5
+    assert beam.options({}) == beam.config.decode
+    assert beam.options({"strategy": "greedy"}) == DecodeOptions(max_length=24)
+    assert beam.options({"temperature": 0.5}) == DecodeOptions(strategy="sample", temperature=0.5, max_length=24)
+
+
+def test_sampling_names_its_texts(model):
+    hot = {"strategy": "sample", "temperature": 5.0}
+    together = [prediction.ids for prediction in model(["one two"] * 3, **hot)]
+    assert together[0] != together[1]
+    alone = [model(["one two"], keys=[key], **hot)[0].ids for key in range(3)]
+    assert alone == together
+
+
+def test_an_output_begins_as_it_is_told_to(model):
+    assert model("one two", prefix="drei").tokens[0] == "▁drei"
+
+
+def test_it_shows_what_it_looked_at(model):
+    seen = model.look("one two three")
+    assert seen.source_words.texts == ["one", "two", "three"]
+    assert seen.target_words.texts == ["eins", "zwei", "drei"]
+    assert seen.align().pairs == [(0, 0), (1, 1), (2, 2)]
+    told = model.look("one two three", "zehn neun")
+    assert told.target == ["▁zehn", "▁neun", "</s>"]
+    assert model.align("one two", model("one two")).pharaoh() == "0-0 1-1"
+    assert model.align("", model("")).pairs == []
+
+
+def test_it_weighs_translations_given(model):
+    right, wrong = model.log_probs(["one two"] * 2, ["eins zwei", "zwei eins"])
+    assert len(right) == len(wrong) == 3
+    assert sum(right) == pytest.approx(model("one two").log_prob, abs=1e-4)
+    assert sum(wrong) < sum(right) - 3
+
+
+def test_an_ensemble_of_a_model_with_itself_is_the_model(model):
+    both = model.ensemble(model)
+    assert len(both.modules) == 2
+    assert both("four five").text == "vier fünf"
+    assert both("four five").score == pytest.approx(model("four five").score, abs=1e-5)
+
+
+def test_loading_leaves_the_random_numbers_alone(folder):
+    before = torch.get_rng_state()
+    regard.load(folder, "cpu")
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_inputs_are_texts(model):
+    with pytest.raises(UsageError, match="input 1 is int"):
+        model(["one", 2])
+    with pytest.raises(UsageError, match="input 0 is not valid Unicode"):
+        model("\udcff")
+
+
+def test_a_folder_of_a_newer_version_is_refused(folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "run")
+    facts = json.loads((copy / "run.json").read_text())
+    (copy / "run.json").write_text(json.dumps(facts | {"format": 99}))
+    with pytest.raises(CheckpointError, match="newer regard"):
+        regard.load(copy)
+    (copy / "run.json").unlink()
+    (copy / "config.toml").write_text((folder / "config.toml").read_text() + "\n[future]\nkey = 1\n")
+    with pytest.raises(CheckpointError, match=r"\[future\] is not a section") as problem:
+        regard.load(copy)
+    assert "another version" in problem.value.hint
