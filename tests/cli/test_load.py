@@ -4,10 +4,10 @@ import json
 import shutil
 
 import pytest
-import tiny_runs
 import torch
 
 import regard
+import tiny_runs
 from regard.decoding import DecodeOptions
 from regard.errors import CheckpointError, ConfigError, UsageError
 
@@ -44,7 +44,7 @@ def test_a_beam_is_chosen_by_asking_for_one(model):
     assert model.options({"top_k": 3}).strategy == "sample"
     assert model.options({"beam": 1}).strategy == "greedy"
     assert model.options({"beam": "3"}).beam == 3
-    with pytest.raises(ConfigError, match="did you mean decode.beam"):
+    with pytest.raises(ConfigError, match=r"did you mean decode\.beam"):
         model("one", baem=4)
 
 

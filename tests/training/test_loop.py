@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_runs import Numbers, Scripted, model_for, pair_task, run_folder, scripted_trainer
+from small_training import Numbers, Scripted, model_for, pair_task, run_folder, scripted_trainer
 from torch import Tensor, nn
 
 from regard.checkpoints import read_tensors
@@ -69,7 +69,7 @@ def gradients(
 def test_accumulated_is_one_big_batch(tmp_path: Path, packed: bool, options: dict[str, float]) -> None:
     task = pair_task(tmp_path, packed=packed, label_smoothing=0.1, budget_tokens=600)
     parts, sums = gradients(task, UNEQUAL, tmp_path / "parts", **options)
-    whole, sum_ = gradients(task, (sum(UNEQUAL, []),), tmp_path / "whole", **options)
+    whole, sum_ = gradients(task, ([i for group in UNEQUAL for i in group],), tmp_path / "whole", **options)
     assert sums == pytest.approx(sum_, rel=1e-12)
     assert parts.keys() == whole.keys()
     assert max(float(g.abs().max()) for g in whole.values()) > 1e-3
@@ -256,7 +256,7 @@ def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
     trainer = scripted_trainer(tmp_path, Scripted([1] * 9), steps=2)
     trainer.fit()
     (trainer.run.checkpoints / "step-00000002" / "state.json").write_text('{"step": 2}')
-    with pytest.raises(CheckpointError, match="step-00000002: its state.json is of another version"):
+    with pytest.raises(CheckpointError, match=r"step-00000002: its state\.json is of another version"):
         scripted_trainer(tmp_path, Scripted()).restore()
 
 

@@ -82,6 +82,7 @@ class PairTraining:
     ) -> None:
         self.languages, self.corpus, self.valid = languages, corpus, list(valid)
         self.label_smoothing, self.r_drop = label_smoothing, r_drop
+        self._loss: Callable[..., tuple[Tensor, Tensor, Tensor]] = pair_loss
         self.decode = decode or DecodeOptions(max_ratio=2.0, max_extra=10)
         source_lengths, target_lengths = corpus.source_lengths + 1, corpus.target_lengths + 1
         self._recuts = Recuts(languages, corpus, rate=piece_dropout, seed=seed) if piece_dropout else None

@@ -1,0 +1,99 @@
+"""What a run says: lines for machines that survive a kill, lines for people on stderr, nothing from other processes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from regard.checkpoints import RunFolder
+from regard.training.report import Reporter
+
+
+def reporter(folder: Path, *, speaks: bool = True, tensorboard: bool = False) -> Reporter:
+    return Reporter(RunFolder(folder), steps=100, speaks=speaks, tensorboard=tensorboard)
+
+
+def steps_in(folder: Path) -> list[int]:
+    return [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_resumed_run_forgets_what_its_checkpoint_does_not_know(tmp_path: Path) -> None:
+    first = reporter(tmp_path)
+    first.start(0)
+    for step in (5, 10, 10, 15):
+        first.metrics(step, {"loss": 1 / step})
+    first.stop()
+    again = reporter(tmp_path)
+    again.start(10)
+    assert steps_in(tmp_path) == [5, 10, 10]
+    again.metrics(15, {"loss": 0.25})
+    assert steps_in(tmp_path) == [5, 10, 10, 15]
+    assert json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1]) == {"step": 15, "loss": 0.25}
+    reporter(tmp_path).start(0)
+    assert steps_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("torn", ['{"step": 10, "lo', '{"loss": 3.0}', "[1, 2]", '"step"', "\x00\x00\x00"])
+def test_a_torn_line_is_dropped(tmp_path: Path, torn: str) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 5, "loss": 2.0}\n' + torn)
+    again = reporter(tmp_path)
+    again.start(20)
+    assert (tmp_path / "metrics.jsonl").read_text() == '{"step": 5, "loss": 2.0}\n'
+    again.metrics(25, {"loss": 1.0})
+    assert steps_in(tmp_path) == [5, 25]
+
+
+def test_one_json_object_a_line_and_a_plain_line_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = reporter(tmp_path)
+    told.start(0)
+    told.metrics(5, {"loss": 1.23456789012, "epoch": 2, "lr": 1e-4})
+    assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {
+        "step": 5,
+        "loss": 1.2345679,
+        "epoch": 2,
+        "lr": 1e-4,
+    }
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "step 5/100  loss 1.235  epoch 2  lr 0.0001\n"
+
+
+def test_only_the_first_process_speaks_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 5}\n')
+    silent = reporter(tmp_path, speaks=False, tensorboard=True)
+    silent.start(0)
+    silent.metrics(5, {"loss": 1.0})
+    silent.samples(5, [("a", "b", "c")])
+    silent.say("hello")
+    silent.stop()
+    assert capsys.readouterr() == ("", "")
+    assert steps_in(tmp_path) == [5]
+    assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
+
+
+def test_samples_can_be_read_and_are_cut_short_for_the_screen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = reporter(tmp_path)
+    told.samples(3, [("[bold]ein[/] Hund", "a dog", "x" * 200), ("zwei", "two", "2")])
+    text = (tmp_path / "samples" / "step-00000003.txt").read_text()
+    assert (
+        text
+        == f"source     [bold]ein[/] Hund\nreference  a dog\nmodel      {'x' * 200}\n\nsource     zwei\nreference  two\nmodel      2\n"
+    )
+    assert capsys.readouterr().err == f"  [bold]ein[/] Hund → {'x' * 99}…\n"
+    told.samples(4, [])
+    assert not (tmp_path / "samples" / "step-00000004.txt").exists()
+
+
+def test_tensorboard_has_the_same_figures_and_no_step_twice(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    for start, steps in ((0, (5, 10, 15)), (10, (15, 20))):
+        told = reporter(tmp_path, tensorboard=True)
+        told.start(start)
+        for step in steps:
+            told.metrics(step, {"loss": float(step + start)})
+        told.stop()
+    events = EventAccumulator(str(tmp_path / "events")).Reload()
+    assert [(event.step, event.value) for event in events.Scalars("loss")] == [(5, 5), (10, 10), (15, 25), (20, 30)]
