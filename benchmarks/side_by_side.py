@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -22,13 +23,15 @@ def rounds_in_turns(ways: dict[str, Callable[[], object]], *, rounds: int, devic
     for call in ways.values():
         for _ in range(3):
             call()
-    repeats = {name: _repeats(call, device) for name, call in ways.items()}
+    # As many calls for all: a device that has to start up costs each of them the same.
+    repeats = max(_repeats(call, device) for call in ways.values())
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    names = list(ways)
+    order = random.Random(0)
     gc.collect()
-    for turn in range(rounds):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            seconds[name].append(_seconds(ways[name], repeats[name], device))
+    for _ in range(rounds):
+        for name in order.sample(list(ways), len(ways)):  # no way always follows the same other one
+            ways[name]()  # what the one before left behind is settled before the clock starts
+            seconds[name].append(_seconds(ways[name], repeats, device))
     return seconds
 
 

@@ -3,7 +3,7 @@
     python benchmarks/translation.py train  [--device cuda] [--joeynmt] [--save]
     python benchmarks/translation.py decode [--device cuda] [--save]
 
-Everything on one made-up corpus (lengths 20 to 32), in one run. Target tokens are words and the end mark, never padding.
+Everything on one made-up corpus (lengths 20 to 32), in one run. Target tokens are words and the end, never padding.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+
 from peers import Marian, Trainer, marian, nn_transformer, padded_batches, random_pairs
 from record import row, save
-
 from regard.attention import Rows
 from regard.checkpoints import RunFolder
 from regard.data import Corpus, Pair, learn_tokenizer

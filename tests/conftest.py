@@ -14,7 +14,7 @@ import pytest
 if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
-import torch  # noqa: E402
+import torch
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -53,5 +53,6 @@ def _unknown(key: str, name: str, allowed: list[str], where: str) -> str:
 
 
 def _misfit(where: str, found: Mapping[str, Any]) -> str:
-    place = ".".join(str(part) for part in found["loc"][:1])
-    return f"{where}.{place} = {found['input']!r}: {found['msg'][0].lower()}{found['msg'][1:]}"
+    if not found["loc"]:  # the record as a whole is at fault, and says itself what is
+        return str(found["msg"]).removeprefix("Value error, ")
+    return f"{where}.{found['loc'][0]} = {found['input']!r}: {found['msg'][0].lower()}{found['msg'][1:]}"

@@ -209,7 +209,7 @@ def test_recipes_are_listed_shown_copied_and_checked(command, tmp_path):
     assert checked.code == 2
     assert "did you mean train.steps?" in checked.err
     assert "did you mean model.d_hidden?" in checked.err
-    assert command("recipes", "show", "daets").err.endswith("hint: did you mean translation/dates?\n")
+    assert command("recipes", "show", "daets").err.endswith("hint: did you mean dates?\n")
 
 
 def test_every_shipped_recipe_is_in_order(command):
@@ -217,3 +217,13 @@ def test_every_shipped_recipe_is_in_order(command):
     assert len(names) >= 3
     for name in names:
         assert command("recipes", "check", name).code == 0
+
+
+def test_the_command_explains_itself(command):
+    assert command().out == command("--help").out
+    assert "predict" in command("--help").out
+    for arguments in (["predict"], ["predict", "run", "--nope"], ["recipes", "shwo"], ["verify", "run", "--n", "many"]):
+        answer = command(*arguments)
+        assert (answer.code, answer.out) == (2, "")
+        assert answer.err.startswith("error: ")
+        assert answer.err.splitlines()[-1].endswith("--help")

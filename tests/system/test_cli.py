@@ -201,9 +201,9 @@ def test_a_reader_that_has_had_enough(folder):
 
 
 def test_ctrl_c_saves_and_resume_ends_where_an_unbroken_run_does(command, tmp_path):
-    arguments = ["train", *tiny_runs.settings(tmp_path), "train.steps=400", "train.eval_every=400", "train.log_every=1"]
+    arguments = ["train", *tiny_runs.settings(tmp_path), "train.steps=200", "train.eval_every=200", "train.log_every=1"]
     run = RunFolder(tmp_path / "stopped")
-    process = outside(*arguments, "train.save_every=400", "--out", run.path)
+    process = outside(*arguments, "train.save_every=200", "--out", run.path)
     _wait_for(run.metrics)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
@@ -211,12 +211,12 @@ def test_ctrl_c_saves_and_resume_ends_where_an_unbroken_run_does(command, tmp_pa
     assert err.splitlines()[-1] == f"hint: go on with: regard train --resume --out {run.path}"
     (step,) = run.steps()
     assert err.splitlines()[-2] == f"stopped after step {step}"
-    assert 0 < step < 400
+    assert 0 < step < 200
     assert not run.weights.exists()
     resumed = command("train", "--resume", "--out", run.path)
     assert resumed.code == 0
     assert f"going on after step {step}" in resumed.err
-    assert [json.loads(line)["step"] for line in run.metrics.read_text().splitlines()][:400] == list(range(1, 401))
+    assert [json.loads(line)["step"] for line in run.metrics.read_text().splitlines()][:200] == list(range(1, 201))
     assert command(*arguments, "--out", tmp_path / "whole").code == 0
     models = [regard.load(tmp_path / name, "cpu").module.state_dict() for name in ("stopped", "whole")]
     assert all((models[0][name] - tensor).abs().max() < 1e-5 for name, tensor in models[1].items())

@@ -102,7 +102,8 @@ def test_overrides_win_and_leave_the_table_alone() -> None:
     "overrides",
     [
         [],
-        ["data.test.one=['a.en', 'a.de']", "data.test.two=['b.tsv']", "data.columns=['en', 'de']", "data.moses=['en', 'de']"],
+        ["data.test.one=['a.en', 'a.de']", "data.test.two=['b.tsv']", "data.columns=['en', 'de']",
+         "data.moses=['en', 'de']"],
         ["decode.strategy=beam", "decode.beam=4", "decode.patience=inf", "decode.banned=[1, 2]", "train.lr=3e-9"],
         ["model.size=tiny", "model.dropout=0", "train.betas=[0.9, 0.999]"],
     ],

@@ -27,7 +27,8 @@ DataRoot = Annotated[
     Path | None, typer.Option(help="Where recipes find their data.", envvar="REGARD_DATA", show_default=False)
 ]
 Rest = Annotated[
-    list[str] | None, typer.Argument(help="Settings decode.key=value; after --data, its second file.", metavar="[...]")
+    list[str] | None,
+    typer.Argument(help="Settings decode.key=value; after --data, its second file.", metavar="SETTING"),
 ]
 
 _SETTING = re.compile(r"[A-Za-z_]\w*(\.\w+)+=\S*")

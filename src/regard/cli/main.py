@@ -6,9 +6,8 @@ import errno
 import io
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, cast
 
-import click
 import typer
 
 import regard
@@ -23,10 +22,12 @@ from regard.cli.train import train
 from regard.cli.verify import verify
 from regard.errors import EnvironmentProblem, RegardError
 
+# Typer brings a click of its own in newer versions; either way this is the error that its parameters' errors are.
+CommandLineError = cast(type[typer.BadParameter], typer.BadParameter.__bases__[0])
+
 app = typer.Typer(
     name="regard",
     help="Attention models: train them, run them, and see what they look at.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -56,13 +57,14 @@ def run() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # data is UTF-8, whatever the terminal is set to
     try:
-        code = app(standalone_mode=False)
+        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
     except RegardError as problem:
         code = explain(problem)
-    except click.UsageError as problem:
-        sys.stderr.write(f"error: {problem.format_message()}\nhint: {_help_for(problem)} --help\n")
+    except CommandLineError as problem:
+        place = problem.ctx.command_path if problem.ctx else "regard"
+        sys.stderr.write(f"error: {problem.format_message()}\nhint: {place} --help\n")
         code = 2
-    except (click.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         sys.stderr.write("stopped\n")
         code = INTERRUPTED
     except NoReader:
@@ -81,7 +83,3 @@ def _of_the_machine(problem: OSError) -> RegardError:
         f"{place}{problem.strerror or problem}",
         hint="free some disk space" if full else "check the path and its rights",
     )
-
-
-def _help_for(problem: click.UsageError) -> str:
-    return problem.ctx.command_path if problem.ctx else "regard"

@@ -3,7 +3,6 @@
     draw_weights(weights, rows=..., columns=..., path=...)      one map (T, S) or a row of heads (H, T, S)
     draw_alignment(alignment, path, source=..., target=...)     source words above, target words at the left
     draw_lengths(path, models=...)                              BLEU by source length, one line a model
-    draw_regression(...)                                        Nadaraya–Watson: curves and who looked at whom
 
 The colour map runs from the page's white to dark blue, in even steps of lightness: it survives a grey printer and
 colour-blindness. Labels shrink, then thin out, before they would overlap.
@@ -135,39 +134,6 @@ def draw_lengths(
         axis.spines[["top", "right"]].set_visible(False)
         axis.tick_params(length=0)
     figure.suptitle(title or "", fontsize=12)
-    return _save(figure, path)
-
-
-def draw_regression(
-    path: Path | str,
-    *,
-    points: tuple[NDArray[Any], NDArray[Any]],
-    grid: NDArray[Any],
-    curves: dict[str, NDArray[Any]],
-    weights: NDArray[Any],
-    labels: tuple[str, str],
-    title: str,
-) -> Path:
-    """Known points and one curve a bandwidth on the left; on the right how each input weighs the known points."""
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
-    for (name, curve), colour in zip(curves.items(), LINES, strict=False):
-        left.plot(grid, curve, color=colour, label=name, linewidth=2)
-    left.scatter(*points, color="black", zorder=3, label="known")
-    left.set_xlabel(labels[0])
-    left.set_ylabel(labels[1])
-    left.legend(frameon=False)
-    left.spines[["top", "right"]].set_visible(False)
-    left.xaxis.set_major_formatter("{x:,.0f}")
-    left.yaxis.set_major_formatter("{x:,.0f}")
-    image = right.imshow(weights, cmap=COLOURS, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-    shown = np.linspace(0, len(grid) - 1, 8).round().astype(int)
-    right.set_yticks(shown, [f"{grid[i]:,.0f}" for i in shown])
-    right.set_xticks(range(len(points[0])), [f"{x:,.0f}" for x in points[0]])
-    right.set_xlabel(f"known {labels[0]}")
-    right.set_ylabel(f"{labels[0]} asked for")
-    figure.colorbar(image, ax=right).set_label("weight")
-    figure.suptitle(title, fontsize=12)
     return _save(figure, path)
 
 

@@ -211,7 +211,7 @@ class PairFiles:
         places = "here" if self.root is None else f"here or under {self.root}"
         raise DataError(
             f"{name}: there is no such file {places}",
-            hint="set REGARD_DATA or --data-root to the folder that holds the data" if self.root is None else None,
+            hint="set REGARD_DATA or --data-root to the folder that holds the data",
         )
 
 

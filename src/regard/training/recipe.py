@@ -121,7 +121,8 @@ def find_shipped(name: str) -> Path:
     matches = [key for key in known if name in (key, key.split("/")[1])]
     if len(matches) == 1:
         return known[matches[0]]
-    near = nearest(name, [other for other in (*known, *TASKS) if other != name])
+    names = {*known, *(key.split("/")[1] for key in known), *TASKS} - {name}
+    near = nearest(name, sorted(names))
     raise ConfigError(
         f"no recipe is called {name!r}; there are {', '.join(known)}, and the tasks {', '.join(TASKS)}",
         hint=f"did you mean {near}?" if near else "`regard recipes` lists them; a file's name ends in .toml",

@@ -15,7 +15,7 @@ from torch import nn
 from regard.checkpoints import RunFolder, load_weights, read_tensors, weights_of
 from regard.data import Corpus, PairSource
 from regard.decoding import DecodeOptions
-from regard.errors import ConfigError, DataError, UsageError
+from regard.errors import ConfigError, UsageError
 from regard.models.account import count_parameters
 from regard.models.protocol import Seq2SeqModel
 from regard.models.registry import build
@@ -103,8 +103,6 @@ def _prepare(files: PairFiles, recipe: Recipe, run: RunFolder, world: World, *, 
 def _task(recipe: Recipe, files: PairFiles, languages: Languages, corpus: Corpus, *, packed: bool) -> PairTraining:
     train = recipe.train
     valid = list(read_pairs(files.valid, recipe.data, say=lambda _: None))
-    if not valid:
-        raise DataError(f"{files.valid.name}: no usable pair to validate on", hint="check the file, or give another")
     return PairTraining(
         languages,
         corpus,

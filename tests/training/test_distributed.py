@@ -1,0 +1,142 @@
+"""Several processes: the same loss and the same weights as one."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_file
+from torch import nn
+
+from regard.training.distributed import World
+
+RECIPE = """
+task = "translation"
+[model]
+name = "transformer"
+d_model = 16
+n_heads = 2
+d_feedforward = 32
+n_encoder_layers = 1
+n_decoder_layers = 1
+dropout = 0.0
+[data]
+synthetic = "dates"
+n_train = 90
+n_valid = 6
+n_test = 4
+[tokenizer]
+size = 300
+dropout = 0.1
+[train]
+steps = 14
+batch_tokens = 150
+accumulate = 2
+warmup = 2
+clip = 1.0
+lr = 0.005
+epsilon = 1e-3  # else noise in gradients that are zero in theory is blown up to a step
+ema = 0.8
+eval_every = 7
+save_every = 5
+log_every = 2
+device = "cpu"
+layout = "LAYOUT"
+[decode]
+max_length = 12
+"""
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[None]:
+    """A group of one, which goes through all the motions."""
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'meeting'}", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def launch(recipe: Path, out: Path, *overrides: str, processes: int) -> str:
+    how = [] if processes == 1 else ["torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", "-m"]
+    command = [sys.executable, "-m", *how, "regard", "train", str(recipe), *overrides, "--out", str(out), "--resume"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def reports(run: Path) -> list[dict[str, float]]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "tokens_per_second"} for line in lines]
+
+
+def assert_close_runs(one: Path, other: Path) -> None:
+    mine, theirs = reports(one), reports(other)
+    assert len(mine) == len(theirs) == 9
+    for a, b in zip(mine, theirs, strict=True):
+        assert a == pytest.approx(b, rel=1e-6, abs=1e-12)
+    for name in ("model.safetensors", "checkpoints/step-00000014/model.safetensors"):
+        tensors, others = load_file(one / name), load_file(other / name)
+        for key in tensors | others:
+            torch.testing.assert_close(tensors[key], others[key], rtol=1e-6, atol=1e-6, msg=f"{name} {key}")
+    facts = [json.loads((run / "run.json").read_text()) for run in (one, other)]
+    assert facts[0]["metrics"] == facts[1]["metrics"]
+    assert facts[0]["training"]["tokens"] == facts[1]["training"]["tokens"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+def test_two_processes_train_as_one(tmp_path: Path, layout: str) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE.replace("LAYOUT", layout))
+    launch(recipe, tmp_path / "one", processes=1)
+    talk = launch(recipe, tmp_path / "two", "train.steps=6", processes=2)
+    assert talk.count("step 2/6") == 1  # one process speaks
+    talk = launch(recipe, tmp_path / "two", processes=2)  # and they go on together
+    assert talk.count("going on after step 6") == 1
+    assert_close_runs(tmp_path / "one", tmp_path / "two")
+
+
+def test_one_process_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for size in (None, "1"):
+        monkeypatch.delenv("WORLD_SIZE", raising=False)
+        if size:
+            monkeypatch.setenv("WORLD_SIZE", size)
+        world = World.join(torch.device("cpu"))
+        assert world == World(0, 1)
+        assert world.first
+        assert world.total(3) == 3
+        world.wait()
+        world.leave()
+    assert not dist.is_initialized()
+
+
+def test_only_rank_zero_is_first() -> None:
+    assert [World(rank, 3).first for rank in range(3)] == [True, False, False]
+
+
+def test_gradients_are_summed_in_one_message_a_type(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second process with the same gradients is played by doubling whatever is sent."""
+    sent: list[Any] = []
+
+    def double(tensor: torch.Tensor) -> None:
+        sent.append(tensor.clone())
+        tensor.mul_(2)
+
+    monkeypatch.setattr(dist, "all_reduce", double)
+    model = nn.ModuleDict({"a": nn.Linear(2, 3), "b": nn.Linear(3, 1).double(), "unused": nn.Linear(1, 1)})
+    for parameter in [*model["a"].parameters(), *model["b"].parameters()]:
+        parameter.grad = torch.arange(parameter.numel(), dtype=parameter.dtype).view_as(parameter)
+    World(0, 2).sum_gradients(model.parameters())
+    assert [(tensor.dtype, len(tensor)) for tensor in sent] == [(torch.float32, 6 + 3 + 2), (torch.float64, 3 + 1)]
+    for parameter in [*model["a"].parameters(), *model["b"].parameters()]:
+        expected = 2 * torch.arange(parameter.numel(), dtype=parameter.dtype).view_as(parameter)
+        assert parameter.grad is not None
+        assert torch.equal(parameter.grad, expected)
+    assert all(p.grad is not None and not p.grad.any() for p in model["unused"].parameters())
+    assert World(0, 2).total(2.5) == 5.0
