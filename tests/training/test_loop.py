@@ -17,8 +17,11 @@ from regard.checkpoints import read_tensors
 from regard.data import Position
 from regard.errors import CheckpointError, EnvironmentProblem
 from regard.tasks.pair_training import PairTraining
+from regard.training.ahead import Ahead
 from regard.training.config import TrainConfig
-from regard.training.loop import Interrupted, Progress, Trainer, _Ahead, _seed, _Window
+from regard.training.loop import Trainer, _seed
+from regard.training.progress import Progress, Window
+from regard.training.stopping import Interrupted
 
 UNEQUAL = ([0], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], [12, 13], [14, 15, 16, 17, 18, 19, 20])
 
@@ -58,7 +61,7 @@ def gradients(
     trainer = Trainer(Given(task, groups), model, config, run_folder(folder))
     recorder = Recorder(model)
     trainer.optimizer = recorder  # type: ignore[assignment]
-    window = _Window(0.0)
+    window = Window(0.0)
     trainer.model.train()
     trainer._step(iter(trainer._batches()), window)
     return recorder.gradients, window.total()
@@ -271,7 +274,7 @@ def test_batches_come_in_order_and_their_errors_too() -> None:
             yield Position(0, place), Numbers(torch.zeros(1), torch.zeros(1))
         raise CheckpointError("no more")
 
-    ahead = _Ahead(some, pinned=False)
+    ahead = Ahead(some, pinned=False)
     assert [next(ahead)[0].batch for _ in range(9)] == list(range(9))
     with pytest.raises(CheckpointError, match="no more"):
         next(ahead)
@@ -284,7 +287,7 @@ def test_a_full_queue_is_closed_without_waiting() -> None:
         while True:
             yield Position(), Numbers(torch.zeros(1), torch.zeros(1))
 
-    ahead = _Ahead(endless, pinned=False)
+    ahead = Ahead(endless, pinned=False)
     next(ahead)
     ahead.close()
     assert not ahead._thread.is_alive()

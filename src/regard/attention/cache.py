@@ -62,7 +62,8 @@ class Cache:
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes what row `rows[i]` was: beams change places, finished rows leave, rows repeat."""
         if self._keys is not None and self._values is not None:
-            self._keys, self._values = self._keys.index_select(0, rows), self._values.index_select(0, rows)
+            self._keys, self._values = self._moved(self._keys, rows), self._moved(self._values, rows)
+            self._borrowed = False
 
     def truncate(self, length: int) -> None:
         """Forget every position from `length` on."""
@@ -74,6 +75,12 @@ class Cache:
         if tensor is None:
             raise UsageError("the cache is still empty: append keys and values first")
         return tensor[..., : self.length, :]
+
+    def _moved(self, tensor: Tensor, rows: Tensor) -> Tensor:
+        """The filled part with its rows in another order, in new room: what is not filled need not be copied."""
+        moved = tensor.new_empty(len(rows), *tensor.shape[1:])
+        moved[..., : self.length, :] = tensor[..., : self.length, :].index_select(0, rows)
+        return moved
 
     def _room(self, like: Tensor) -> Tensor:
         return like.new_empty(*like.shape[:-2], self.capacity, like.shape[-1])

@@ -51,8 +51,8 @@ def demo(
 
 
 def _train(run: Path, steps: int | None) -> dict[str, Any]:
-    from regard.training.loop import Interrupted
     from regard.training.recipe import find_recipe, make_recipe
+    from regard.training.stopping import Interrupted
     from regard.training.train import train
 
     settings = ["train.device=cpu", *([] if steps is None else [f"train.steps={steps}"])]

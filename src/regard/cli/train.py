@@ -29,8 +29,8 @@ def train(
     ] = None,
 ) -> None:
     """Train a model."""
-    from regard.training.loop import Interrupted
     from regard.training.recipe import find_recipe, make_recipe
+    from regard.training.stopping import Interrupted
     from regard.training.train import train as run_training
 
     settings = list(overrides or [])

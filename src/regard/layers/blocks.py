@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -107,10 +108,21 @@ class DecoderBlock(nn.Module):
         cache: Cache | None = None,
         memory_cache: Cache | None = None,
         positions: Tensor | None = None,
+        per_source: int = 1,
     ) -> Tensor:
-        """(B, T, D) with a memory (B, S, Dm), or the cache remembered from it → (B, T, D)."""
+        """(B, T, D) with a memory (B, S, Dm), or the cache remembered from it → (B, T, D).
+
+        In single steps, `per_source` rows that follow one another may share one row of the memory: beams.
+        """
+
+        def look(x: Tensor) -> Tensor:
+            # Beams of one sentence ask together, as several queries of one row, so its keys are read once.
+            asked = x if per_source == 1 else x.view(-1, per_source, x.shape[-1])
+            seen: Tensor = self.cross(asked, memory, mask=memory_mask, cache=memory_cache)
+            return seen.view(x.shape)
+
         hidden = self.around_attention(hidden, lambda x: self.attention(x, mask=mask, cache=cache, positions=positions))
-        hidden = self.around_cross(hidden, lambda x: self.cross(x, memory, mask=memory_mask, cache=memory_cache))
+        hidden = self.around_cross(hidden, look)
         output: Tensor = self.around_feedforward(hidden, self.feedforward)
         return output
 
@@ -140,21 +152,31 @@ class EncoderStack(nn.Module):
 
 @dataclass
 class DecoderMemory:
-    """What a decoder keeps between steps: its own past, and the source's keys and values, layer by layer."""
+    """What a decoder keeps between steps: its own past, and the source's keys and values, layer by layer.
+
+    `per_source` rows of the past that follow one another share one row of the source, so beams need no copies of it.
+    """
 
     past: list[Cache]
     source: list[Cache] = field(default_factory=list)
+    per_source: int = 1
 
     @property
     def length(self) -> int:
         """How many target positions have been seen."""
         return self.past[0].length
 
-    def reorder(self, rows: Tensor, *, same_source: bool = False) -> None:
-        """Rows change places; `same_source` says that each stays with its own sentence, whose keys then can stay."""
+    def reorder(self, rows: Tensor, *, same_source: bool = False) -> Tensor | None:
+        """Rows change places; `same_source` says that each stays with its own sentence, whose keys then can stay.
+
+        Gives the rows of the source that are left, in their order, where those changed.
+        """
         reorder_all(self.past, rows)
-        if not same_source:
-            reorder_all(self.source, rows)
+        if same_source:
+            return None
+        self.per_source, sources = _shared(rows // self.per_source)
+        reorder_all(self.source, sources)
+        return sources
 
 
 class DecoderStack(nn.Module):
@@ -185,6 +207,7 @@ class DecoderStack(nn.Module):
                 cache=remembered.past[i] if remembered else None,
                 memory_cache=remembered.source[i] if remembered else None,
                 positions=positions,
+                per_source=remembered.per_source if remembered else 1,
             )
         return hidden if self.final_norm is None else self.final_norm(hidden)
 
@@ -192,3 +215,10 @@ class DecoderStack(nn.Module):
         """Project the encoder's output (B, S, D) once for every layer and make room for `capacity` steps."""
         source = [block.cross.remember(memory) for block in self.blocks if isinstance(block, DecoderBlock)]
         return DecoderMemory(empty_caches(len(source), capacity=capacity), source)
+
+
+def _shared(sources: Tensor) -> tuple[int, Tensor]:
+    """How many neighbours share a source all along, and the sources without their repetitions."""
+    once, counts = torch.unique_consecutive(sources, return_counts=True)
+    width = int(counts[0]) if len(counts) else 1
+    return (width, once) if bool((counts == width).all()) else (1, sources)

@@ -183,9 +183,9 @@ class TransformerStepper:
 
     def select(self, rows: Tensor, *, same_source: bool) -> None:
         """Go on with other rows."""
-        self.memory.reorder(rows, same_source=same_source)
-        if not same_source and isinstance(self.source_mask, Padding):
-            self.source_mask = Padding(self.source_mask.lengths.index_select(0, rows))
+        sources = self.memory.reorder(rows, same_source=same_source)
+        if sources is not None and isinstance(self.source_mask, Padding):
+            self.source_mask = Padding(self.source_mask.lengths.index_select(0, sources))
 
     def attention(self) -> Tensor | None:
         """The last step's cross-attention (N, S), averaged over layers and heads, if the steps are watched."""
@@ -198,7 +198,8 @@ class TransformerStepper:
             return decoded
         with attention.watch(decoder, kinds=["cross"]) as seen:
             decoded = decoder(hidden, mask=mask, memory_mask=self.source_mask, remembered=self.memory)
-        self._weights = torch.stack([sight.weights.mean(1)[:, 0] for sight in seen]).mean(0)
+        # (sources, H, rows a source, S) of each layer → (N, S)
+        self._weights = torch.stack([sight.weights.mean(1).flatten(0, 1) for sight in seen]).mean(0)
         return decoded
 
 

@@ -11,61 +11,28 @@ nothing had happened.
 from __future__ import annotations
 
 import math
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
 from hashlib import blake2b
-from queue import Queue
-from threading import Event, Thread, current_thread, main_thread
-from types import FrameType
-from typing import Any
+from threading import Event
 
 import torch
 from torch import nn
 
 from regard.checkpoints import RunFolder, load_weights, weights_of
 from regard.data import Position
-from regard.errors import CheckpointError, EnvironmentProblem, RegardError
-from regard.tasks.protocol import Batch, Losses, Trainable
+from regard.errors import CheckpointError, EnvironmentProblem
+from regard.tasks.protocol import Batch, Trainable
+from regard.training.ahead import Ahead
 from regard.training.averaging import Averager, averaged, make_averager
 from regard.training.config import TrainConfig
 from regard.training.devices import choose_device, computing, uses_bf16
 from regard.training.distributed import World
 from regard.training.optimizers import clip_gradients, make_optimizer
+from regard.training.progress import Progress, Window
 from regard.training.report import Reporter
 from regard.training.schedules import rate_at
-
-
-class Interrupted(RegardError):  # noqa: N818 - a wish of the user, not an error
-    """Training was asked to stop, and has saved its state."""
-
-    exit_code = 130
-
-
-@dataclass
-class Progress:
-    """How far a run is, besides its tensors."""
-
-    step: int = 0
-    position: Position = field(default_factory=Position)
-    tokens: int = 0
-    best: dict[int, float] = field(default_factory=dict)  # step → score of the checkpoints kept as best
-    since_best: int = 0
-    seconds: float = 0.0
-    done: bool = False
-    unreported: list[float] = field(default_factory=lambda: [0.0] * 4)  # loss, nll, tokens, seconds since a report
-
-    def facts(self) -> dict[str, Any]:
-        """As JSON."""
-        return asdict(self) | {"best": {str(step): score for step, score in self.best.items()}}
-
-    @classmethod
-    def of(cls, facts: dict[str, Any]) -> Progress:
-        """From JSON."""
-        best = {int(step): score for step, score in facts["best"].items()}
-        return cls(**(facts | {"position": Position(**facts["position"]), "best": best}))
+from regard.training.stopping import Interrupted, listening
 
 
 class Trainer:
@@ -99,9 +66,9 @@ class Trainer:
         """Train until the steps are done, the score stops rising, or somebody says stop."""
         self.model.train()
         self.reporter.start(self.progress.step)
-        batches = _Ahead(self._batches, pinned=self.device.type == "cuda")
+        batches = Ahead(self._batches, pinned=self.device.type == "cuda")
         try:
-            with _listening() as stopping:
+            with listening() as stopping:
                 self._run(batches, stopping)
         finally:
             batches.close()
@@ -138,20 +105,22 @@ class Trainer:
             self._step(batches, window)
             if progress.step % config.log_every == 0:
                 window = self._report(window)
-            if progress.step % config.eval_every == 0:
+            last = progress.step == config.steps
+            if progress.step % config.eval_every == 0 or last:
                 if self.averager:
                     self.averager.snapshot(self.model)
                 if progress.step >= config.eval_from:
                     began = time.monotonic()
                     self._evaluate()
                     window.began += time.monotonic() - began  # no time of training
-            if progress.step % config.save_every == 0 or progress.step == config.steps or progress.done:
+            among_best = config.keep_best > 0 and progress.step in progress.best
+            if progress.step % config.save_every == 0 or among_best or last or progress.done:
                 self._save(window)
             if self.world.total(stopping.is_set()) > 0:
                 self._save(window)
                 raise Interrupted(f"stopped after step {progress.step}", hint="go on with --resume")
 
-    def _step(self, batches: Iterator[tuple[Position, Batch]], window: _Window) -> None:
+    def _step(self, batches: Iterator[tuple[Position, Batch]], window: Window) -> None:
         config, progress = self.config, self.progress
         some = [next(batches) for _ in range(config.accumulate)]
         # Dropout draws from a stream of its own at each step and in each process, so no state has to be kept.
@@ -183,7 +152,7 @@ class Trainer:
         progress.position, progress.tokens = some[-1][0], progress.tokens + int(n_tokens)
         window.rate = rate
 
-    def _report(self, window: _Window) -> _Window:
+    def _report(self, window: Window) -> Window:
         loss, nll, count = self._sums(window)
         now = time.monotonic()
         self.progress.seconds += now - window.began
@@ -195,7 +164,7 @@ class Trainer:
             "epoch": self.progress.position.epoch,
         }
         self.reporter.metrics(self.progress.step, facts)
-        return _Window(now)
+        return Window(now)
 
     def _evaluate(self) -> None:
         """Score the averaged weights if there are any, else the current ones, and keep the best."""
@@ -220,12 +189,12 @@ class Trainer:
     def _out_of_patience(self, progress: Progress) -> bool:
         return self.config.patience > 0 and progress.since_best >= self.config.patience
 
-    def _window(self) -> _Window:
+    def _window(self) -> Window:
         """An open window, with what a checkpoint kept of the last one."""
         *sums, seconds = self.progress.unreported
-        return _Window(time.monotonic() - seconds, sums if self.world.first else [0.0] * 3)
+        return Window(time.monotonic() - seconds, sums if self.world.first else [0.0] * 3)
 
-    def _sums(self, window: _Window) -> list[float]:
+    def _sums(self, window: Window) -> list[float]:
         """Loss, nll and tokens of a window over all processes; what is no number is neither told nor saved."""
         sums = [self.world.total(value) for value in window.total()]
         if not math.isfinite(sums[0]):
@@ -234,7 +203,7 @@ class Trainer:
             )
         return sums
 
-    def _save(self, window: _Window) -> None:
+    def _save(self, window: Window) -> None:
         if self.progress.step == self._saved:  # replacing a checkpoint would leave an instant without any
             return
         self._saved = self.progress.step
@@ -260,84 +229,6 @@ class Trainer:
         return self.task.batches(self.progress.position, rank=self.world.rank, world=self.world.size)
 
 
-@dataclass
-class _Window:
-    """What has come together since the last report; losses stay on the device until they are told or saved."""
-
-    began: float
-    sums: list[float] = field(default_factory=lambda: [0.0] * 3)
-    losses: list[Losses] = field(default_factory=list)
-    rate: float = 0.0
-
-    def add(self, losses: Losses) -> None:
-        self.losses.append(Losses(losses.total.detach(), losses.nll, losses.n_tokens))
-
-    def total(self) -> list[float]:
-        """Loss, nll and tokens; added one by one, so that a checkpoint in between changes no bit of a sum."""
-        columns = [torch.stack(values).tolist() for values in zip(*self.losses, strict=True)]
-        for figures in zip(*columns, strict=True):
-            self.sums = [before + figure for before, figure in zip(self.sums, figures, strict=True)]
-        self.losses = []
-        return self.sums
-
-
-class _Ahead:
-    """Prepares batches in a thread while the device computes; the order is that of the plain iterator."""
-
-    def __init__(
-        self, batches: Callable[[], Iterator[tuple[Position, Batch]]], *, pinned: bool, depth: int = 4
-    ) -> None:
-        self._pinned = pinned
-        self._queue: Queue[tuple[Position, Batch] | BaseException] = Queue(depth)
-        self._closed = Event()
-        self._thread = Thread(target=self._fill, args=(batches,), daemon=True)
-        self._thread.start()
-
-    def __iter__(self) -> Iterator[tuple[Position, Batch]]:
-        return self
-
-    def __next__(self) -> tuple[Position, Batch]:
-        item = self._queue.get()
-        if isinstance(item, BaseException):
-            raise item
-        return item
-
-    def close(self) -> None:
-        """Stop preparing."""
-        self._closed.set()
-        while not self._queue.empty():
-            self._queue.get_nowait()
-        self._thread.join(timeout=5)
-
-    def _fill(self, batches: Callable[[], Iterator[tuple[Position, Batch]]]) -> None:
-        try:
-            for position, batch in batches():
-                self._queue.put((position, batch.pin_memory() if self._pinned else batch))
-                if self._closed.is_set():
-                    return
-        except BaseException as problem:  # told to the thread that waits for the batch
-            self._queue.put(problem)
-
-
 def _seed(*parts: int) -> int:
     """Whole numbers as one seed in whose every bit they all take part: a CPU's generator uses 32 of them only."""
     return int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest(), "little") >> 1
-
-
-@contextmanager
-def _listening() -> Iterator[Event]:
-    """An event that Ctrl-C or a polite kill sets; a second Ctrl-C is not so patient."""
-    stopping = Event()
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        if stopping.is_set():
-            raise KeyboardInterrupt
-        stopping.set()
-
-    signals = (signal.SIGINT, signal.SIGTERM) if current_thread() is main_thread() else ()  # others may not listen
-    before = {number: signal.signal(number, stop) for number in signals}
-    try:
-        yield stopping
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
