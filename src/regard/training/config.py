@@ -27,7 +27,8 @@ class TrainConfig:
     ema                   decay of the moving average of the weights; 0: none
     average               how many snapshots, one an evaluation, are averaged; 0: none. The average is what is
                           evaluated and kept
-    eval_every, save_every, log_every   steps between evaluations, checkpoints and reports
+    eval_every, save_every, log_every   steps between evaluations, checkpoints and reports; only weights that were
+                          evaluated are kept, so let eval_every divide steps
     patience              evaluations without a better score before stopping; 0: never
     keep_best             how many of the best checkpoints stay
     """

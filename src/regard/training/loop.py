@@ -105,8 +105,7 @@ class Trainer:
             self._step(batches, window)
             if progress.step % config.log_every == 0:
                 window = self._report(window)
-            last = progress.step == config.steps
-            if progress.step % config.eval_every == 0 or last:
+            if progress.step % config.eval_every == 0:
                 if self.averager:
                     self.averager.snapshot(self.model)
                 if progress.step >= config.eval_from:
@@ -114,7 +113,7 @@ class Trainer:
                     self._evaluate()
                     window.began += time.monotonic() - began  # no time of training
             among_best = config.keep_best > 0 and progress.step in progress.best
-            if progress.step % config.save_every == 0 or among_best or last or progress.done:
+            if progress.step % config.save_every == 0 or among_best or progress.step == config.steps or progress.done:
                 self._save(window)
             if self.world.total(stopping.is_set()) > 0:
                 self._save(window)
