@@ -53,7 +53,7 @@ def transformer(shape: tuple[int, ...], *, dropout: float = 0.1) -> Transformer:
     )
 
 
-def train_regard(shape: tuple[int, ...], pairs: list, *, device: str, steps: int, compiled: str) -> float:  # type: ignore[type-arg]
+def train_regard(shape: tuple[int, ...], pairs: list, *, device: str, steps: int, precision: str = "auto") -> float:  # type: ignore[type-arg]
     """Target tokens a second of the real trainer, batches prepared, loss reported and all; the best window."""
     vocabulary, budget = shape[4], shape[5]
     words = [f"w{i}" for i in range(vocabulary - 4)]
@@ -66,7 +66,7 @@ def train_regard(shape: tuple[int, ...], pairs: list, *, device: str, steps: int
             languages, corpus, texts[:8], budget_tokens=budget, seed=1, packed=device == "cuda", label_smoothing=0.1
         )
         config = TrainConfig(
-            steps=steps, batch_tokens=budget, device=device, compile=compiled, log_every=max(1, steps // 6),  # type: ignore[arg-type]
+            steps=steps, batch_tokens=budget, device=device, precision=precision, log_every=max(1, steps // 6),  # type: ignore[arg-type]
             eval_every=10**9, save_every=10**9, lr=3e-4, warmup=10,
         )  # fmt: skip
         run = RunFolder(Path(folder) / "run")
@@ -104,13 +104,14 @@ def train(options: argparse.Namespace) -> dict[str, float]:
     found = {}
     if device == "cuda":
         found["nn.Transformer compiled"] = train_peer(shape, pairs, device=device, steps=40, compiled=True)
-        found["regard"] = train_regard(shape, pairs, device=device, steps=steps, compiled="on")
+        found["regard"] = train_regard(shape, pairs, device=device, steps=steps)
     else:
-        rounds: dict[str, list[float]] = {"nn.Transformer eager": [], "regard": []}
-        for _ in range(2):  # in turns: a CPU drifts
+        rounds: dict[str, list[float]] = {"nn.Transformer eager": [], "regard": [], "regard in bf16": []}
+        for _ in range(options.rounds):  # in turns: a CPU drifts
             rounds["nn.Transformer eager"].append(train_peer(shape, pairs, device=device, steps=steps, compiled=False))
-            rounds["regard"].append(train_regard(shape, pairs, device=device, steps=steps, compiled="off"))
-        found = {name: max(rates) for name, rates in rounds.items()}
+            rounds["regard"].append(train_regard(shape, pairs, device=device, steps=steps))
+            rounds["regard in bf16"].append(train_regard(shape, pairs, device=device, steps=steps, precision="bf16"))
+        found = {name: sorted(rates)[len(rates) // 2] for name, rates in rounds.items()}
         if options.joeynmt:
             found["JoeyNMT"] = _joeynmt()
     return found
@@ -184,18 +185,19 @@ def main() -> None:
 
 
 def _rows(what: str, found: dict[str, float], device: str) -> list[dict[str, object]]:
+    """Ours over each peer's; on a GPU the rates themselves as well."""
     rows = []
-    for name, rate in found.items():
-        if name.endswith("regard"):
-            continue
-        ours = found[name.removesuffix("Marian") + "regard"] if what == "decode" else found["regard"]
-        label = f"{what}ing {name.removesuffix(': Marian')}" if what == "decode" else "training"
-        peer = "transformers Marian" if what == "decode" else name
-        rows.append(row(f"{label} against {peer}, {device}", "speed", round(ours / rate, 2), unit="×", peer=peer,
-                        peer_value=1.0, seeds=[0]))  # fmt: skip
-        if device == "cuda":
-            rows.append(row(f"{label} beside {peer}, {device}", "target tokens/s", round(ours), unit="",
-                            peer=peer, peer_value=round(rate), seeds=[0]))  # fmt: skip
+    for ours in (name for name in found if "regard" in name):
+        case = ours.split(":")[0] if what == "decode" else what + ours.removeprefix("regard")
+        for peer in (name for name in found if "regard" not in name):
+            if what == "decode" and not peer.startswith(f"{case}:"):
+                continue
+            label, ratio = peer.split(": ")[-1], round(found[ours] / found[peer], 2)
+            rows.append(row(f"{case}, {device}, {label}", "speed", ratio, unit="×", peer=label, peer_value=1.0,
+                            seeds=[0]))  # fmt: skip
+            if device == "cuda":
+                rows.append(row(f"{case}, {device}, beside {label}", "target tokens/s", round(found[ours]), peer=label,
+                                peer_value=round(found[peer]), seeds=[0]))  # fmt: skip
     return rows
 
 

@@ -9,11 +9,13 @@ from torch import nn
 
 from regard.errors import ShapeError, UsageError
 from regard.layers import (
+    Dropout,
     Embedding,
     FeedForward,
     GatedFeedForward,
     Recurrent,
     activation_of,
+    drop,
     merge_directions,
     norm_of,
 )
@@ -131,3 +133,38 @@ def test_recurrent_is_torchs_own():
     peer.load_state_dict(layers.layers.state_dict())
     x = torch.randn(3, 7, 6)
     assert torch.equal(layers(x).outputs, peer(x)[0])
+
+
+class TestDrop:
+    def test_drops_the_share_asked_for_and_keeps_the_mean(self):
+        dropped = drop(torch.ones(200, 501), 0.3, training=True)
+        share = (dropped == 0).double().mean()
+        assert abs(share - 0.3) < 0.01
+        kept = dropped[dropped != 0]
+        torch.testing.assert_close(kept, torch.full_like(kept, 1 / (1 - round(0.3 * 65536) / 65536)))
+        assert abs(dropped.mean() - 1) < 0.01
+
+    def test_every_row_column_and_seed_is_its_own(self):
+        torch.manual_seed(1)
+        one = drop(torch.ones(64, 63), 0.5, training=True) > 0
+        other = drop(torch.ones(64, 63), 0.5, training=True) > 0
+        torch.manual_seed(1)
+        assert torch.equal(drop(torch.ones(64, 63), 0.5, training=True) > 0, one)
+        assert not torch.equal(one, other)
+        for axis in (0, 1):
+            neighbours = (one.narrow(axis, 0, 62) == one.narrow(axis, 1, 62)).double().mean()
+            assert abs(neighbours - 0.5) < 0.05, "neighbours are independent"
+        assert abs(one.double().mean(0) - 0.5).max() < 0.3
+
+    def test_gradients_pass_where_values_do(self):
+        x = torch.randn(5, 7, requires_grad=True)
+        y = drop(x, 0.4, training=True)
+        y.sum().backward()
+        assert torch.equal(x.grad == 0, y == 0)
+
+    def test_nothing_outside_training_and_nonsense_is_refused(self):
+        x = torch.randn(3, 4)
+        assert drop(x, 0.9, training=False) is x
+        assert drop(x, 0.0, training=True) is x
+        with pytest.raises(UsageError, match=r"not 1\.5"):
+            Dropout(1.5)

@@ -9,6 +9,7 @@ from regard.layers.blocks import (
     Order,
     Residual,
 )
+from regard.layers.dropout import Dropout, drop
 from regard.layers.embeddings import Embedding
 from regard.layers.feedforward import ActivationName, FeedForward, GatedFeedForward, activation_of
 from regard.layers.norms import LayerNorm, NormName, RMSNorm, norm_of
@@ -19,6 +20,7 @@ __all__ = [
     "DecoderBlock",
     "DecoderMemory",
     "DecoderStack",
+    "Dropout",
     "Embedding",
     "EncoderBlock",
     "EncoderStack",
@@ -33,6 +35,7 @@ __all__ = [
     "RecurrentName",
     "Residual",
     "activation_of",
+    "drop",
     "merge_directions",
     "norm_of",
 ]

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import Cache, Mask, MultiHeadAttention, empty_caches, reorder_all
+from regard.layers.dropout import drop
 from regard.layers.norms import NormMaker, norm_of
 
 Order = Literal["post", "pre"]
@@ -38,8 +38,8 @@ class Residual(nn.Module):
     def forward(self, hidden: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:
         """Hidden states (..., D) plus what the part makes of them, normed before or after."""
         if self.pre:
-            return hidden + F.dropout(part(self.norm(hidden)), self.dropout, self.training)
-        output: Tensor = self.norm(hidden + F.dropout(part(hidden), self.dropout, self.training))
+            return hidden + drop(part(self.norm(hidden)), self.dropout, training=self.training)
+        output: Tensor = self.norm(hidden + drop(part(hidden), self.dropout, training=self.training))
         return output
 
 

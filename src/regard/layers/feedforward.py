@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import UsageError
+from regard.layers.dropout import drop
 
 ActivationName = Literal["relu", "gelu", "gelu_tanh", "silu"]
 
@@ -55,7 +56,7 @@ class FeedForward(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(..., D) → (..., D), each position by itself."""
-        active = F.dropout(self.activation(self.inner(hidden)), self.dropout, self.training)
+        active = drop(self.activation(self.inner(hidden)), self.dropout, training=self.training)
         output: Tensor = self.outer(active)
         return output
 
@@ -82,7 +83,7 @@ class GatedFeedForward(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """(..., D) → (..., D), each position by itself."""
         gate, inner = self.gate_inner(hidden).chunk(2, -1)
-        active = F.dropout(self.activation(gate) * inner, self.dropout, self.training)
+        active = drop(self.activation(gate) * inner, self.dropout, training=self.training)
         output: Tensor = self.outer(active)
         return output
 

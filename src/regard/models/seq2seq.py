@@ -27,7 +27,7 @@ from torch import Tensor, nn
 import regard.attention as attention
 from regard.attention import Cache, Mask, MultiHeadAttention, Padding, Rows
 from regard.errors import ConfigError, ShapeError
-from regard.layers import Embedding, Recurrent, RecurrentName, merge_directions
+from regard.layers import Dropout, Embedding, Recurrent, RecurrentName, merge_directions
 from regard.models.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, score_of
 from regard.models.transformer import Tied
 
@@ -94,7 +94,7 @@ class RecurrentSeq2Seq(nn.Module):
         self.combine = None if self.attention is None else nn.Linear(d_context + D, D)
         self.project = nn.Linear(D, E, bias=False) if config.tied != "none" and E != D else None
         self.output = None if config.tied != "none" else nn.Linear(D, config.n_target, bias=False)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, source: Tensor | Rows, target: Tensor | Rows) -> Tensor:
         """Logits (B, T, V) of each next target token, given the source and the target up to there."""

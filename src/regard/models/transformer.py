@@ -21,6 +21,7 @@ from regard.layers import (
     ActivationName,
     DecoderBlock,
     DecoderStack,
+    Dropout,
     Embedding,
     EncoderBlock,
     EncoderStack,
@@ -101,7 +102,7 @@ class Transformer(nn.Module):
             [_decoder_block(config, rotary) for _ in range(config.n_decoder_layers)],
             final_norm=final_norm(D) if final_norm else None,
         )
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, source: Tensor | Rows, target: Tensor | Rows) -> Tensor:
         """Logits (B, T, V) of each next target token, given the source and the target up to there."""
