@@ -109,13 +109,12 @@ def show(found: dict[str, float], args: argparse.Namespace) -> None:
 def rows(found: dict[str, float], args: argparse.Namespace) -> list[dict[str, object]]:
     size = f"{args.points} × {args.queries}, {args.features} feature(s), {args.dtype}"
     more = {"n": 1, "seeds": [args.seed]}
-    numpy = "numpy in chunks"
+    against = more | {"peer": "numpy in chunks", "peer_value": 1.0}
     narrow, wide = f"NadarayaWatson, leave-one-out bandwidth, {size}", f"NadarayaWatson, every pair counts, {size}"
     return [
-        row(narrow, "predict", found["narrow_s"], unit="s", peer=numpy, peer_value=found["numpy_narrow_s"], **more),
-        row(wide, "predict", found["wide_s"], unit="s", peer=numpy, peer_value=found["numpy_wide_s"], **more),
-        row(narrow, "leave-one-out fit", found["fit_s"], unit="s", **more),
-        row(wide, "peak memory", found["peak_gib"], unit="GiB", **more),
+        row(narrow, "speed", round(found["numpy_narrow_s"] / found["narrow_s"], 1), unit="×", **against),
+        row(wide, "speed", round(found["numpy_wide_s"] / found["wide_s"], 1), unit="×", **against),
+        row(wide, "peak memory", round(found["peak_gib"], 2), unit="GiB", **more),
     ]
 
 
