@@ -30,7 +30,6 @@ from regard.errors import UsageError
 Array = npt.NDArray[Any]
 
 _N_GRID, _N_REFINED, _REFINEMENTS = 20, 7, 2  # candidates of the first sweep, of each finer one, and how many of those
-_FEW_FEATURES = 3
 _N_TOGETHER = 7  # candidates tried at once: they share distances, and the window of the widest
 
 
@@ -176,7 +175,7 @@ class NadarayaWatson(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # sc
         """
         span, limits = np.ptp(self.X_, axis=0), np.finfo(self.X_.dtype)
         floor = np.maximum(span * limits.eps**1.5, limits.tiny)
-        return _Near(torch.from_numpy(np.where(span > 0, np.maximum(self.bandwidth_, floor), np.inf)))
+        return Gaussian(torch.from_numpy(np.where(span > 0, np.maximum(self.bandwidth_, floor), np.inf)))
 
     def _query(self, X: npt.ArrayLike) -> Tensor:
         """The rows of X as queries, those beyond all bounds pulled in along their direction.
@@ -206,22 +205,7 @@ class NadarayaWatson(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # sc
         return centre
 
 
-class _Near(Gaussian):
-    """The Gaussian score, summed feature by feature where there are so few that it beats measuring pair by pair."""
-
-    def compare(self, query: Tensor, prepared: Prepared) -> Tensor:
-        """Half the squared distance, negative: (T, S)."""
-        if query.shape[-1] > _FEW_FEATURES:
-            return super().compare(query, prepared)
-        scores: Tensor | None = None
-        for q_T, k_S in zip(self.prepare(query).keys.unbind(-1), prepared.keys.unbind(-1), strict=True):
-            gaps = q_T[:, None] - k_S
-            scores = gaps.square_().mul_(-0.5) if scores is None else scores.addcmul_(gaps, gaps, value=-0.5)
-        assert scores is not None
-        return scores
-
-
-class _Candidates(_Near):
+class _Candidates(Gaussian):
     """The score at several bandwidths, from distances measured once: scores (C, T, S)."""
 
     def __init__(self, bandwidths: Tensor) -> None:
