@@ -1,8 +1,9 @@
 """Keys and values of the tokens seen so far, so that a decoding step computes only the newest.
 
-    keys (B, G, capacity, E), values (B, G, capacity, Ev); the first `length` positions are filled
+    keys (B, G, length, E), values (B, G, length, Ev) are views of room for `capacity` positions
 
 The room is taken once and written in place. It grows by doubling when a caller outruns the capacity it asked for.
+Position comes first in memory, (capacity, B, G, E): what is filled lies together, so rows change places in one copy.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Cache:
     def filled(cls, keys: Tensor, values: Tensor) -> Cache:
         """A cache that holds exactly these: the memory of cross-attention."""
         cache = cls(max(1, keys.shape[-2]))
-        cache._keys, cache._values, cache.length = keys, values, keys.shape[-2]
+        cache._keys, cache._values, cache.length = _time_first(keys), _time_first(values), keys.shape[-2]
         cache._borrowed = True
         return cache
 
@@ -49,16 +50,17 @@ class Cache:
         if self._keys is None or self._values is None:
             self.capacity = max(self.capacity, end)
             self._keys, self._values = self._room(keys), self._room(values)
-        elif self._keys.shape[0] != keys.shape[0]:
-            raise ShapeError(f"a cache of {self._keys.shape[0]} rows cannot take {keys.shape[0]} rows")
+        elif self._keys.shape[1] != keys.shape[0]:
+            raise ShapeError(f"a cache of {self._keys.shape[1]} rows cannot take {keys.shape[0]} rows")
         elif end > self.capacity or self._borrowed:
             self._borrowed = False
             self._grow(end)
-        self._keys[..., self.length : end, :] = keys
-        self._values[..., self.length : end, :] = values
+        self._keys[self.length : end] = _time_first(keys)
+        self._values[self.length : end] = _time_first(values)
         self.length = end
         return self.keys, self.values
 
+    @torch.no_grad()
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes what row `rows[i]` was: beams change places, finished rows leave, rows repeat."""
         if self._keys is not None and self._values is not None:
@@ -74,23 +76,28 @@ class Cache:
     def _held(self, tensor: Tensor | None) -> Tensor:
         if tensor is None:
             raise UsageError("the cache is still empty: append keys and values first")
-        return tensor[..., : self.length, :]
+        return tensor[: self.length].permute(1, 2, 0, 3)
 
     def _moved(self, tensor: Tensor, rows: Tensor) -> Tensor:
         """The filled part with its rows in another order, in new room: what is not filled need not be copied."""
-        moved = tensor.new_empty(len(rows), *tensor.shape[1:])
-        moved[..., : self.length, :] = tensor[..., : self.length, :].index_select(0, rows)
+        moved = tensor.new_empty(self.capacity, len(rows), *tensor.shape[2:])
+        torch.index_select(tensor[: self.length], 1, rows, out=moved[: self.length])
         return moved
 
     def _room(self, like: Tensor) -> Tensor:
-        return like.new_empty(*like.shape[:-2], self.capacity, like.shape[-1])
+        return like.new_empty(self.capacity, *like.shape[:2], like.shape[-1])
 
     def _grow(self, needed: int) -> None:
         self.capacity = max(needed, 2 * self.capacity)
         keys, values = self.keys, self.values
         self._keys, self._values = self._room(keys), self._room(values)
-        self._keys[..., : self.length, :] = keys
-        self._values[..., : self.length, :] = values
+        self._keys[: self.length] = _time_first(keys)
+        self._values[: self.length] = _time_first(values)
+
+
+def _time_first(tensor: Tensor) -> Tensor:
+    """(B, G, T, E) seen as (T, B, G, E)."""
+    return tensor.permute(2, 0, 1, 3)
 
 
 def empty_caches(n_layers: int, *, capacity: int) -> list[Cache]:
@@ -100,6 +107,5 @@ def empty_caches(n_layers: int, *, capacity: int) -> list[Cache]:
 
 def reorder_all(caches: list[Cache], rows: Tensor) -> None:
     """Reorder every layer's cache alike."""
-    with torch.no_grad():
-        for cache in caches:
-            cache.reorder(rows)
+    for cache in caches:
+        cache.reorder(rows)
