@@ -25,6 +25,7 @@ from regard.attention import Rows
 from regard.checkpoints import RunFolder
 from regard.data import Corpus, Pair, learn_tokenizer
 from regard.decoding import DecodeOptions, decode
+from regard.layers.quick import Precision, quicken
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.tasks.pair_training import PairTraining
 from regard.tasks.pairs import Languages, TextSide
@@ -35,6 +36,8 @@ ANCHORS = {  # d_model, heads, layers, feed-forward, vocabulary, tokens a batch
     "cuda": (512, 8, 6, 2048, 37_000, 25_600),
     "cpu": (256, 4, 3, 1024, 8_000, 2_048),
 }
+
+KINDS: tuple[Precision, ...] = ("fp32", "bf16", "int8")
 
 
 def transformer(shape: tuple[int, ...], *, dropout: float = 0.1) -> Transformer:
@@ -139,15 +142,14 @@ def decoding(options: argparse.Namespace) -> dict[str, float]:
     cases = [(64, 1), (64, 4), (256, 4)] if device == "cuda" else [(16, 1), (16, 5)]
     torch.manual_seed(0)
     ours = transformer(shape).to(device).eval()
-    ours = ours.bfloat16() if device == "cuda" else ours
+    quick = {"": ours.bfloat16()} if device == "cuda" else {f" {kind}": quicken(ours, kind) for kind in KINDS}
     theirs = Marian(marian(*shape[:5]), device=device)
     found = {}
     for n_rows, beam in cases:
         source = torch.randint(4, vocabulary, (n_rows, 30))
         source[:, -1] = 3
-        ways = {
-            "Marian": lambda s=source, b=beam: theirs.generate(s.to(device), beams=b),
-            "regard": decode_regard(ours, source, beam=beam, device=device),
+        ways = {"Marian": lambda s=source, b=beam: theirs.generate(s.to(device), beams=b)} | {
+            f"regard{kind}": decode_regard(model, source, beam=beam, device=device) for kind, model in quick.items()
         }
         seconds: dict[str, list[float]] = {name: [] for name in ways}
         for turn in range(options.rounds + 1):
@@ -188,16 +190,18 @@ def _rows(what: str, found: dict[str, float], device: str) -> list[dict[str, obj
     """Ours over each peer's; on a GPU the rates themselves as well."""
     rows = []
     for ours in (name for name in found if "regard" in name):
-        case = ours.split(":")[0] if what == "decode" else what + ours.removeprefix("regard")
+        case = ours.split(":")[0] if what == "decode" else what
+        how = ours.split("regard")[1]  # the precision, where there is a choice
         for peer in (name for name in found if "regard" not in name):
             if what == "decode" and not peer.startswith(f"{case}:"):
                 continue
-            label, ratio = peer.split(": ")[-1], round(found[ours] / found[peer], 2)
-            rows.append(row(f"{case}, {device}, {label}", "speed", ratio, unit="×", peer=label, peer_value=1.0,
-                            seeds=[0]))  # fmt: skip
+            label, name = peer.split(": ")[-1], f"{case}{how}, {device}"
+            facts = {"peer": label, "seeds": [0]}
+            ratio = round(found[ours] / found[peer], 2)
+            rows.append(row(f"{name}, {label}", "speed", ratio, unit="×", peer_value=1.0, **facts))
             if device == "cuda":
-                rows.append(row(f"{case}, {device}, beside {label}", "target tokens/s", round(found[ours]), peer=label,
-                                peer_value=round(found[peer]), seeds=[0]))  # fmt: skip
+                rates = round(found[ours]), round(found[peer])
+                rows.append(row(f"{name}, beside {label}", "target tokens/s", rates[0], peer_value=rates[1], **facts))
     return rows
 
 

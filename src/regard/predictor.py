@@ -11,6 +11,7 @@ What comes out for a text does not depend on the texts beside it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, overload
@@ -25,6 +26,7 @@ from regard.decoding.options import ONLY_FOR
 from regard.errors import CheckpointError, ConfigError, EnvironmentProblem, UsageError
 from regard.inspection.alignments import Alignment
 from regard.inspection.look import Look, look_at
+from regard.layers.quick import quicken
 from regard.models.protocol import Seq2SeqModel
 from regard.options import typed
 from regard.tasks.given import given_log_probs
@@ -33,6 +35,8 @@ from regard.tasks.translation import Translation, Translator
 from regard.training.devices import choose_device
 from regard.training.recipe import Recipe, make_recipe
 from regard.training.train import new_model
+
+PRECISIONS = ("auto", "fp32", "bf16", "int8")
 
 
 @dataclass(frozen=True)
@@ -61,9 +65,13 @@ class Prediction:
 class Predictor:
     """A model with its languages and the recipe it was made by. Made by `load`."""
 
-    def __init__(self, modules: Sequence[nn.Module], languages: Languages, config: Recipe) -> None:
+    def __init__(
+        self, modules: Sequence[nn.Module], languages: Languages, config: Recipe, *, precision: str = "auto"
+    ) -> None:
         self.modules, self.languages, self.config = list(modules), languages, config
-        self._translator = Translator([_seq2seq(module) for module in self.modules], languages)
+        self.precision = precision
+        quick = [_seq2seq(_in_precision(module, precision)) for module in self.modules]
+        self._translator = Translator(quick, languages)
 
     @property
     def module(self) -> nn.Module:
@@ -144,11 +152,15 @@ class Predictor:
                     hint="train both with the same data and the same [tokenizer]",
                 )
         modules = [module for predictor in (self, *others) for module in predictor.modules]
-        return Predictor(modules, self.languages, self.config)
+        return Predictor(modules, self.languages, self.config, precision=self.precision)
 
 
-def load(folder: Path | str, device: str = "auto") -> Predictor:
-    """Open a run folder: the model it holds, ready for its task, on a device ("auto", "cpu", "cuda", "cuda:1")."""
+def load(folder: Path | str, device: str = "auto", *, precision: str = "auto") -> Predictor:
+    """Open a run folder: the model it holds, ready for its task, on a device ("auto", "cpu", "cuda", "cuda:1").
+
+    `precision` is what predictions are computed in: "fp32" (what "auto" means), "bf16", or on a CPU "int8". Looking
+    inside and log-probabilities always use the weights as they were trained.
+    """
     run = RunFolder(folder)
     if not run.path.is_dir():
         raise CheckpointError(f"{run.path}: there is no such folder", hint="give the folder that `regard train` made")
@@ -162,7 +174,7 @@ def load(folder: Path | str, device: str = "auto") -> Predictor:
     with torch.random.fork_rng(devices=[]):  # the first weights are drawn, only to be replaced
         model = new_model(recipe, languages)
     load_weights(model, read_tensors(run.weights), origin=str(run.weights))
-    return Predictor([model.to(_device(device)).eval()], languages, recipe)
+    return Predictor([model.to(_device(device)).eval()], languages, recipe, precision=precision)
 
 
 def _recipe(run: RunFolder) -> Recipe:
@@ -175,6 +187,17 @@ def _recipe(run: RunFolder) -> Recipe:
         raise CheckpointError(
             f"{run.path / 'config.toml'}: {problem}", hint="it may have been written by another version of regard"
         ) from problem
+
+
+def _in_precision(module: nn.Module, precision: str) -> nn.Module:
+    """The model to decode with: its weights packed on a CPU, cast on a GPU."""
+    if precision not in PRECISIONS:
+        raise UsageError(f"precision is {precision!r}; allowed are {', '.join(PRECISIONS)}")
+    if next(module.parameters()).device.type == "cpu":
+        return quicken(module, "bf16" if precision == "bf16" else "int8" if precision == "int8" else "fp32")
+    if precision == "int8":
+        raise UsageError("precision int8 is for the CPU", hint="use bf16 on a GPU, or the device cpu")
+    return deepcopy(module).bfloat16() if precision == "bf16" else module
 
 
 def _device(name: str) -> torch.device:

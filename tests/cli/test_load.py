@@ -34,6 +34,18 @@ def test_it_translates_one_text_and_several(model):
     assert model([]) == []
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_every_precision_says_the_same(folder, precision):
+    quick = regard.load(folder, "cpu", precision=precision)
+    assert [found.text for found in quick(["one two three", "ten"])] == ["eins zwei drei", "zehn"]
+    assert quick.ensemble(quick).precision == precision
+
+
+def test_an_unknown_precision_is_refused(folder):
+    with pytest.raises(UsageError, match="precision is 'int4'; allowed are auto, fp32, bf16, int8"):
+        regard.load(folder, "cpu", precision="int4")
+
+
 def test_a_beam_is_chosen_by_asking_for_one(model):
     best = model("one two three", beam=4, n_best=3)
     assert best.text == "eins zwei drei"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Run = Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+Precision = Annotated[str, typer.Option(help="What predictions are computed in: auto, fp32, bf16, or int8 on a CPU.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 Data = Annotated[
     list[str] | None,

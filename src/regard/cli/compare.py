@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.arguments import Data, DataRoot, Device, Json, Rest, pairs_to_score, split_settings
+from regard.cli.arguments import Data, DataRoot, Device, Json, Precision, Rest, pairs_to_score, split_settings
 from regard.cli.console import put
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def compare(
     seed: Annotated[int, typer.Option(help="What decides the draws.")] = 1,
     data_root: DataRoot = None,
     device: Device = "auto",
+    precision: Precision = "auto",
     as_json: Json = False,
 ) -> None:
     """Compare two trained models on the same pairs by paired bootstrap, and say whether the difference is chance."""
@@ -35,7 +36,7 @@ def compare(
     from regard.tasks.translation import usual_cut
 
     files, options = split_settings(rest or [])
-    predictors = [load(run, device) for run in (run_a, run_b)]
+    predictors = [load(run, device, precision=precision) for run in (run_a, run_b)]
     cut = usual_cut(predictors[0].languages)
     sets = pairs_to_score(predictors[0], run_a, files=[*(data or []), *files], data_root=data_root)
     for name, pairs in sets.items():

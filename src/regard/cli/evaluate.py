@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.arguments import Data, DataRoot, Device, Json, Rest, Run, pairs_to_score, split_settings
+from regard.cli.arguments import Data, DataRoot, Device, Json, Precision, Rest, Run, pairs_to_score, split_settings
 from regard.cli.console import put, say
 
 if TYPE_CHECKING:
@@ -41,13 +41,14 @@ def evaluate(
     out: Annotated[Path | None, typer.Option(help="Write the outputs here, a line each.", show_default=False)] = None,
     data_root: DataRoot = None,
     device: Device = "auto",
+    precision: Precision = "auto",
     as_json: Json = False,
 ) -> None:
     """Score a trained model: BLEU, chrF and TER with their sacreBLEU signatures, exact match and loss."""
     from regard.predictor import load
 
     files, options = split_settings(rest or [])
-    predictor = load(run, device)
+    predictor = load(run, device, precision=precision)
     sets = pairs_to_score(predictor, run, files=[*(data or []), *files], data_root=data_root)
     for name, pairs in sets.items():
         found = _evaluate(predictor, name, pairs, options=options, by_length=by_length)

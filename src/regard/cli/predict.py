@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.arguments import Device, Json, Run, split_settings
+from regard.cli.arguments import Device, Json, Precision, Run, split_settings
 from regard.cli.console import put, say
 from regard.errors import UsageError
 
@@ -40,6 +40,7 @@ def predict(
         list[Path] | None, typer.Option("--ensemble", help="Another run that votes at every step; may be repeated.")
     ] = None,
     device: Device = "auto",
+    precision: Precision = "auto",
     as_json: Json = False,
 ) -> None:
     """Predict with a trained model: translate the texts given, or every line of a file or of standard input."""
@@ -49,9 +50,9 @@ def predict(
     options |= {name: value for name, value in (("beam", beam), ("n_best", n_best)) if value is not None}
     if texts and input_file is not None:
         raise UsageError(f"there are texts to predict for and --input {input_file}; allowed is one of the two")
-    predictor = load(run, device)
+    predictor = load(run, device, precision=precision)
     if ensemble:
-        predictor = predictor.ensemble(*(load(other, device) for other in ensemble))
+        predictor = predictor.ensemble(*(load(other, device, precision=precision) for other in ensemble))
     _check_shown(predictor, options, as_json=as_json)
     lines, chunk = (texts, CHUNK) if texts else _lines(input_file or "-")
     for line, prediction in _stream(predictor, lines, chunk=chunk, prefix=prefix, options=options):
