@@ -24,6 +24,7 @@ class Cache:
         self.length = 0
         self._keys: Tensor | None = None
         self._values: Tensor | None = None
+        self._spare: list[Tensor | None] = [None, None]  # the room left by the last reordering, used by the next
         self._borrowed = False  # tensors of the caller are read, never written
 
     @classmethod
@@ -64,8 +65,10 @@ class Cache:
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes what row `rows[i]` was: beams change places, finished rows leave, rows repeat."""
         if self._keys is not None and self._values is not None:
-            self._keys, self._values = self._moved(self._keys, rows), self._moved(self._values, rows)
-            self._borrowed = False
+            left: list[Tensor | None] = [None, None] if self._borrowed else [self._keys, self._values]
+            self._keys = self._moved(self._keys, rows, self._spare[0])
+            self._values = self._moved(self._values, rows, self._spare[1])
+            self._spare, self._borrowed = left, False
 
     def truncate(self, length: int) -> None:
         """Forget every position from `length` on."""
@@ -78,9 +81,10 @@ class Cache:
             raise UsageError("the cache is still empty: append keys and values first")
         return tensor[: self.length].permute(1, 2, 0, 3)
 
-    def _moved(self, tensor: Tensor, rows: Tensor) -> Tensor:
-        """The filled part with its rows in another order, in new room: what is not filled need not be copied."""
-        moved = tensor.new_empty(self.capacity, len(rows), *tensor.shape[2:])
+    def _moved(self, tensor: Tensor, rows: Tensor, spare: Tensor | None) -> Tensor:
+        """The filled part with its rows in another order, in other room: what is not filled need not be copied."""
+        shape = (self.capacity, len(rows), *tensor.shape[2:])
+        moved = spare if spare is not None and spare.shape == shape else tensor.new_empty(shape)
         torch.index_select(tensor[: self.length], 1, rows, out=moved[: self.length])
         return moved
 
