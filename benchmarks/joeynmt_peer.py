@@ -24,7 +24,7 @@ from typing import Any
 
 from peers import N_SPECIALS, Pair, random_pairs
 
-VENV = Path(__file__).parent.parent / ".carry" / "joeynmt-venv"
+VENV = Path(__file__).parent.parent / ".peers" / "joeynmt-venv"
 TORCH = "torch==2.13.0"
 # JoeyNMT's own list pins protobuf to 2022 and asks for linters; these are what it imports.
 IMPORTED = (
