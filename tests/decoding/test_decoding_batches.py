@@ -45,7 +45,7 @@ def run(rows: list[int], options: DecodeOptions, pace: Pace | None = None) -> li
     )
 
 
-def same(one: list[list[Hypothesis]], other: list[list[Hypothesis]]) -> None:
+def assert_same(one: list[list[Hypothesis]], other: list[list[Hypothesis]]) -> None:
     assert [[(h.tokens, h.finished) for h in row] for row in one] == [
         [(h.tokens, h.finished) for h in row] for row in other
     ]
@@ -59,8 +59,8 @@ def test_a_batch_is_its_rows_one_by_one(name: str) -> None:
     options = DecodeOptions(**{"max_length": 25, **OPTIONS[name]})
     rows = list(range(7))
     together = run(rows, options)
-    same(together, [run([row], options)[0] for row in rows])
-    same(together, run(rows[::-1], options)[::-1])
+    assert_same(together, [run([row], options)[0] for row in rows])
+    assert_same(together, run(rows[::-1], options)[::-1])
     assert len({tuple(row[0].tokens) for row in together}) > 4  # the rows really differ
 
 
@@ -69,7 +69,7 @@ def test_the_pace_changes_nothing(name: str) -> None:
     options = DecodeOptions(**{"max_length": 25, **OPTIONS[name]})
     first, *others = [run(list(range(7)), options, pace) for pace in PACES]
     for other in others:
-        same(first, other)
+        assert_same(first, other)
 
 
 def countdown(lengths: list[int]) -> MarkovStepper:
@@ -141,4 +141,4 @@ def test_a_gpu_decodes_the_same(name: str) -> None:
         )
         for device in ("cpu", "cuda")
     ]
-    same(*found)
+    assert_same(*found)

@@ -75,7 +75,7 @@ SELF: dict[str, tuple[Mask | None, dict[str, Any]]] = {
 }
 
 
-def compare(
+def assert_equal_modules(
     ours: MultiHeadAttention,
     theirs: nn.MultiheadAttention,
     x: Tensor,
@@ -100,7 +100,7 @@ def compare(
 def test_self_attention_equals_torch(case: str, bias: bool) -> None:
     mask, rule = SELF[case]
     x = torch.randn(B, T, D, dtype=torch.float64, requires_grad=True)
-    compare(*twins("self", bias=bias), x, x, mask, rule)
+    assert_equal_modules(*twins("self", bias=bias), x, x, mask, rule)
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -110,7 +110,7 @@ def test_cross_attention_equals_torch(bias: bool, d_memory: int | None, padded: 
     x = torch.randn(B, T, D, dtype=torch.float64, requires_grad=True)
     memory = torch.randn(B, S, d_memory or D, dtype=torch.float64, requires_grad=True)
     mask, rule = (Padding(LENGTHS), padding(S)) if padded else (None, {})
-    compare(*twins("cross", bias=bias, d_memory=d_memory), x, memory, mask, rule)
+    assert_equal_modules(*twins("cross", bias=bias, d_memory=d_memory), x, memory, mask, rule)
 
 
 def gaps(offset: int = 0) -> Tensor:

@@ -36,7 +36,7 @@ def outside(*arguments: object, **options: object) -> subprocess.Popen[str]:
     )
 
 
-def expect(answer: tiny_runs.Answer, code: int, error: str, hint: str) -> None:
+def assert_refused(answer: tiny_runs.Answer, code: int, error: str, hint: str) -> None:
     """One error line that says it, a hint that helps, the exit code, nothing on stdout and no traceback."""
     assert answer.code == code
     assert answer.out == ""
@@ -52,7 +52,7 @@ def test_an_empty_corpus(command, tmp_path):
     (tmp_path / "train.en").write_text("")
     (tmp_path / "train.de").write_text("")
     answer = command("train", *arguments, "--out", tmp_path / "run")
-    expect(answer, 1, f"{tmp_path / 'train.en'}: is empty", "at least one line is needed")
+    assert_refused(answer, 1, f"{tmp_path / 'train.en'}: is empty", "at least one line is needed")
 
 
 def test_one_pair_is_enough_to_train_on(command, tmp_path):
@@ -69,9 +69,9 @@ def test_a_missing_file(command, tmp_path):
     arguments = tiny_runs.settings(tmp_path)
     (tmp_path / "valid.de").unlink()
     answer = command("train", *arguments, "--out", tmp_path / "run")
-    expect(answer, 1, f"{tmp_path / 'valid.de'}", "")
+    assert_refused(answer, 1, f"{tmp_path / 'valid.de'}", "")
     relative = command("train", "--train", "nowhere.tsv", "--valid", "nowhere.tsv", "--out", tmp_path / "other")
-    expect(relative, 1, "nowhere.tsv: there is no such file", "set REGARD_DATA or --data-root")
+    assert_refused(relative, 1, "nowhere.tsv: there is no such file", "set REGARD_DATA or --data-root")
 
 
 def test_texts_of_unequal_length(command, tmp_path):
@@ -79,14 +79,14 @@ def test_texts_of_unequal_length(command, tmp_path):
     with (tmp_path / "train.de").open("a") as file:
         file.write("eins\n")
     answer = command("train", *arguments, "--out", tmp_path / "run")
-    expect(answer, 1, "train.en has 1000 lines but", "the n-th lines of both files must belong together")
+    assert_refused(answer, 1, "train.en has 1000 lines but", "the n-th lines of both files must belong together")
 
 
 def test_misspelt_keys_and_unknown_options_are_told_at_once(command, tmp_path):
     recipe = tmp_path / "mine.toml"
     recipe.write_text('task = "translation"\n[model]\nd_modle = 3\nflavour = "vanilla"\n[trian]\nsteps = 3\n')
     answer = command("train", recipe, "train.lr=fast", "--out", tmp_path / "run")
-    expect(answer, 2, "the recipe cannot be used:", "")
+    assert_refused(answer, 2, "the recipe cannot be used:", "")
     for told in ("did you mean model.d_model?", "model.flavour is not known", "did you mean [train]?", "train.lr"):
         assert told in answer.err
     assert not (tmp_path / "run").exists()
@@ -95,44 +95,46 @@ def test_misspelt_keys_and_unknown_options_are_told_at_once(command, tmp_path):
 def test_a_gpu_where_there_is_none(command, tmp_path, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     answer = command("train", *tiny_runs.settings(tmp_path), "train.device=cuda", "--out", tmp_path / "run")
-    expect(answer, 1, "cuda was asked for, and this machine shows no GPU", "use train.device=cpu, or auto")
+    assert_refused(answer, 1, "cuda was asked for, and this machine shows no GPU", "use train.device=cpu, or auto")
 
 
 def test_a_gpu_for_predicting_where_there_is_none(command, folder, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    expect(command("predict", folder, "one", "--device", "cuda"), 1, "shows no GPU", "use the device cpu, or auto")
+    assert_refused(
+        command("predict", folder, "one", "--device", "cuda"), 1, "shows no GPU", "use the device cpu, or auto"
+    )
 
 
 def test_weights_cut_short(command, folder, tmp_path):
     copy = shutil.copytree(folder, tmp_path / "run")
     whole = (copy / "model.safetensors").read_bytes()
     (copy / "model.safetensors").write_bytes(whole[: len(whole) // 2])
-    expect(command("predict", copy, "one"), 1, "not a whole safetensors file", "cut short while being copied")
+    assert_refused(command("predict", copy, "one"), 1, "not a whole safetensors file", "cut short while being copied")
 
 
 def test_weights_of_another_model(command, folder, tmp_path):
     copy = shutil.copytree(folder, tmp_path / "run")
     config = (copy / "config.toml").read_text()
     (copy / "config.toml").write_text(config.replace("n_encoder_layers = 1", "n_encoder_layers = 2"))
-    expect(command("predict", copy, "one"), 1, "weights do not fit the model", "another architecture")
+    assert_refused(command("predict", copy, "one"), 1, "weights do not fit the model", "another architecture")
 
 
 def test_folders_that_are_no_runs(command, folder, tmp_path):
-    expect(command("predict", tmp_path / "none", "one"), 1, "there is no such folder", "`regard train` made")
-    expect(command("evaluate", tmp_path), 1, "not a run folder (it has no config.toml)", "`regard train` made")
+    assert_refused(command("predict", tmp_path / "none", "one"), 1, "there is no such folder", "`regard train` made")
+    assert_refused(command("evaluate", tmp_path), 1, "not a run folder (it has no config.toml)", "`regard train` made")
     copy = shutil.copytree(folder, tmp_path / "run")
     (copy / "model.safetensors").unlink()
-    expect(command("look", copy, "one"), 1, "the run has no weights yet", f"regard train --resume --out {copy}")
+    assert_refused(command("look", copy, "one"), 1, "the run has no weights yet", f"regard train --resume --out {copy}")
 
 
 def test_a_run_is_not_overwritten(command, folder):
     answer = command("train", *tiny_runs.settings(folder.parent), "--out", folder)
-    expect(answer, 2, f"{folder}: there is a run already", "--resume")
+    assert_refused(answer, 2, f"{folder}: there is a run already", "--resume")
 
 
 def test_a_run_cannot_go_on_as_another(command, folder):
     arguments = ("train", *tiny_runs.settings(folder.parent), "model.n_heads=4", "--resume", "--out", folder)
-    expect(command(*arguments), 2, "was begun with another [model]", "resume with the recipe of the run")
+    assert_refused(command(*arguments), 2, "was begun with another [model]", "resume with the recipe of the run")
 
 
 def test_a_full_disk_while_saving(command, tmp_path, monkeypatch):
@@ -142,7 +144,7 @@ def test_a_full_disk_while_saving(command, tmp_path, monkeypatch):
     monkeypatch.setattr("regard.checkpoints.weights.save_file", full)
     short = ("train.steps=2", "train.save_every=1")
     answer = command("train", *tiny_runs.settings(tmp_path), *short, "--out", tmp_path / "run")
-    expect(answer, 1, "No space left on device", "free some disk space")
+    assert_refused(answer, 1, "No space left on device", "free some disk space")
 
 
 def test_a_full_disk_anywhere_else(command, tmp_path, monkeypatch):
@@ -152,7 +154,7 @@ def test_a_full_disk_anywhere_else(command, tmp_path, monkeypatch):
     monkeypatch.setattr("regard.training.report.Reporter.metrics", full)
     short = ("train.steps=2", "train.log_every=1")
     answer = command("train", *tiny_runs.settings(tmp_path), *short, "--out", tmp_path / "run")
-    expect(answer, 1, "metrics.jsonl: No space left on device", "free some disk space")
+    assert_refused(answer, 1, "metrics.jsonl: No space left on device", "free some disk space")
 
 
 @pytest.mark.slow
@@ -164,7 +166,7 @@ def test_files_that_may_not_grow(tmp_path):
         "train", *tiny_runs.settings(tmp_path), "train.steps=2", "--out", tmp_path / "run", preexec_fn=limit
     )
     _, err = process.communicate(timeout=120)
-    expect(tiny_runs.Answer(process.returncode, "", err), 1, "cannot be written", "free some disk space")
+    assert_refused(tiny_runs.Answer(process.returncode, "", err), 1, "cannot be written", "free some disk space")
 
 
 def test_ten_thousand_words_in_a_line(command, folder):
@@ -185,7 +187,7 @@ def test_characters_never_seen(command, folder):
 def test_bytes_that_are_no_text(command, folder, tmp_path):
     (tmp_path / "latin.txt").write_bytes("zw\xf6lf\n".encode("latin-1"))
     answer = command("predict", folder, "--input", tmp_path / "latin.txt")
-    expect(answer, 1, "latin.txt:1: not UTF-8", "iconv")
+    assert_refused(answer, 1, "latin.txt:1: not UTF-8", "iconv")
 
 
 def test_a_reader_that_has_had_enough(folder):
@@ -233,7 +235,7 @@ def test_the_demo_removes_only_what_it_made(command, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.txt").write_text("years of work")
     answer = command("demo", "--out", tmp_path)
-    expect(answer, 2, "there is something that no demo made", "--out FOLDER")
+    assert_refused(answer, 2, "there is something that no demo made", "--out FOLDER")
     assert (tmp_path / "run" / "thesis.txt").exists()
 
 

@@ -34,7 +34,7 @@ def options_of(case: str) -> DecodeOptions:
     return DecodeOptions(**{"max_length": 14} | OPTIONS[case])
 
 
-def same(one: list[Translation], other: list[Translation]) -> None:
+def assert_same(one: list[Translation], other: list[Translation]) -> None:
     assert [(t.text, t.ids, t.tokens, t.finished) for t in one] == [
         (t.text, t.ids, t.tokens, t.finished) for t in other
     ]
@@ -49,8 +49,8 @@ def test_a_batch_is_its_texts_one_by_one(name: str, case: str) -> None:
     together = Translator([model], LANGUAGES)(TEXTS, options)
     apart = Translator([model], LANGUAGES, batch_tokens=1)(TEXTS, options)
     for place, text in enumerate(TEXTS):
-        same(together[place], apart[place])
-        same(together[place], Translator([model], LANGUAGES)([text], options, keys=[place])[0])
+        assert_same(together[place], apart[place])
+        assert_same(together[place], Translator([model], LANGUAGES)([text], options, keys=[place])[0])
     assert len({several[0].text for several in together}) >= 4  # they really differ
     n = {"beam": 3, "coverage": 2, "diverse beam": 4, "sample": 3}.get(case, 1)
     assert [len(several) for several in together] == [1 if place in WORDLESS else n for place in range(len(TEXTS))]
@@ -68,9 +68,9 @@ def test_given_beginnings_are_kept(name: str, case: str) -> None:
         forced = LANGUAGES.target.encode([prefix])[0]
         assert all(one.ids[: len(forced)] == forced for one in found[place])
         alone = translator([TEXTS[place]], options_of(case), prefixes=[prefix], keys=[place])
-        same(found[place], alone[0])
+        assert_same(found[place], alone[0])
         if not prefix:
-            same(found[place], free[place])
+            assert_same(found[place], free[place])
 
 
 @both_models
@@ -79,7 +79,7 @@ def test_order_is_kept_whatever_the_lengths(name: str) -> None:
     forwards = translator(TEXTS, options_of("greedy"))
     backwards = translator(TEXTS[::-1], options_of("greedy"))
     for one, other in zip(forwards, backwards[::-1], strict=True):
-        same(one, other)
+        assert_same(one, other)
 
 
 def test_texts_without_words_have_translations_without_words() -> None:
@@ -125,7 +125,7 @@ def test_an_ensemble_of_one_or_of_equals_is_that_one(name: str, case: str) -> No
     alone = Translator([model], LANGUAGES)(TEXTS, options_of(case))
     for models in ([model], [model, make_model(LANGUAGES, name)]):
         for one, other in zip(alone, Translator(models, LANGUAGES)(TEXTS, options_of(case)), strict=True):
-            same(one, other)
+            assert_same(one, other)
 
 
 def test_an_ensemble_is_the_mean_of_its_members() -> None:

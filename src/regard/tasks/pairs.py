@@ -7,6 +7,8 @@ once, into memory-mapped ids under the run folder.
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,6 +30,7 @@ from regard.data import (
     write_dates,
 )
 from regard.data.checks import Action
+from regard.data.lines import STDIN
 from regard.errors import ConfigError, DataError
 
 Say = Callable[[str], None]
@@ -194,7 +197,7 @@ class PairFiles:
 
     def _part(self, part: str, files: Sequence[str]) -> PairSource:
         if self.data.synthetic is None:
-            return self.source(files, what=part)
+            return self.source([str(self._kept(part)) if name == STDIN else name for name in files], what=part)
         path = self.made / f"{part}.tsv"
         if not path.exists():
             counts = {f"n_{name}": getattr(self.data, f"n_{name}") for name in ("train", "valid", "test")}
@@ -203,8 +206,19 @@ class PairFiles:
             (self.made / ".draft").rmdir()
         return PairSource(path)
 
+    def _kept(self, part: str) -> Path:
+        """What came through standard input, kept: training reads it more than once, and again when it goes on."""
+        path = self.made / f"stdin-{part}.tsv"
+        if not path.exists():
+            self.made.mkdir(parents=True, exist_ok=True)
+            draft = path.with_name(f".draft-{path.name}")
+            with draft.open("wb") as file:
+                shutil.copyfileobj(sys.stdin.buffer, file)
+            draft.replace(path)
+        return path
+
     def _find(self, name: str) -> str:
-        if name == "-" or Path(name).exists() or Path(name).is_absolute():
+        if name == STDIN or Path(name).exists() or Path(name).is_absolute():
             return name
         if self.root is not None and (self.root / name).exists():
             return str(self.root / name)

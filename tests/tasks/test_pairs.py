@@ -1,0 +1,45 @@
+"""Where a recipe's pairs are found: here, under the data root, made up, or coming through standard input."""
+
+import io
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from regard.errors import ConfigError, DataError
+from regard.tasks.pairs import PairData, PairFiles
+
+
+def texts(source) -> list[tuple[str, str]]:
+    return [(pair.source, pair.target) for pair in source.pairs()]
+
+
+def test_standard_input_is_kept_for_a_second_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"eins\tone\r\nzwei\ttwo")))
+    first = PairFiles(PairData(train=("-",)), None, tmp_path / "data").train
+    assert texts(first) == [("eins", "one"), ("zwei", "two")]
+    assert texts(first) == texts(PairFiles(PairData(train=("-",)), None, tmp_path / "data").train), (
+        "as a resume reads it"
+    )
+    assert first.fingerprint(), "a file has one, a stream has not"
+
+
+def test_names_are_found_here_then_under_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, here = tmp_path / "root", tmp_path / "here"
+    for folder, word in ((root, "root"), (here, "here")):
+        folder.mkdir()
+        (folder / "a.tsv").write_text(f"{word}\tx\n")
+    (root / "b.tsv").write_text("only\tthere\n")
+    monkeypatch.chdir(here)
+    files = PairFiles(PairData(train=("a.tsv",), valid=("b.tsv",)), root, tmp_path / "made")
+    assert texts(files.train) == [("here", "x")]
+    assert texts(files.valid) == [("only", "there")]
+    with pytest.raises(DataError, match=r"c\.tsv: there is no such file here or under .*root") as problem:
+        PairFiles(PairData(train=("c.tsv",)), root, tmp_path).train.pairs()
+    assert "REGARD_DATA" in str(problem.value.hint)
+
+
+def test_no_file_or_three_are_refused(tmp_path: Path) -> None:
+    for names in ((), ("a", "b", "c")):
+        with pytest.raises(ConfigError, match=rf"data\.train names {len(names)} files"):
+            PairFiles(PairData(train=names), None, tmp_path).train.pairs()
