@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -33,9 +32,8 @@ def test_import_loads_nothing_heavy():
 
 def test_import_takes_little_longer_than_torch():
     def seconds(module: str) -> float:
-        begin = time.perf_counter()
-        python(f"import {module}")
-        return time.perf_counter() - begin
+        """Of processor time, which other tests at work on the same cores change little."""
+        return float(python(f"import time, {module}; print(time.process_time())").stdout)
 
     pairs = [(seconds("regard"), seconds("torch")) for _ in range(5)]
     assert min(ours for ours, _ in pairs) <= min(theirs for _, theirs in pairs) + 0.3
