@@ -115,10 +115,13 @@ class Gaussian(Score):
         check_width(query, prepared.keys)
         query = self._in_bandwidths(query)
         if 0 < query.shape[-1] <= _FEW_FEATURES:  # summing feature by feature beats measuring pair by pair
-            scores = query.new_zeros(())
-            for q_T, k_S in zip(query.unbind(-1), prepared.keys.unbind(-1), strict=True):
-                gaps = q_T.unsqueeze(-1) - k_S.unsqueeze(-2)
-                scores = torch.addcmul(scores, gaps, gaps, value=-0.5)
+            features = zip(query.unbind(-1), prepared.keys.unbind(-1), strict=True)
+            first, *others = (q_T.unsqueeze(-1) - k_S.unsqueeze(-2) for q_T, k_S in features)
+            # In place where no gradient needs what stood there: these tensors are as large as the scores.
+            scores = first * first if first.requires_grad else first.square_()
+            scores = scores.mul_(-0.5)
+            for gaps in others:
+                scores = scores.addcmul_(gaps, gaps, value=-0.5)
             return scores
         distance = torch.cdist(query, prepared.keys, compute_mode="donot_use_mm_for_euclid_dist")
         return distance.square() * -0.5
