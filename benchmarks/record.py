@@ -57,12 +57,16 @@ def hardware() -> str:
 
 
 def commit() -> str | None:
-    """The commit measured; REGARD_COMMIT stands in where the tree travels without its history."""
+    """The commit measured, and whether code was changed since; REGARD_COMMIT stands in where history did not travel."""
     given = os.environ.get("REGARD_COMMIT")
     if given:
         return given
-    asked = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT)
-    return asked.stdout.strip() or None
+    here, changed = _git("rev-parse", "--short", "HEAD"), _git("status", "--porcelain", "--", "src", "benchmarks")
+    return f"{here}, with changes" if here and changed else here or None
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], capture_output=True, text=True, cwd=ROOT).stdout.strip()
 
 
 def _identity(r: dict[str, Any]) -> tuple[Any, ...]:
