@@ -27,7 +27,7 @@ from regard.errors import CheckpointError, ConfigError, EnvironmentProblem, Usag
 from regard.inspection.alignments import Alignment
 from regard.inspection.look import Look, look_at
 from regard.layers.quick import quicken
-from regard.models.protocol import Seq2SeqModel
+from regard.models.protocol import as_seq2seq
 from regard.options import typed
 from regard.tasks.given import given_log_probs
 from regard.tasks.pairs import Languages
@@ -70,7 +70,7 @@ class Predictor:
     ) -> None:
         self.modules, self.languages, self.config = list(modules), languages, config
         self.precision = precision
-        quick = [_seq2seq(_in_precision(module, precision)) for module in self.modules]
+        quick = [as_seq2seq(_in_precision(module, precision)) for module in self.modules]
         self._translator = Translator(quick, languages)
 
     @property
@@ -117,7 +117,7 @@ class Predictor:
     def log_probs(self, texts: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
         """What the model thinks of translations given: the log-probability of each piece and of the end after it."""
         sides = self.languages.source.encode(texts), self.languages.target.encode(targets)
-        return given_log_probs(_seq2seq(self.module), self.languages, sources=sides[0], targets=sides[1])
+        return given_log_probs(as_seq2seq(self.module), self.languages, sources=sides[0], targets=sides[1])
 
     def align(self, text: str, prediction: Prediction) -> Alignment:
         """Which word of the prediction comes from which word of the text; a text without words aligns to nothing."""
@@ -219,8 +219,3 @@ def _check_texts(texts: Sequence[object]) -> None:
 
 def _fingerprints(languages: Languages) -> tuple[str, str]:
     return languages.source.tokenizer.fingerprint(), languages.target.tokenizer.fingerprint()
-
-
-def _seq2seq(module: nn.Module) -> Seq2SeqModel:
-    assert isinstance(module, Seq2SeqModel)
-    return module

@@ -17,7 +17,7 @@ from regard.data import Corpus, PairSource
 from regard.decoding import DecodeOptions
 from regard.errors import ConfigError, UsageError
 from regard.models.account import count_parameters
-from regard.models.protocol import Seq2SeqModel
+from regard.models.protocol import as_seq2seq
 from regard.models.registry import build
 from regard.tasks.metrics import Metric, exact_match, score_translations
 from regard.tasks.pair_training import PairTraining
@@ -67,7 +67,7 @@ def measure(
 ) -> dict[str, dict[str, Any]]:
     """Translate every test set and score it: name → metric → value and signature."""
     found = {}
-    translator = Translator([_seq2seq(model)], languages)
+    translator = Translator([as_seq2seq(model)], languages)
     for name, source in tests.items():
         pairs = list(source.pairs())
         hypotheses = [several[0].text for several in translator([pair.source for pair in pairs], decode)]
@@ -181,8 +181,3 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[name] = "not installed"
     return found
-
-
-def _seq2seq(model: nn.Module) -> Seq2SeqModel:
-    assert isinstance(model, Seq2SeqModel)
-    return model
