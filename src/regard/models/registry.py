@@ -9,7 +9,7 @@ is wrong with the options is said at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -21,16 +21,14 @@ from regard.models.seq2seq import RecurrentConfig, RecurrentSeq2Seq
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.options import nearest, typed
 
-Config = TransformerConfig | RecurrentConfig
-
 
 @dataclass(frozen=True)
 class Entry:
-    """A registered model: its config, its module, and the options that its named sizes stand for."""
+    """A registered model: its config, the module that is made of one, and the options its named sizes stand for."""
 
-    config: type[TransformerConfig] | type[RecurrentConfig]
-    model: type[Transformer] | type[RecurrentSeq2Seq]
-    sizes: Mapping[str, Mapping[str, int | float]]
+    config: type[Any]
+    model: Callable[[Any], nn.Module]
+    sizes: Mapping[str, Mapping[str, Any]]
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -50,26 +48,19 @@ def entry(name: str) -> Entry:
     return MODELS[name]
 
 
-def configure(name: str, /, size: str | None = None, **overrides: Any) -> Config:
+def configure(name: str, /, size: str | None = None, **overrides: Any) -> Any:
     """The config of a model: its defaults, changed by a named size, changed by the overrides."""
     chosen = entry(name)
     if size is not None:
         _refuse_unknown(f"size of {name}", [size], chosen.sizes)
     _refuse_unknown(f"option of {name}", overrides, chosen.options)
-    return _typed(name, chosen, {**(chosen.sizes[size] if size else {}), **overrides})
+    return typed(chosen.config, {**(chosen.sizes[size] if size else {}), **overrides}, where=name)
 
 
 def build(name: str, options: Mapping[str, Any]) -> nn.Module:
     """A new model from its options: the fields of its config, and `size` for a named starting point."""
     rest = {option: value for option, value in options.items() if option != "size"}
-    config, model = configure(name, options.get("size"), **rest), entry(name).model
-    return model(config)  # type: ignore[arg-type]  # an entry's config and model belong together
-
-
-def _typed(name: str, chosen: Entry, options: Mapping[str, Any]) -> Config:
-    """The config with every value brought to its declared type, or every value that cannot be, in one error."""
-    config: Config = typed(chosen.config, options, where=name)
-    return config
+    return entry(name).model(configure(name, options.get("size"), **rest))
 
 
 def _refuse_unknown(what: str, given: Iterable[str], allowed: Iterable[str]) -> None:
