@@ -9,8 +9,12 @@ from typing import Any
 from regard.errors import EnvironmentProblem
 
 
-def moses_tokenize(text: str, language: str, *, split_dashes: bool = True) -> str:
-    """A text with its Moses tokens separated by spaces; `split_dashes` writes word-word as `word @-@ word`."""
+def moses_tokenize(text: str, language: str, *, split_dashes: bool = False) -> str:
+    """A text with its Moses tokens separated by spaces; `split_dashes` writes word-word as `word @-@ word`.
+
+    By default dashes are left alone, as in the published test sets: "t @-@ shirt" would count three words where
+    "t-shirt" is one.
+    """
     tokenized: str = _tokenizer(language).tokenize(
         text, aggressive_dash_splits=split_dashes, return_str=True, escape=False
     )
