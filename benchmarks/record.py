@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
-import platform
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from regard.training.provenance import commit, hardware, versions
 
 ROOT = Path(__file__).parent.parent
 KEYS = (
@@ -30,8 +29,8 @@ def row(name: str, metric: str, value: float, **more: Any) -> dict[str, Any]:
         "metric": metric,
         "value": value,
         "command": "python " + " ".join(sys.argv),
-        "hardware": hardware(),
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "hardware": hardware(torch.device("cuda" if torch.cuda.is_available() else "cpu")),
+        "versions": versions(),
         "commit": commit(),
         "date": datetime.date.today().isoformat(),
     }
@@ -49,34 +48,5 @@ def save(subject: str, rows: list[dict[str, Any]], *, root: Path | None = None) 
     return path
 
 
-def hardware() -> str:
-    """What this ran on, in words."""
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
-    return f"{_cpu_name()}, {os.cpu_count()} cores"
-
-
-def commit() -> str | None:
-    """The commit measured, and whether code was changed since; REGARD_COMMIT stands in where history did not travel."""
-    given = os.environ.get("REGARD_COMMIT")
-    if given:
-        return given
-    here, changed = _git("rev-parse", "--short", "HEAD"), _git("status", "--porcelain", "--", "src", "benchmarks")
-    return f"{here}, with changes" if here and changed else here or None
-
-
-def _git(*words: str) -> str:
-    return subprocess.run(["git", *words], capture_output=True, text=True, cwd=ROOT).stdout.strip()
-
-
 def _identity(r: dict[str, Any]) -> tuple[Any, ...]:
     return r["name"], r["metric"], r["hardware"]
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()

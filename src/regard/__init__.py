@@ -18,7 +18,7 @@ from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.models.nadaraya_watson import NadarayaWatson
-    from regard.predictor import Prediction, Predictor, load
+    from regard.predictors import Prediction, Predictor, load
 
 __version__ = "0.1.0"
 __all__ = [
@@ -34,9 +34,9 @@ __all__ = [
 
 _LAZY = {
     "NadarayaWatson": "regard.models.nadaraya_watson",
-    "Prediction": "regard.predictor",
-    "Predictor": "regard.predictor",
-    "load": "regard.predictor",
+    "Prediction": "regard.predictors",
+    "Predictor": "regard.predictors",
+    "load": "regard.predictors",
 }
 
 

@@ -42,6 +42,15 @@ def test_text_survives_and_cuts_differ_by_epoch_index_and_seed(tokenizer: Tokeni
     assert tuple(BpeDropout(tokenizer, 0.4, seed=8).encode(TEXTS[0], epoch=0, index=0)) not in cuts.values()
 
 
+def test_merges_are_dropped_at_their_rate(tokenizer: Tokenizer) -> None:
+    cut = BpeDropout(tokenizer, 0.3, seed=5)
+    left, right = next(pair for pair, (rank, _) in cut._merges.items() if rank == 0)
+    word = "".join(tokenizer.core.id_to_token(piece) for piece in (left, right))
+    assert len(cut._draw(word, 0)) in (1, 2)
+    apart = sum(len(cut._draw(word, number)) == 2 for number in range(4000)) / 4000
+    assert apart == pytest.approx(0.3, abs=0.03)
+
+
 def test_same_seed_same_cut_in_any_order(tokenizer: Tokenizer) -> None:
     forward = [BpeDropout(tokenizer, 0.3, seed=1).encode(text, epoch=2, index=i) for i, text in enumerate(TEXTS)]
     again = BpeDropout(tokenizer, 0.3, seed=1)

@@ -33,6 +33,22 @@ def test_rms_norm_has_unit_root_mean_square_and_keeps_the_mean():
     torch.testing.assert_close(normed, x / x.square().mean(-1, keepdim=True).sqrt(), atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["layer", "rms"])
+def test_norms_hand_on_the_precision_of_the_products_around_them(name):
+    norm, x = norm_of(name)(64), torch.randn(3, 5, 64) * 7 + 2
+    torch.nn.init.normal_(norm.weight)
+    exact = norm(x)
+    assert exact.dtype == torch.float32
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = norm(x.bfloat16())
+    assert rounded.dtype == torch.bfloat16
+    torch.testing.assert_close(rounded.float(), exact, atol=0.05, rtol=0.02)
+    x.requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        norm(x).sum().backward()
+    assert norm.weight.grad.dtype == torch.float32  # the weights themselves stay in single precision
+
+
 def test_an_unknown_norm_or_activation_is_named():
     with pytest.raises(UsageError, match=r"'batch'.*'layer' and 'rms'"):
         norm_of("batch")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.arguments import Data, DataRoot, Device, Json, Precision, Rest, pairs_to_score, split_settings
+from regard.cli.arguments import Data, DataRoot, Device, Json, Precision, Rest, split_settings
 from regard.cli.console import put
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare two trained models on the same pairs by paired bootstrap, and say whether the difference is chance."""
-    from regard.predictor import load
+    from regard.predictors import TestData, load
     from regard.tasks.metrics import METRICS, paired_bootstrap
     from regard.tasks.translation import usual_cut
 
     files, options = split_settings(rest or [])
     predictors = [load(run, device, precision=precision) for run in (run_a, run_b)]
     cut = usual_cut(predictors[0].languages)
-    sets = pairs_to_score(predictors[0], run_a, files=[*(data or []), *files], data_root=data_root)
+    sets = predictors[0].test_pairs(TestData([*(data or []), *files], data_root, run_a / "data"))
     for name, pairs in sets.items():
         texts = [[p.text for p in predictor([pair.source for pair in pairs], **options)] for predictor in predictors]
         references = [pair.target for pair in pairs]

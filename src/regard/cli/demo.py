@@ -15,7 +15,7 @@ from regard.cli.console import put, say
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
-    from regard.predictor import Predictor
+    from regard.predictors import TranslationPredictor
 
 RECIPE = "translation/dates"
 MARK = "made-by-demo"
@@ -28,7 +28,7 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="End with one JSON object on stdout.")] = False,
 ) -> None:
     """Learn to read dates in four languages, on the CPU, and draw which characters the model looked at."""
-    from regard.predictor import load
+    from regard.predictors import load
 
     run = out / "run"
     _make_room(run)
@@ -85,7 +85,7 @@ def _letters(text: str) -> int:
     return sum(character.isalpha() for character in text)
 
 
-def _converse(predictor: Predictor) -> None:
+def _converse(predictor: TranslationPredictor) -> None:
     """Translate what the user types, until an empty line."""
     say("type a date in English, German, French or Spanish; an empty line ends")
     while text := sys.stdin.readline().strip():

@@ -30,7 +30,7 @@ def look(
 ) -> None:
     """See which source word each target word looked at; without --out, a line for each: target, source, weight."""
     from regard.inspection.look import PICTURES
-    from regard.predictor import load
+    from regard.predictors import load
 
     if out is not None and out.suffix.lower() not in (*PICTURES, ".json"):
         raise UsageError(f"--out {out}: allowed are names that end in {', '.join((*PICTURES, '.json'))}")

@@ -17,7 +17,8 @@ from regard.errors import UsageError
 
 if TYPE_CHECKING:
     from regard.inspection.alignments import Alignment
-    from regard.predictor import Prediction, Predictor
+    from regard.predictors import Predictor
+    from regard.predictors.base import Answer
 
 CHUNK = 512
 
@@ -43,21 +44,22 @@ def predict(
     precision: Precision = "auto",
     as_json: Json = False,
 ) -> None:
-    """Predict with a trained model: translate the texts given, or every line of a file or of standard input."""
-    from regard.predictor import load
+    """Predict with a trained model: for the texts given, or for every line of a file or of standard input."""
+    from regard.predictors import load
 
     texts, options = split_settings(inputs or [])
-    options |= {name: value for name, value in (("beam", beam), ("n_best", n_best)) if value is not None}
+    given = {"beam": beam, "n_best": n_best, "prefix": prefix}
+    options |= {name: value for name, value in given.items() if value is not None}
     if texts and input_file is not None:
         raise UsageError(f"there are texts to predict for and --input {input_file}; allowed is one of the two")
     predictor = load(run, device, precision=precision)
     if ensemble:
         predictor = predictor.ensemble(*(load(other, device, precision=precision) for other in ensemble))
-    _check_shown(predictor, options, as_json=as_json)
+    _check_shown(options, as_json=as_json)
     lines, chunk = (texts, CHUNK) if texts else _lines(input_file or "-")
-    for line, prediction in _stream(predictor, lines, chunk=chunk, prefix=prefix, options=options):
-        aligned = predictor.align(line, prediction) if alignment else None
-        put(_record(prediction, aligned) if as_json else _plain(prediction, aligned))
+    for line, answer in _stream(predictor, lines, chunk=chunk, options=options):
+        aligned = predictor.align(line, answer) if alignment else None
+        put(_record(answer, aligned) if as_json else _plain(answer, aligned))
 
 
 def _lines(path: str) -> tuple[Iterable[str], int]:
@@ -71,33 +73,25 @@ def _lines(path: str) -> tuple[Iterable[str], int]:
 
 
 def _stream(
-    predictor: Predictor, lines: Iterable[str], *, chunk: int, prefix: str | None, options: dict[str, Any]
-) -> Iterator[tuple[str, Prediction]]:
+    predictor: Predictor[Answer], lines: Iterable[str], *, chunk: int, options: dict[str, Any]
+) -> Iterator[tuple[str, Answer]]:
     """Predictions in the order of the lines, a chunk at a time, so that memory stays flat."""
     stream, begin = iter(lines), 0
     while some := list(islice(stream, chunk)):
         keys = range(begin, begin + len(some))  # a line draws the same random numbers wherever chunks end
-        yield from zip(some, predictor(some, prefix=prefix, keys=keys, **options), strict=True)
+        yield from zip(some, predictor(some, keys=keys, **options), strict=True)
         begin += len(some)
 
 
-def _check_shown(predictor: Predictor, options: dict[str, Any], *, as_json: bool) -> None:
-    wanted = predictor.options(options)
-    if not as_json and {"n_best", "n_samples"} & set(options) and max(wanted.n_best, wanted.n_samples) > 1:
+def _check_shown(options: dict[str, Any], *, as_json: bool) -> None:
+    if not as_json and any(str(options.get(name, 1)) != "1" for name in ("n_best", "n_samples")):
         raise UsageError("one line a text has no room for several outputs", hint="--json shows all of them")
 
 
-def _plain(prediction: Prediction, alignment: Alignment | None) -> str:
-    text = " ".join(prediction.text.splitlines())  # one line, whatever the model wrote
-    return text if alignment is None else f"{text}\t{alignment.pharaoh()}"
+def _plain(answer: Answer, alignment: Alignment | None) -> str:
+    return answer.plain() if alignment is None else f"{answer.plain()}\t{alignment.pharaoh()}"
 
 
-def _record(prediction: Prediction, alignment: Alignment | None) -> str:
-    record = _facts(prediction) | {"alternatives": [_facts(other) for other in prediction.alternatives]}
-    if alignment is not None:
-        record["alignment"] = alignment.pairs
+def _record(answer: Answer, alignment: Alignment | None) -> str:
+    record = answer.record() | ({} if alignment is None else {"alignment": alignment.pairs})
     return json.dumps(record, ensure_ascii=False)
-
-
-def _facts(prediction: Prediction) -> dict[str, Any]:
-    return {name: getattr(prediction, name) for name in ("text", "score", "log_prob", "tokens")}

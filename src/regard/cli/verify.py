@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.arguments import DataRoot, Device, Json, Run, pairs_to_score
+from regard.cli.arguments import DataRoot, Device, Json, Run
 from regard.cli.console import put, say
 from regard.errors import DataError, RegardError, UsageError
 
 if TYPE_CHECKING:
     from regard.inspection.exactness import Finding
-    from regard.predictor import Predictor
+    from regard.predictors import TranslationPredictor
 
 SEED = 1
 
@@ -30,7 +30,7 @@ def verify(
 ) -> None:
     """Measure whether batching, caching, fused kernels, saving and padding leave this model's results alone."""
     from regard.inspection.exactness import measure_promises
-    from regard.predictor import load
+    from regard.predictors import load
 
     if n < 2:
         raise UsageError(f"--n {n}: a batch of one is compared with a batch of at least 2")
@@ -48,10 +48,14 @@ def verify(
     say(f"all {len(findings)} promises hold")
 
 
-def _sentences(predictor: Predictor, run: Path, *, n: int, data_root: Path | None) -> tuple[list[str], list[str]]:
+def _sentences(
+    predictor: TranslationPredictor, run: Path, *, n: int, data_root: Path | None
+) -> tuple[list[str], list[str]]:
     """Pairs of the recipe's first test set where it can be found, else sentences of random pieces."""
+    from regard.predictors import TestData
+
     try:
-        sets = pairs_to_score(predictor, run, files=[], data_root=data_root)
+        sets = predictor.test_pairs(TestData([], data_root, run / "data"))
     except (DataError, UsageError):
         sets = {}
     if sets:

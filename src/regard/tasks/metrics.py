@@ -30,11 +30,22 @@ EDGES = (10, 15, 20, 25, 30, 40)
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure with what is needed to compute it again: sacreBLEU's signature."""
+    """A figure with what is needed to compute it again, such as sacreBLEU's signature.
+
+    `low` to `high` is its 95 % interval, where one was computed; `digits` is how many to show after the point.
+    """
 
     name: str
     value: float
     signature: str
+    low: float | None = None
+    high: float | None = None
+    digits: int = 2
+
+    def record(self) -> dict[str, Any]:
+        """As a JSON object, under its name."""
+        interval = {} if self.low is None or self.high is None else {"low": self.low, "high": self.high}
+        return {"value": self.value, "signature": self.signature} | interval
 
 
 @dataclass(frozen=True)
@@ -102,7 +113,7 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
     """The share of lines, 0 to 1, that equal their reference to the last character."""
     _check_lines(hypotheses=hypotheses, references=references)
     n_equal = sum(one == other for one, other in zip(hypotheses, references, strict=True))
-    return Metric("exact match", n_equal / len(references), "nrefs:1|case:mixed|tok:none")
+    return Metric("exact match", n_equal / len(references), "nrefs:1|case:mixed|tok:none", digits=4)
 
 
 def bleu_by_length(

@@ -50,8 +50,8 @@ class Trainable(Protocol):
         """Whether all batches have one shape, so that compiling pays."""
         ...
 
-    def compile(self) -> None:
-        """Let the compiler fuse what the loss computes."""
+    def compile(self, *, graphs: bool) -> None:
+        """Let the compiler fuse what the loss computes, with `graphs` as one piece of recorded GPU work."""
         ...
 
     def loss(self, model: Any, batch: Any) -> Losses:

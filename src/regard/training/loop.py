@@ -58,9 +58,11 @@ class Trainer:
         self.progress = Progress()
         self._saved = 0
         self.reporter = Reporter(run, steps=config.steps, speaks=self.world.first)
+        # Recorded GPU work hands out the same memory at every pass, where gradients of several cannot be added up.
+        self._graphs = self.device.type == "cuda" and task.static_shapes and config.accumulate == 1
         automatic = self.device.type == "cuda" and task.static_shapes
         if config.compile == "on" or (config.compile == "auto" and automatic):
-            task.compile()
+            task.compile(graphs=self._graphs)
 
     def fit(self) -> Progress:
         """Train until the steps are done, the score stops rising, or somebody says stop."""
@@ -128,6 +130,8 @@ class Trainer:
         for _, batch in some:
             if batch.n_tokens == 0:
                 continue
+            if self._graphs:
+                torch.compiler.cudagraph_mark_step_begin()
             with computing(self.device, bf16=self.bf16):
                 losses = self.task.loss(self.model, batch.to(self.device))
             (losses.total / n_tokens).backward()

@@ -45,8 +45,8 @@ class Window:
     rate: float = 0.0
 
     def add(self, losses: Losses) -> None:
-        """Take in what a batch lost."""
-        self.losses.append(Losses(losses.total.detach(), losses.nll, losses.n_tokens))
+        """Take in what a batch lost; a copy, since a recorded pass writes its results to the same place each time."""
+        self.losses.append(Losses(*(figure.detach().clone() for figure in losses)))
 
     def total(self) -> list[float]:
         """Loss, nll and tokens; added one by one, so that a checkpoint in between changes no bit of a sum."""

@@ -20,32 +20,26 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from regard.decoding import DecodeOptions
 from regard.errors import ConfigError
-from regard.models.registry import configure, entry
+from regard.models.registry import MODELS, configure, entry
 from regard.options import nearest, problems, typed
-from regard.tasks.pairs import PairData, PieceConfig
 from regard.training.config import TrainConfig
+from regard.training.kinds import KINDS, SECTIONS, Kind
 
-TASKS = ("translation",)
-SECTIONS: Mapping[str, type[Any]] = {
-    "data": PairData,
-    "tokenizer": PieceConfig,
-    "train": TrainConfig,
-    "decode": DecodeOptions,
-}
+TASKS = tuple(KINDS)
+DEFAULT_TASK = "translation"
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A checked recipe. `model` holds the name, the size and the options given."""
+    """A checked recipe. `model` holds the name, the size and the options given; the sections' types are the task's."""
 
     task: str
     model: Mapping[str, Any]
-    data: PairData
-    tokenizer: PieceConfig
+    data: Any
+    tokenizer: Any
     train: TrainConfig
-    decode: DecodeOptions
+    decode: Any
 
     def resolved(self) -> dict[str, Any]:
         """Everything, defaults included, as it is written to config.toml."""
@@ -57,18 +51,19 @@ def make_recipe(table: Mapping[str, Any], overrides: Sequence[str] = ()) -> Reci
     """Check a recipe's table and its overrides, and report all that is wrong at once."""
     table = override(table, overrides)
     wrong = [_unknown_section(name) for name in table if name not in ("task", "model", *SECTIONS)]
-    task = table.get("task", "translation")
+    task = table.get("task", DEFAULT_TASK)
     if task not in TASKS:
         wrong.append(f"task = {task!r}: there are {', '.join(TASKS)}")
+    kind = KINDS[task if task in TASKS else DEFAULT_TASK]
     misplaced = [name for name in ("model", *SECTIONS) if not isinstance(table.get(name, {}), Mapping)]
     wrong += [f"{name} = {table.pop(name)!r}: a section was expected, such as [{name}]" for name in misplaced]
-    for name, record in SECTIONS.items():
+    for name, record in kind.sections.items():
         wrong += problems(record, table.get(name, {}), where=name)
-    wrong += _model_problems(table.get("model", {}))
+    wrong += _model_problems(kind, table.get("model", {}))
     if wrong:
         raise ConfigError("\n  ".join(["the recipe cannot be used:", *wrong]))
-    sections = {name: typed(record, table.get(name, {}), where=name) for name, record in SECTIONS.items()}
-    return Recipe(task=task, model={"name": "transformer"} | dict(table.get("model", {})), **sections)
+    sections = {name: typed(record, table.get(name, {}), where=name) for name, record in kind.sections.items()}
+    return Recipe(task=task, model={"name": kind.models[0]} | dict(table.get("model", {})), **sections)
 
 
 def read_recipe(path: Path) -> dict[str, Any]:
@@ -144,9 +139,11 @@ def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in nested.items() if value not in (None, [], {})}
 
 
-def _model_problems(section: Mapping[str, Any]) -> list[str]:
+def _model_problems(kind: Kind, section: Mapping[str, Any]) -> list[str]:
     options = dict(section)
-    name, size = options.pop("name", "transformer"), options.pop("size", None)
+    name, size = options.pop("name", kind.models[0]), options.pop("size", None)
+    if name in MODELS and name not in kind.models:
+        return [f"model.name = {name!r}: the task's models are {', '.join(kind.models)}"]
     try:
         configure(name, size)
     except ConfigError as problem:

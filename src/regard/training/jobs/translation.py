@@ -1,0 +1,119 @@
+"""Sentence pairs to train a translator on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.data import Corpus, PairSource
+from regard.decoding import DecodeOptions
+from regard.errors import ConfigError
+from regard.models.account import count_parameters
+from regard.models.protocol import as_seq2seq
+from regard.models.registry import build
+from regard.tasks.metrics import Metric, exact_match, score_translations
+from regard.tasks.pair_training import PairTraining
+from regard.tasks.pairs import Languages, PairFiles, encode_training, read_pairs
+from regard.tasks.translation import Translator, usual_bleu
+from regard.training.jobs.job import Place, Say
+from regard.training.recipe import Recipe
+
+
+class TranslationJob:
+    """Pairs, their languages, and a sequence-to-sequence model."""
+
+    def __init__(self, recipe: Recipe, place: Place) -> None:
+        self.recipe = recipe
+        self.files = PairFiles(recipe.data, place.data_root, place.run.path / "data")
+
+        def prepare(say: Say) -> tuple[Languages, Corpus]:
+            return encode_training(self.files, recipe.tokenizer, place.run.path / "data", say=say)
+
+        self.languages, corpus = place.first(prepare)
+        if place.world.first:
+            self.languages.save(place.run.path)
+        self.task = self._task(corpus, packed=_packed(recipe, place.device))
+        self.model = new_model(recipe, self.languages)
+
+    def introduction(self) -> str:
+        """The model's size, the pairs, the padding."""
+        model, task = self.recipe.model, self.task
+        size = f" {model['size']}" if "size" in model else ""
+        return (
+            f"{model['name']}{size}: {count_parameters(self.model):,} parameters; {len(task.corpus):,} pairs, "
+            f"{task.plan.padding():.1%} padding"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """How many pairs, and the fingerprints of the files."""
+        sources = {"train": self.files.train, "valid": self.files.valid} | dict(self.files.tests)
+        return {
+            "pairs": len(self.task.corpus),
+            "padding": round(self.task.plan.padding(), 4),
+            "fingerprints": {name: source.fingerprint() for name, source in sources.items()},
+        }
+
+    def measure(self, say: Say) -> dict[str, dict[str, Any]]:
+        """Every test set, translated and scored."""
+        return measure(self.model, self.languages, self.files.tests, self.recipe.decode, say=say)
+
+    def _task(self, corpus: Corpus, *, packed: bool) -> PairTraining:
+        train = self.recipe.train
+        valid = list(read_pairs(self.files.valid, self.recipe.data, say=lambda _: None))
+        return PairTraining(
+            self.languages,
+            corpus,
+            valid,
+            budget_tokens=train.batch_tokens,
+            seed=train.seed,
+            packed=packed,
+            label_smoothing=train.label_smoothing,
+            r_drop=train.r_drop,
+            piece_dropout=self.recipe.tokenizer.dropout,
+        )
+
+
+def new_model(recipe: Recipe, languages: Languages) -> nn.Module:
+    """The untrained model of a recipe, for these vocabularies; its first weights come from the recipe's seed."""
+    torch.manual_seed(recipe.train.seed)
+    options = {key: value for key, value in recipe.model.items() if key != "name"}
+    sizes = {"n_source": len(languages.source.tokenizer), "n_target": len(languages.target.tokenizer)}
+    if recipe.model["name"] == "transformer" and not languages.joint and "tied" not in options:
+        options["tied"] = "output"  # two vocabularies cannot share one matrix
+    return build(recipe.model["name"], options | sizes)
+
+
+def measure(
+    model: nn.Module, languages: Languages, tests: Mapping[str, PairSource], decode: DecodeOptions, *, say: Say
+) -> dict[str, dict[str, Any]]:
+    """Translate every test set and score it: name → metric → value and signature."""
+    found = {}
+    translator = Translator([as_seq2seq(model)], languages)
+    for name, source in tests.items():
+        pairs = list(source.pairs())
+        hypotheses = [several[0].text for several in translator([pair.source for pair in pairs], decode)]
+        metrics = scores(languages, hypotheses, [pair.target for pair in pairs])
+        found[name] = {key: metric.record() for key, metric in metrics.items()}
+        say(f"{name}: " + "  ".join(f"{metric.name} {metric.value:.2f}" for metric in metrics.values()))
+    return found
+
+
+def scores(languages: Languages, hypotheses: list[str], references: list[str]) -> dict[str, Metric]:
+    """All that is reported of a set of translations, by name."""
+    several = {metric.name.lower(): metric for metric in score_translations(hypotheses, references)}
+    usual = usual_bleu(languages, hypotheses, references)
+    extra = {} if usual.signature == several["bleu"].signature else {"usual bleu": usual}
+    exact = exact_match(hypotheses, references)
+    return extra | several | {"exact match": exact}
+
+
+def _packed(recipe: Recipe, device: torch.device) -> bool:
+    """Packed where it pays by itself: a Transformer on a GPU."""
+    if recipe.train.layout != "auto":
+        if recipe.train.layout == "packed" and recipe.model["name"] != "transformer":
+            raise ConfigError("train.layout=packed is for Transformers; recurrent models read padded rows")
+        return recipe.train.layout == "packed"
+    return device.type == "cuda" and recipe.model["name"] == "transformer"
