@@ -30,6 +30,7 @@ from regard.attention import (
     Padding,
     ScaledDot,
     Score,
+    Since,
     SoftCap,
     Window,
 )
@@ -142,6 +143,8 @@ def _may(mask: Mask, place: tuple[int, ...]) -> bool:
         return i + mask.offset - mask.left <= j <= i + mask.offset + mask.right
     if isinstance(mask, Padding):
         return j < int(mask.lengths[tuple(rows[: mask.lengths.ndim])])
+    if isinstance(mask, Since):
+        return j >= int(mask.starts[tuple(rows[: mask.starts.ndim])])
     assert isinstance(mask, Documents)
     return _document(mask.lengths, i) == _document(mask.key_lengths, j)
 

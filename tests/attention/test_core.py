@@ -20,6 +20,7 @@ from regard.attention import (
     Padding,
     Prepared,
     ScaledDot,
+    Since,
     Window,
     attend,
     attend_explicitly,
@@ -75,6 +76,9 @@ def draw_mask(draw: st.DrawFn, shape: tuple[int, ...]) -> Mask | None:
         kept = draw(st.integers(1, len(lead)))
         return Padding(torch.randint(0, n_keys + 1, lead[:kept], generator=generator))
 
+    def since() -> Mask:
+        return Since(torch.randint(0, n_keys + 1, lead[:1], generator=generator))
+
     def dense() -> Mask:
         sizes = shape[draw(st.integers(0, len(shape) - 1)) :]
         return Dense(torch.rand(sizes, generator=generator) > 0.4)
@@ -86,7 +90,7 @@ def draw_mask(draw: st.DrawFn, shape: tuple[int, ...]) -> Mask | None:
         "dense": dense,
     }
     if lead:
-        kinds["padding"] = padding
+        kinds |= {"padding": padding, "since": since}
     mask = None
     for name in draw(st.lists(st.sampled_from(sorted(kinds)), max_size=3)):
         mask = kinds[name]() if mask is None else mask & kinds[name]()

@@ -10,7 +10,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention import Both, Causal, Dense, Documents, Mask, Padding, ScaledDot, Window, attend, attend_explicitly
+from regard.attention import (
+    Both,
+    Causal,
+    Dense,
+    Documents,
+    Mask,
+    Padding,
+    ScaledDot,
+    Since,
+    Window,
+    attend,
+    attend_explicitly,
+)
 from regard.attention.masks import as_mask, simplify
 from regard.errors import MaskError, ShapeError
 
@@ -41,6 +53,8 @@ def test_what_each_kind_means() -> None:
     assert rows(Documents([1, 2], [2, 1]), 3, 3) == ["xx.", "..x", "..x"]
     assert rows(Causal() & Window(1), 3, 3) == ["x..", "xx.", ".xx"]
     assert written(Padding([3, 1]), 2, 1, 3).tolist() == [[[True, True, True]], [[True, False, False]]]
+    assert written(Since([0, 2]), 2, 1, 3).tolist() == [[[True, True, True]], [[False, False, True]]]
+    assert written(Since([0, 2]) & Causal(), 2, 3, 3)[1].tolist() == [[False] * 3, [False] * 3, [False, False, True]]
 
 
 def test_padding_lengths_line_up_with_the_first_dimensions() -> None:

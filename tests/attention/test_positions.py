@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention import ALiBi, Learned, Rotary, Sinusoidal, shift_matrix, sinusoidal
+from regard.attention import ALiBi, Learned, Rotary, Sinusoidal, Stretch, shift_matrix, sinusoidal
 from regard.errors import ShapeError, UsageError
 
 WIDTHS = [2, 4, 6, 64, 128]
@@ -135,6 +135,22 @@ def test_partial_rotary_leaves_the_rest_untouched() -> None:
     assert torch.equal(output[..., :4], Rotary(4)(heads[..., :4], offset=3))
     with pytest.raises(ShapeError, match=r"10 features .* head of 8"):
         Rotary(8, d_rotary=10)
+
+
+def test_a_stretch_over_all_features_is_a_shorter_way() -> None:
+    heads, positions = torch.randn(3, 8), torch.tensor([0, 6, 30])
+    slow = Rotary(8, stretch=Stretch(factor=3.0))(heads, positions=positions)
+    torch.testing.assert_close(slow, Rotary(8)(heads, positions=positions // 3))
+
+
+def test_a_stretch_with_a_trained_length_slows_only_what_turns_slowly() -> None:
+    plain, stretch = Rotary(8, base=100.0).rates, Stretch(factor=4.0, n_trained=40, low=1.0, high=3.0)
+    turns = 40 * plain / (2 * math.pi)  # 6.37, 2.01, 0.64, 0.20
+    kept = (turns[1] - 1.0) / 2.0
+    expected = torch.stack((plain[0], plain[1] * kept + plain[1] / 4 * (1 - kept), plain[2] / 4, plain[3] / 4))
+    torch.testing.assert_close(Rotary(8, base=100.0, stretch=stretch).rates, expected)
+    with pytest.raises(UsageError, match=r"a factor above 0 and low < high, not 2\.0, 4\.0 and 4\.0"):
+        Stretch(factor=2.0, low=4.0)
 
 
 def test_rotary_positions_of_each_row() -> None:

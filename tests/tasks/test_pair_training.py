@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from regard.attention import Rows
 from regard.data import Position
-from regard.tasks.pair_training import PairBatch, PairTraining, batch_of
+from regard.models.transformer import Transformer, TransformerConfig
+from regard.tasks.pair_training import PairBatch, PairTraining, batch_of, pair_loss
 from regard.tasks.recuts import Recuts, fitting
 
 SOME = np.array([3, 17, 4, 40, 21])
@@ -217,3 +218,18 @@ def test_an_evaluation_is_that_of_each_sentence(tmp_path: Path) -> None:
     assert figures.keys() >= {"valid_nll", task.objective, "exact"}
     samples = task.samples(model, 2)
     assert [(source, reference) for source, reference, _ in samples] == [pair[:2] for pair in task.valid[:2]]
+
+
+def test_an_output_bias_counts_in_the_loss() -> None:
+    sizes = {"d_model": 8, "n_heads": 2, "d_feedforward": 8, "n_encoder_layers": 1, "n_decoder_layers": 1}
+    model = Transformer(TransformerConfig(n_source=9, n_target=9, output_bias=True, **sizes)).eval()
+    assert model.output_bias is not None
+    nn.init.normal_(model.output_bias)
+    ids, lengths = torch.randint(1, 9, (2, 5)), torch.tensor([5, 5])
+    labels = torch.tensor([[3, 4, 0, 0, 0], [1, 2, 8, 7, 6]])
+    total, _, _ = pair_loss(model, ids, lengths, ids, lengths, labels, None, 0.1, 0.0, 0)
+    logits = model(Rows(ids, lengths), Rows(ids, lengths)).flatten(0, 1)
+    expected = F.cross_entropy(logits, labels.flatten(), ignore_index=0, reduction="sum", label_smoothing=0.1)
+    torch.testing.assert_close(total, expected)
+    total.backward()
+    assert model.output_bias.grad is not None

@@ -3,8 +3,8 @@
 from regard.attention.cache import Cache, empty_caches, reorder_all
 from regard.attention.core import attend, attend_explicitly, attention_weights, weigh
 from regard.attention.heads import MultiHeadAttention
-from regard.attention.masks import Both, Causal, Dense, Documents, Mask, Padding, Window
-from regard.attention.positions import ALiBi, Learned, Rotary, Sinusoidal, shift_matrix, sinusoidal
+from regard.attention.masks import Both, Causal, Dense, Documents, Mask, Padding, Since, Window
+from regard.attention.positions import ALiBi, Learned, Rotary, Sinusoidal, Stretch, shift_matrix, sinusoidal
 from regard.attention.rows import Rows
 from regard.attention.scores import (
     MLP,
@@ -43,8 +43,10 @@ __all__ = [
     "Score",
     "Seen",
     "Sight",
+    "Since",
     "Sinusoidal",
     "SoftCap",
+    "Stretch",
     "Tap",
     "Window",
     "attend",

@@ -32,6 +32,8 @@ class Cache:
         """A cache that holds exactly these: the memory of cross-attention."""
         cache = cls(max(1, keys.shape[-2]))
         cache._keys, cache._values, cache.length = _time_first(keys), _time_first(values), keys.shape[-2]
+        if keys.device.type == "cpu":  # read at every step, and in this order many times as quick
+            cache._keys, cache._values = cache._keys.contiguous(), cache._values.contiguous()
         cache._borrowed = True
         return cache
 
@@ -70,6 +72,24 @@ class Cache:
             self._values = self._moved(self._values, rows, self._spare[1])
             self._spare, self._borrowed = left, False
 
+    @torch.no_grad()
+    def fold(self, width: int) -> None:
+        """Rows by the `width` become one: what they held at a position stands side by side, row after row."""
+        if self._keys is not None and self._values is not None:
+            self._keys, self._values = self._folded(self._keys, width), self._folded(self._values, width)
+            self.capacity, self.length = self.capacity * width, self.length * width
+            self._spare, self._borrowed = [None, None], False
+
+    @torch.no_grad()
+    def take(self, places: Tensor, rows: Tensor) -> None:
+        """Position p of row i becomes what position `places[p, i]` of row `rows[i]` was: places (m, M), rows (M,)."""
+        if self._keys is not None and self._values is not None:
+            index = (places * self._keys.shape[1] + rows).flatten()
+            self.capacity, self.length = max(self.capacity, len(places)), len(places)
+            self._keys = self._taken(self._keys, index, len(rows))
+            self._values = self._taken(self._values, index, len(rows))
+            self._spare, self._borrowed = [None, None], False
+
     def truncate(self, length: int) -> None:
         """Forget every position from `length` on."""
         if not 0 <= length <= self.length:
@@ -87,6 +107,20 @@ class Cache:
         moved = spare if spare is not None and spare.shape == shape else tensor.new_empty(shape)
         torch.index_select(tensor[: self.length], 1, rows, out=moved[: self.length])
         return moved
+
+    def _folded(self, tensor: Tensor, width: int) -> Tensor:
+        n_positions, n_rows, *rest = tensor.shape
+        folded = tensor.new_empty(n_positions * width, n_rows // width, *rest)
+        by_step = folded.view(n_positions, width, n_rows // width, *rest)
+        by_step[: self.length] = tensor[: self.length].unflatten(1, (-1, width)).transpose(1, 2)
+        return folded
+
+    def _taken(self, tensor: Tensor, index: Tensor, n_rows: int) -> Tensor:
+        """Whatever stands at these places, counted row by row of each position, in new room."""
+        taken = tensor.new_empty(self.capacity, n_rows, *tensor.shape[2:])
+        filled = taken[: self.length].flatten(0, 1)
+        torch.index_select(tensor.flatten(0, 1), 0, index, out=filled)
+        return taken
 
     def _room(self, like: Tensor) -> Tensor:
         return like.new_empty(self.capacity, *like.shape[:2], like.shape[-1])

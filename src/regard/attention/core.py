@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.attention.few import Written, attend_few, suits_few
 from regard.attention.masks import Causal, Mask, as_mask, simplify
 from regard.attention.packed import attend_packed, packed_rule
 from regard.attention.scores import Prepared, ScaledDot, Score, check_width
@@ -51,6 +52,10 @@ def attend(
     if scale is None:
         return attend_explicitly(query, key, value, score=score, mask=mask, bias=bias, dropout=dropout)
     keys = _keys(key, score)
+    if bias is None and not dropout and suits_few(query, keys, value):
+        few_rule = simplify(as_mask(mask), query.shape[-2], keys.shape[-2])
+        if few_rule is None or isinstance(few_rule, Written):
+            return attend_few(query, keys, value, rule=few_rule, scale=scale)
     alike = query.shape == keys.shape == value.shape  # most calls: everything fits, no second look needed
     if not alike or query.ndim < 2:
         check_width(query, keys)

@@ -5,6 +5,7 @@ A mask stays a description until a kernel needs numbers: `Causal()` becomes the 
 
     Causal(offset)        key j ≤ query i + offset                 the decoder's rule; offset = tokens already cached
     Padding(lengths)      key j < length of its row                lengths (B,) or any leading shape
+    Since(starts)         key j ≥ start of its row                 rows that are padded in front, as ragged prompts are
     Window(left, right)   query i − left ≤ key j ≤ query i + right  (both shifted by offset)
     Documents(lengths)    query and key stand in the same document  of one packed row
     Dense(allowed)        whatever a boolean tensor says
@@ -74,6 +75,18 @@ class Padding(Mask):
         """True before each row's length: `(B, 1, ..., 1, S)`."""
         lengths = _align(self.lengths.to(device), n_leading=n_leading, n_trailing=2, what="padding lengths")
         return torch.arange(n_keys, device=device) < lengths
+
+
+class Since(Mask):
+    """Keys before a row's start are padding. `starts` has the shape of the first leading dimensions."""
+
+    def __init__(self, starts: Tensor | Sequence[int]) -> None:
+        self.starts = _whole_numbers(starts, what="padding starts")
+
+    def dense(self, n_queries: int, n_keys: int, *, n_leading: int, device: torch.device) -> Tensor:
+        """True from each row's start on: `(B, 1, ..., 1, S)`."""
+        starts = _align(self.starts.to(device), n_leading=n_leading, n_trailing=2, what="padding starts")
+        return torch.arange(n_keys, device=device) >= starts
 
 
 class Window(Mask):

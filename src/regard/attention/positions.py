@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -87,23 +88,59 @@ class Learned(nn.Module):
             raise ShapeError(f"{n_positions} positions are more than the {self.table.num_embeddings} learned ones")
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """Slower turning, for texts `factor` times as long as those trained on.
+
+    Without `n_trained` every pair of features slows down: Chen et al. (2023), "linear" in checkpoints. With it, a pair
+    that turns fewer than `low` times within `n_trained` positions does, one that turns more than `high` times keeps
+    its rate, and between the two it is a blend: "llama3" in checkpoints.
+    """
+
+    factor: float
+    n_trained: int | None = None
+    low: float = 1.0
+    high: float = 4.0
+
+    def __post_init__(self) -> None:
+        if self.factor <= 0 or not self.low < self.high:
+            raise UsageError(
+                f"a stretch has a factor above 0 and low < high, not {self.factor}, {self.low} and {self.high}"
+            )
+
+    def slow_down(self, rates: Tensor) -> Tensor:
+        """The rates (R/2,) that Rotary turns by instead."""
+        if self.n_trained is None:
+            return rates / self.factor
+        n_turns = rates * self.n_trained / (2 * math.pi)
+        kept = ((n_turns - self.low) / (self.high - self.low)).clamp(0, 1)
+        return rates * (kept + (1 - kept) / self.factor)
+
+
 class Rotary(nn.Module):
     """Turns each pair of features by an angle that grows with position: scores then depend on distance alone.
 
     `interleaved` pairs features (0, 1), (2, 3), …; otherwise feature l goes with l + E/2, as most checkpoints have it.
-    Only the first `d_rotary` features turn.
+    Only the first `d_rotary` features turn; `stretch` makes them turn more slowly.
     """
 
     rates: Tensor
 
     def __init__(
-        self, d_head: int, *, base: float = 10000.0, interleaved: bool = False, d_rotary: int | None = None
+        self,
+        d_head: int,
+        *,
+        base: float = 10000.0,
+        interleaved: bool = False,
+        d_rotary: int | None = None,
+        stretch: Stretch | None = None,
     ) -> None:
         super().__init__()
         self.d_rotary, self.interleaved = d_rotary or d_head, interleaved
         if self.d_rotary > d_head:
             raise ShapeError(f"{self.d_rotary} features cannot turn in a head of {d_head}")
-        self.register_buffer("rates", frequencies(self.d_rotary, base=base), persistent=False)
+        rates = frequencies(self.d_rotary, base=base)
+        self.register_buffer("rates", rates if stretch is None else stretch.slow_down(rates), persistent=False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Rotary:
         """Follow a move to another device, but not to half precision: far positions would lose their angles."""

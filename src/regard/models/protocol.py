@@ -1,7 +1,8 @@
-"""What training, decoding and inspection need of a sequence-to-sequence model, whichever it is.
+"""What training, decoding and inspection need of a model, whichever it is.
 
     logits = model(source, target)       source (B, S), target (B, T) starting with <s>  →  (B, T, V)
     stepper = model.start(source)        the same, one target token at a time, with what was computed kept
+    logits = language_model(ids)         (B, T) → (B, T, V), of the next tokens or of those that are masked
 
 `Seq2SeqStepper` is what a model hands to decoding. The two rooms do not import one another: decoding states what it
 asks in a protocol of its own, and a model's stepper answers it by its shape.
@@ -89,12 +90,76 @@ class Seq2SeqModel(Protocol):
         """The matrix (V, D) that `unembed` multiplies by."""
         ...
 
+    @property
+    def output_bias(self) -> Tensor | None:
+        """What `unembed` adds (V,), if anything."""
+        ...
+
     def encode(self, source: Tensor | Rows) -> Tensor:
         """The source's contextual vectors (B, S, D)."""
         ...
 
     def start(self, source: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> Seq2SeqStepper:
         """Encode the source and stand ready to decode it, one row each; `watched` steps keep their attention."""
+        ...
+
+
+class LanguageConfig(Protocol):
+    """What every config of a language model holds."""
+
+    @property
+    def n_tokens(self) -> int:
+        """How many ids there are."""
+        ...
+
+    @property
+    def d_model(self) -> int:
+        """How wide the hidden states are."""
+        ...
+
+    @property
+    def pad_id(self) -> int:
+        """The id that fills up short rows."""
+        ...
+
+
+@runtime_checkable
+class LanguageModel(Protocol):
+    """A model of texts: it says what stands where, and what each token means in its place."""
+
+    @property
+    def config(self) -> LanguageConfig:
+        """What it was built of."""
+        ...
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """What is learnt."""
+        ...
+
+    def forward(self, ids: Tensor | Rows) -> Tensor:
+        """Logits (B, T, V)."""
+        ...
+
+    def hidden(self, ids: Tensor | Rows) -> Tensor:
+        """What `unembed` turns into logits, for losses that do the output themselves."""
+        ...
+
+    def unembed(self, hidden: Tensor) -> Tensor:
+        """Hidden states (..., D) → logits (..., V)."""
+        ...
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The matrix (V, D) that `unembed` multiplies by."""
+        ...
+
+    @property
+    def output_bias(self) -> Tensor | None:
+        """What `unembed` adds (V,), if anything."""
+        ...
+
+    def encode(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> Tensor:
+        """Contextual vectors (B, T, D), for heads on top."""
         ...
 
 

@@ -16,7 +16,11 @@ from typing import Any
 from torch import nn
 
 from regard.errors import ConfigError
-from regard.models import seq2seq, transformer
+from regard.models import bert, gpt, recurrent_encoder, seq2seq, transformer
+from regard.models.bert import Bert, BertConfig
+from regard.models.classifier import Classifier, ClassifierConfig, SpanReader, SpanReaderConfig
+from regard.models.gpt import GPT, GPTConfig
+from regard.models.recurrent_encoder import RecurrentEncoder, RecurrentEncoderConfig
 from regard.models.seq2seq import RecurrentConfig, RecurrentSeq2Seq
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.options import nearest, typed
@@ -39,6 +43,11 @@ class Entry:
 MODELS: Mapping[str, Entry] = {
     "transformer": Entry(TransformerConfig, Transformer, transformer.SIZES),
     "recurrent": Entry(RecurrentConfig, RecurrentSeq2Seq, seq2seq.SIZES),
+    "bert": Entry(BertConfig, Bert, bert.SIZES),
+    "recurrent-encoder": Entry(RecurrentEncoderConfig, RecurrentEncoder, recurrent_encoder.SIZES),
+    "classifier": Entry(ClassifierConfig, Classifier, {}),
+    "span-reader": Entry(SpanReaderConfig, SpanReader, {}),
+    "gpt": Entry(GPTConfig, GPT, gpt.SIZES),
 }
 
 

@@ -125,6 +125,10 @@ class RecurrentSeq2Seq(nn.Module):
         """The matrix (V, D or d_embedding) that `unembed` multiplies by, for losses that do the output themselves."""
         return self.target_embedding.weight if self.output is None else self.output.weight
 
+    @property
+    def output_bias(self) -> None:
+        """Nothing: `unembed` adds no bias."""
+
     def start(self, source: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> RecurrentStepper:
         """Encode the source and stand ready to decode it, one row each; `watched` steps keep their attention.
 

@@ -40,8 +40,8 @@ class TransformerConfig:
     """What makes one Transformer differ from another.
 
     `tied` shares one matrix between source, target and output ("all": one joint vocabulary), between target and
-    output ("output"), or nothing. `dropout` acts on embeddings and around each part, `attention_dropout` on the
-    weights, `activation_dropout` inside the feed-forward.
+    output ("output"), or nothing; `output_bias` adds a learned number to each token's logit. `dropout` acts on
+    embeddings and around each part, `attention_dropout` on the weights, `activation_dropout` inside the feed-forward.
     """
 
     n_source: int = 0
@@ -61,6 +61,7 @@ class TransformerConfig:
     positions: PositionName = "sinusoidal"
     n_positions: int = 1024
     tied: Tied = "all"
+    output_bias: bool = False
     pad_id: int = 0
 
 
@@ -79,6 +80,8 @@ SIZES: dict[str, dict[str, int | float]] = {
 class Transformer(nn.Module):
     """Encoder, decoder, embeddings and an output over the target vocabulary."""
 
+    output_bias: nn.Parameter | None
+
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         _check(config)
@@ -91,6 +94,8 @@ class Transformer(nn.Module):
             else Embedding(config.n_target, D, scaled=True, pad_id=config.pad_id)
         )
         self.output = None if config.tied != "none" else nn.Linear(D, config.n_target, bias=False)
+        bias = nn.Parameter(torch.zeros(config.n_target)) if config.output_bias else None
+        self.register_parameter("output_bias", bias)
         self.positions = _positions(config)
         rotary = Rotary(D // config.n_heads) if config.positions == "rotary" else None
         final_norm = norm_of(config.norm) if config.order == "pre" else None
@@ -132,14 +137,12 @@ class Transformer(nn.Module):
 
     def unembed(self, hidden: Tensor) -> Tensor:
         """Hidden states (..., D) → logits (..., V)."""
-        if self.output is None:
-            return self.target_embedding.unembed(hidden)
-        logits: Tensor = self.output(hidden)
-        return logits
+        logits: Tensor = self.target_embedding.unembed(hidden) if self.output is None else self.output(hidden)
+        return logits if self.output_bias is None else logits + self.output_bias
 
     @property
     def output_weight(self) -> Tensor:
-        """The matrix (V, D) that `unembed` multiplies by, for losses that do the output themselves."""
+        """The matrix (V, D) that `unembed` multiplies by; `output_bias` (V,) is what it adds, if anything."""
         return self.target_embedding.weight if self.output is None else self.output.weight
 
     def start(self, source: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> TransformerStepper:

@@ -20,6 +20,7 @@ from regard.data.batching import Indices
 from regard.data.packing import PackedPlan, pack
 from regard.decoding import DecodeOptions
 from regard.models.protocol import Seq2SeqModel
+from regard.tasks.compiling import compiled
 from regard.tasks.losses import Losses, linear_cross_entropy, symmetric_kl
 from regard.tasks.metrics import exact_match
 from regard.tasks.pairs import Languages
@@ -112,9 +113,9 @@ class PairTraining:
         """Whether all batches have one shape, so that compiling pays."""
         return isinstance(self.plan, PackedPlan)
 
-    def compile(self) -> None:
+    def compile(self, *, graphs: bool) -> None:
         """Let the compiler fuse what the loss computes."""
-        self._loss = torch.compile(pair_loss, dynamic=False)
+        self._loss = compiled(pair_loss, graphs=graphs)
 
     def loss(self, model: Seq2SeqModel, batch: PairBatch) -> Losses:
         """The summed loss of a batch's target tokens, with gradients."""
@@ -167,7 +168,9 @@ class PairTraining:
         for chunk in np.array_split(order, max(1, len(order) // 64)):
             batch = batch_of(self.languages, [sources[i] for i in chunk], [targets[i] for i in chunk]).to(device)
             hidden = model.hidden(*batch.rows()).flatten(0, 1)
-            losses = linear_cross_entropy(hidden, model.output_weight, batch.labels.flatten(), ignore_id=self._pad_id)
+            losses = linear_cross_entropy(
+                hidden, model.output_weight, batch.labels.flatten(), ignore_id=self._pad_id, bias=model.output_bias
+            )
             total, count = total + float(losses.nll), count + batch.n_tokens
         return total, count
 
@@ -197,7 +200,10 @@ def pair_loss(
     states = [model.hidden(*rows).flatten(0, 1) for _ in range(2 if r_drop else 1)]
     labels = labels.flatten()
     losses = [
-        linear_cross_entropy(x, model.output_weight, labels, smoothing=smoothing, ignore_id=pad_id) for x in states
+        linear_cross_entropy(
+            x, model.output_weight, labels, smoothing=smoothing, ignore_id=pad_id, bias=model.output_bias
+        )
+        for x in states
     ]
     total = losses[0].total
     if r_drop:

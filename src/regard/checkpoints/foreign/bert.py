@@ -1,0 +1,206 @@
+"""BERT's files in Hugging Face's spelling: the bare encoder, pre-training heads, classifiers and answer finders.
+
+    architecture                      ours
+    BertModel, BertForPreTraining,    bert, with the heads that the file holds
+    BertForMaskedLM
+    BertForSequenceClassification     classifier on [CLS] through the pooler
+    BertForQuestionAnswering          span-reader
+
+`Heads` says the same for its relatives, which differ in names only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from regard.checkpoints.foreign.family import (
+    ACTIVATIONS,
+    Family,
+    Recognised,
+    TheirConfig,
+    labels_for,
+    labels_of,
+    their_activation,
+)
+from regard.checkpoints.foreign.names import NameMap, Rule, affine
+from regard.errors import CheckpointError
+
+
+@dataclass(frozen=True)
+class Heads:
+    """The architectures of a family: their common beginning, and how its classifier transforms [CLS]."""
+
+    name: str
+    transform: str
+
+    def recognise(
+        self, config: TheirConfig, backbone: Mapping[str, Any], *, dropouts: tuple[float, float]
+    ) -> Recognised:
+        """What a config's architecture makes of the backbone; dropouts of the classifier and the span reader."""
+        kind = self._kind(config)
+        bare = {"name": "bert", **backbone, "mlm": False, "nsp": False}
+        if kind == "SequenceClassification":
+            labels = labels_of(config)
+            options = {"backbone": bare, "n_outputs": len(labels), "pooling": "first", "transform": self.transform}
+            return Recognised("labels", "classifier", {**options, "dropout": dropouts[0]}, labels)
+        if kind == "QuestionAnswering":
+            options = {"backbone": {**bare, "pooler": False}, "dropout": dropouts[1]}
+            return Recognised("answers", "span-reader", options)
+        return Recognised("masked", "bert", backbone)
+
+    def architecture(self, model: Recognised) -> str:
+        """What others call the model."""
+        if model.model == "classifier":
+            return f"{self.name}ForSequenceClassification"
+        if model.model == "span-reader":
+            return f"{self.name}ForQuestionAnswering"
+        if not model.options.get("mlm", True):
+            return f"{self.name}Model"
+        return f"{self.name}ForPreTraining" if model.options.get("nsp", True) else f"{self.name}ForMaskedLM"
+
+    def expresses(self, model: Recognised) -> bool:
+        """Whether the model is a BERT, or stands on one as this family's heads do."""
+        if model.model == "classifier":
+            head = (model.options.get("pooling"), model.options.get("transform"))
+            return head == ("first", self.transform) and backbone_of(model).get("name") == "bert"
+        return model.model == "bert" or (model.model == "span-reader" and backbone_of(model).get("name") == "bert")
+
+    def _kind(self, config: TheirConfig) -> str:
+        known = ("Model", "ForPreTraining", "ForMaskedLM", "ForSequenceClassification", "ForQuestionAnswering")
+        given = (config.get("architectures") or [f"{self.name}Model"])[0]
+        if given not in [self.name + kind for kind in known]:
+            allowed = ", ".join(self.name + kind for kind in known)
+            raise CheckpointError(f"{config.origin}: architecture {given!r} is not known; there are {allowed}")
+        return str(given).removeprefix(self.name).removeprefix("For")
+
+
+def backbone_of(model: Recognised) -> Mapping[str, Any]:
+    """The options of the BERT in a model: its own, or those of what it stands on."""
+    options: Mapping[str, Any] = model.options.get("backbone", model.options)
+    return options
+
+
+HEADS = Heads("Bert", transform="pooler")
+
+
+def _recognise(config: TheirConfig, names: Collection[str]) -> Recognised:
+    config.choose("position_embedding_type", {"absolute": True}, default="absolute")
+    config.choose("is_decoder", {False: True}, default=False)
+    held = _map("bert", tied=True).canonical(names)
+    dropout = config.get("hidden_dropout_prob", 0.1)
+    backbone = {
+        "n_tokens": config["vocab_size"],
+        "d_model": config["hidden_size"],
+        "n_heads": config["num_attention_heads"],
+        "d_feedforward": config["intermediate_size"],
+        "n_layers": config["num_hidden_layers"],
+        "n_positions": config["max_position_embeddings"],
+        "n_segments": config.get("type_vocab_size", 2),
+        "dropout": dropout,
+        "attention_dropout": config.get("attention_probs_dropout_prob", 0.1),
+        "activation": config.choose("hidden_act", ACTIVATIONS, default="gelu"),
+        "norm_epsilon": config.get("layer_norm_eps", 1e-12),
+        "mlm": "cls.predictions.transform.dense.weight" in held,
+        "pooler": "bert.pooler.dense.weight" in held,
+        "nsp": "cls.seq_relationship.weight" in held,
+        "tied": config.get("tie_word_embeddings", True),
+        "pad_id": config.get("pad_token_id") or 0,
+    }
+    classifier_dropout = config.get("classifier_dropout")
+    last = dropout if classifier_dropout is None else classifier_dropout
+    return HEADS.recognise(config, backbone, dropouts=(last, dropout))
+
+
+def _config(model: Recognised) -> dict[str, Any] | None:
+    backbone = backbone_of(model)
+    if not HEADS.expresses(model) or not backbone["n_segments"]:
+        return None
+    config = {
+        "model_type": "bert",
+        "architectures": [HEADS.architecture(model)],
+        "vocab_size": backbone["n_tokens"],
+        "hidden_size": backbone["d_model"],
+        "num_attention_heads": backbone["n_heads"],
+        "intermediate_size": backbone["d_feedforward"],
+        "num_hidden_layers": backbone["n_layers"],
+        "max_position_embeddings": backbone["n_positions"],
+        "type_vocab_size": backbone["n_segments"],
+        "hidden_dropout_prob": backbone["dropout"],
+        "attention_probs_dropout_prob": backbone["attention_dropout"],
+        "hidden_act": their_activation(backbone["activation"]),
+        "layer_norm_eps": backbone["norm_epsilon"],
+        "tie_word_embeddings": backbone["tied"],
+        "pad_token_id": backbone["pad_id"],
+    }
+    if model.model == "classifier":
+        config |= {"classifier_dropout": model.options["dropout"], **labels_for(model.labels or ())}
+    return config
+
+
+def _names(model: Recognised) -> NameMap:
+    return _map(model.model, tied=bool(backbone_of(model).get("tied", True)))
+
+
+def _map(model: str, *, tied: bool) -> NameMap:
+    at = "" if model == "bert" else "backbone."
+    ignored = ["bert.embeddings.position_ids", "bert.embeddings.token_type_ids"]
+    if model == "span-reader":
+        ignored += ["bert.pooler.dense.weight", "bert.pooler.dense.bias"]  # nothing in it uses them
+    if not tied:
+        ignored += ["cls.predictions.bias"]  # then `decoder.bias` is the one that is added
+    word, head = "bert.embeddings.word_embeddings.weight", "cls.predictions"
+    return NameMap(
+        (*_embeddings(at), *_layers(at), *_heads(model, tied=tied)),
+        prefixes=("bert.",),
+        tied={f"{head}.decoder.weight": word, f"{head}.decoder.bias": f"{head}.bias"} if tied else {},
+        ignored=tuple(ignored),
+        respelled={"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"},
+    )
+
+
+def _embeddings(at: str) -> tuple[Rule, ...]:
+    theirs = "bert.embeddings"
+    return (
+        Rule(f"{theirs}.word_embeddings.weight", f"{at}embedding.weight"),
+        Rule(f"{theirs}.position_embeddings.weight", f"{at}positions.table.weight"),
+        Rule(f"{theirs}.token_type_embeddings.weight", f"{at}segments.weight"),
+        *affine(f"{theirs}.LayerNorm", f"{at}norm"),
+    )
+
+
+def _layers(at: str) -> tuple[Rule, ...]:
+    theirs, ours = "bert.encoder.layer.{i}", at + "encoder.blocks.{i}"
+    look = f"{theirs}.attention.self"
+    return (
+        *affine((f"{look}.query", f"{look}.key", f"{look}.value"), f"{ours}.attention.query_key_value"),
+        *affine(f"{theirs}.attention.output.dense", f"{ours}.attention.out"),
+        *affine(f"{theirs}.attention.output.LayerNorm", f"{ours}.around_attention.norm"),
+        *affine(f"{theirs}.intermediate.dense", f"{ours}.feedforward.inner"),
+        *affine(f"{theirs}.output.dense", f"{ours}.feedforward.outer"),
+        *affine(f"{theirs}.output.LayerNorm", f"{ours}.around_feedforward.norm"),
+    )
+
+
+def _heads(model: str, *, tied: bool) -> tuple[Rule, ...]:
+    if model == "span-reader":
+        return affine("qa_outputs", "output")
+    if model == "classifier":
+        return (*affine("bert.pooler.dense", "backbone.pooler"), *affine("classifier", "output"))
+    theirs = "cls.predictions"
+    output = (
+        (Rule(f"{theirs}.bias", "output_bias"),)
+        if tied
+        else (Rule(f"{theirs}.decoder.weight", "output.weight"), Rule(f"{theirs}.decoder.bias", "output_bias"))
+    )
+    return (
+        *affine("bert.pooler.dense", "pooler"),
+        *affine(f"{theirs}.transform.dense", "mlm.dense"),
+        *affine(f"{theirs}.transform.LayerNorm", "mlm.norm"),
+        *output,
+        *affine("cls.seq_relationship", "judge"),
+    )
+
+
+BERT = Family("bert", recognise=_recognise, names=_names, config=_config)

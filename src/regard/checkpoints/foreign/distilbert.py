@@ -1,0 +1,116 @@
+"""DistilBERT's files (Sanh et al., 2019): a BERT without segments and pooler, under other names.
+
+Its classifier puts [CLS] through a layer of its own with ReLU, where BERT's uses the pooler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from regard.checkpoints.foreign.bert import Heads, backbone_of
+from regard.checkpoints.foreign.family import (
+    ACTIVATIONS,
+    Family,
+    Recognised,
+    TheirConfig,
+    labels_for,
+    their_activation,
+)
+from regard.checkpoints.foreign.names import NameMap, Rule, affine
+
+HEADS = Heads("DistilBert", transform="relu")
+_EPSILON = 1e-12  # of every norm; the config has no word for it
+
+
+def _recognise(config: TheirConfig, names: Collection[str]) -> Recognised:
+    backbone = {
+        "n_tokens": config["vocab_size"],
+        "d_model": config["dim"],
+        "n_heads": config["n_heads"],
+        "d_feedforward": config["hidden_dim"],
+        "n_layers": config["n_layers"],
+        "n_positions": config["max_position_embeddings"],
+        "n_segments": 0,
+        "dropout": config.get("dropout", 0.1),
+        "attention_dropout": config.get("attention_dropout", 0.1),
+        "activation": config.choose("activation", ACTIVATIONS, default="gelu"),
+        "norm_epsilon": _EPSILON,
+        "mlm": "vocab_transform.weight" in names,
+        "pooler": False,
+        "nsp": False,
+        "tied": config.get("tie_word_embeddings", True),
+        "pad_id": config.get("pad_token_id") or 0,
+    }
+    dropouts = (config.get("seq_classif_dropout", 0.2), config.get("qa_dropout", 0.1))
+    return HEADS.recognise(config, backbone, dropouts=dropouts)
+
+
+def _config(model: Recognised) -> dict[str, Any] | None:
+    backbone = backbone_of(model)
+    if not HEADS.expresses(model) or backbone["n_segments"] or backbone["norm_epsilon"] != _EPSILON:
+        return None
+    config = {
+        "model_type": "distilbert",
+        "architectures": [HEADS.architecture(model)],
+        "vocab_size": backbone["n_tokens"],
+        "dim": backbone["d_model"],
+        "n_heads": backbone["n_heads"],
+        "hidden_dim": backbone["d_feedforward"],
+        "n_layers": backbone["n_layers"],
+        "max_position_embeddings": backbone["n_positions"],
+        "dropout": backbone["dropout"],
+        "attention_dropout": backbone["attention_dropout"],
+        "activation": their_activation(backbone["activation"]),
+        "tie_word_embeddings": backbone["tied"],
+        "pad_token_id": backbone["pad_id"],
+    }
+    if model.model == "classifier":
+        config |= {"seq_classif_dropout": model.options["dropout"], **labels_for(model.labels or ())}
+    if model.model == "span-reader":
+        config |= {"qa_dropout": model.options["dropout"]}
+    return config
+
+
+def _names(model: Recognised) -> NameMap:
+    at = "" if model.model == "bert" else "backbone."
+    tied = bool(backbone_of(model).get("tied", True))
+    word = "distilbert.embeddings.word_embeddings.weight"
+    return NameMap(
+        (*_backbone(at), *_heads(model.model, tied=tied)),
+        prefixes=("distilbert.",),
+        tied={"vocab_projector.weight": word} if tied else {},
+        ignored=("distilbert.embeddings.position_ids",),
+    )
+
+
+def _backbone(at: str) -> tuple[Rule, ...]:
+    first, theirs, ours = "distilbert.embeddings", "distilbert.transformer.layer.{i}", at + "encoder.blocks.{i}"
+    look = f"{theirs}.attention"
+    return (
+        Rule(f"{first}.word_embeddings.weight", f"{at}embedding.weight"),
+        Rule(f"{first}.position_embeddings.weight", f"{at}positions.table.weight"),
+        *affine(f"{first}.LayerNorm", f"{at}norm"),
+        *affine((f"{look}.q_lin", f"{look}.k_lin", f"{look}.v_lin"), f"{ours}.attention.query_key_value"),
+        *affine(f"{look}.out_lin", f"{ours}.attention.out"),
+        *affine(f"{theirs}.sa_layer_norm", f"{ours}.around_attention.norm"),
+        *affine(f"{theirs}.ffn.lin1", f"{ours}.feedforward.inner"),
+        *affine(f"{theirs}.ffn.lin2", f"{ours}.feedforward.outer"),
+        *affine(f"{theirs}.output_layer_norm", f"{ours}.around_feedforward.norm"),
+    )
+
+
+def _heads(model: str, *, tied: bool) -> tuple[Rule, ...]:
+    if model == "span-reader":
+        return affine("qa_outputs", "output")
+    if model == "classifier":
+        return (*affine("pre_classifier", "transform"), *affine("classifier", "output"))
+    return (
+        *affine("vocab_transform", "mlm.dense"),
+        *affine("vocab_layer_norm", "mlm.norm"),
+        Rule("vocab_projector.bias", "output_bias"),
+        *(() if tied else (Rule("vocab_projector.weight", "output.weight"),)),
+    )
+
+
+DISTILBERT = Family("distilbert", recognise=_recognise, names=_names, config=_config)

@@ -1,0 +1,107 @@
+"""What each family of foreign models says about itself, so that one reader and one writer serve them all.
+
+    recognise(config, names)     their config.json and the names in the weight file → which model of ours that is
+    names(model)                 how their weights are called, in both directions
+    config(model)                → their config.json, or None where the family cannot express the model
+
+`Recognised` is our side of it: the task, the model's name in the registry, and its options. `Foreign` is the same with
+its weights and its tokenizer: all that is needed to build the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from regard.checkpoints.foreign.names import NameMap
+from regard.data.tokenizers import Tokenizer
+from regard.errors import CheckpointError
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """A model of ours: what it is for, its name in the registry, its options, the names of its classes.
+
+    `decode` holds options of decoding that the model was published with.
+    """
+
+    task: str
+    model: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    labels: tuple[str, ...] | None = None
+    decode: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Foreign(Recognised):
+    """A model that others trained, in our terms: weights by our names, and its tokenizer (or one for each side)."""
+
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    tokenizer: Tokenizer | None = None
+    target_tokenizer: Tokenizer | None = None
+    origin: str = ""
+
+
+class TheirConfig(dict[str, Any]):
+    """A config.json: `config["hidden_size"]` says so when it is missing, `config.get("eps", 1e-12)` has a default."""
+
+    def __init__(self, values: Mapping[str, Any], *, origin: str) -> None:
+        super().__init__(values)
+        self.origin = origin
+
+    def __missing__(self, key: str) -> Any:
+        raise CheckpointError(f"{self.origin}: {key} is missing", hint="is it the config of these weights?")
+
+    def choose(self, key: str, known: Mapping[Any, Any], *, default: Any = None) -> Any:
+        """What we call the value of a key; a value that no option of ours stands for is an error."""
+        value = self.get(key, default)
+        if not isinstance(value, Hashable) or value not in known:
+            allowed = ", ".join(repr(name) for name in known)
+            raise CheckpointError(f"{self.origin}: {key} is {value!r}, which regard does not have; it has {allowed}")
+        return known[value]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of foreign models, known by the `model_type` in its config.json."""
+
+    model_type: str
+    recognise: Callable[[TheirConfig, Collection[str]], Recognised]
+    names: Callable[[Recognised], NameMap]
+    config: Callable[[Recognised], dict[str, Any] | None]
+
+
+# What others call the activations that we have; the first of several names is the one that is written.
+ACTIVATIONS: Mapping[str, str] = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+
+
+def their_activation(ours: str) -> str:
+    """The name that others know an activation by."""
+    return next(theirs for theirs, name in ACTIVATIONS.items() if name == ours)
+
+
+def labels_of(config: TheirConfig) -> tuple[str, ...]:
+    """The names of the classes in the order of their outputs; `LABEL_0` … where only their number is known."""
+    named = config.get("id2label")
+    if named:
+        return tuple(str(named[key]) for key in sorted(named, key=int))
+    return tuple(f"LABEL_{number}" for number in range(int(config.get("num_labels", 2))))
+
+
+def labels_for(labels: tuple[str, ...]) -> dict[str, Any]:
+    """What a config.json says of the classes."""
+    return {
+        "id2label": {str(number): label for number, label in enumerate(labels)},
+        "label2id": {label: number for number, label in enumerate(labels)},
+    }

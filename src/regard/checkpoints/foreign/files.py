@@ -1,0 +1,79 @@
+"""The weight files of a foreign folder: safetensors, whole or in shards, or PyTorch's own format.
+
+PyTorch's format is a pickle, which could run code. Only its tensors are read; a file with anything else in it is
+refused before any of it is run.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.checkpoints.weights import read_tensors
+from regard.errors import CheckpointError
+
+_NAMES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+
+
+def read_folder_weights(folder: Path) -> tuple[dict[str, Tensor], Path]:
+    """The tensors of a folder in their own names, and the file that they, or the list of them, stood in."""
+    for name in _NAMES:
+        path = folder / name
+        if path.exists():
+            read = read_tensors if ".safetensors" in name else read_pickled
+            return (_read_shards(path, read) if name.endswith(".json") else read(path)), path
+    raise CheckpointError(f"{folder}: there are no weights in it; looked for {', '.join(_NAMES)}")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON file that holds an object."""
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as problem:
+        raise CheckpointError(f"{path}: there is no such file") from problem
+    except (OSError, ValueError) as problem:
+        raise CheckpointError(f"{path}: not a JSON file ({problem})") from problem
+    if not isinstance(held, dict):
+        raise CheckpointError(f"{path}: a JSON object was expected, not {type(held).__name__}")
+    return held
+
+
+def read_pickled(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file that `torch.save` wrote; nothing in it is run."""
+    try:
+        held = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as problem:
+        raise CheckpointError(
+            f"{path}: holds more than tensors, and was not opened ({_first_line(problem)})",
+            hint="a pickle can run code; ask for the weights as safetensors",
+        ) from problem
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError) as problem:
+        raise CheckpointError(
+            f"{path}: not a whole PyTorch file ({_first_line(problem)})",
+            hint="it may have been cut short while being copied",
+        ) from problem
+    if not isinstance(held, Mapping) or not all(isinstance(tensor, Tensor) for tensor in held.values()):
+        raise CheckpointError(f"{path}: tensors by name were expected, and it holds something else")
+    return {str(name): tensor for name, tensor in held.items()}
+
+
+def _read_shards(index: Path, read: Callable[[Path], dict[str, Tensor]]) -> dict[str, Tensor]:
+    places = read_json(index).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise CheckpointError(f"{index}: weight_map is missing, which says where each weight stands")
+    tensors: dict[str, Tensor] = {}
+    for name in sorted({str(place) for place in places.values()}):
+        if Path(name).name != name:
+            raise CheckpointError(f"{index}: the shard {name!r} is not a file beside it")
+        tensors |= read(index.parent / name)
+    return tensors
+
+
+def _first_line(problem: Exception) -> str:
+    return str(problem).strip().split("\n")[0][:200]

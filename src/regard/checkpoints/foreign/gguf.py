@@ -1,0 +1,175 @@
+"""GGUF, llama.cpp's files: metadata with hyper-parameters and tokenizer, and weights that may be quantised.
+
+The `gguf` package reads and dequantises them; here they get our names. Architecture `llama` is known, which is what
+Llama and its relatives (Mistral, SmolLM, TinyLlama, …) are stored as. llama.cpp pairs neighbouring rotary features,
+so queries and keys are re-ordered into halves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.attention import Stretch
+from regard.attention.positions import frequencies
+from regard.checkpoints.foreign.family import Foreign, TheirConfig
+from regard.checkpoints.foreign.gpt import TASK, pad_id_of
+from regard.checkpoints.foreign.llama import BUILD, halves, llama_names
+from regard.checkpoints.foreign.names import shapes_of
+from regard.checkpoints.foreign.pieces import merged_pieces, scored_pieces
+from regard.data.roles import Roles
+from regard.data.tokenizers import Tokenizer
+from regard.errors import CheckpointError, EnvironmentProblem
+from regard.models.registry import configure
+
+_SPELLED = {
+    "tokens": "token_embd.weight", "norm": "output_norm.weight", "output": "output.weight", "layer": "blk.{i}.",
+    "query": "attn_q", "key": "attn_k", "value": "attn_v", "out": "attn_output",
+    "gate": "ffn_gate", "up": "ffn_up", "down": "ffn_down",
+    "attention_norm": "attn_norm", "feedforward_norm": "ffn_norm",
+}  # fmt: skip
+_ROLES = {
+    "pad": "padding",
+    "unk": "unknown",
+    "bos": "bos",
+    "eos": "eos",
+    "mask": "mask",
+    "cls": "cls",
+    "sep": "seperator",
+}
+_CONTROL = 3  # the type of a token that no text spells
+_LLAMA3_TRAINED = 8192  # the positions that Llama 3 was trained on before it was stretched; the file does not say them
+
+
+def open_gguf(path: Path | str) -> Foreign:
+    """A GGUF model in our terms, its weights in single precision."""
+    path = Path(path)
+    metadata, tensors = _read(path)
+    architecture = metadata["general.architecture"]
+    if architecture != "llama":
+        raise CheckpointError(f"{path}: architecture {architecture!r} is not known; there is 'llama'")
+    if metadata.get("split.count", 0) > 1:
+        raise CheckpointError(
+            f"{path}: one of {metadata['split.count']} parts", hint="join them with gguf-split --merge"
+        )
+    options = _options(metadata, tensors)
+    config = configure("gpt", **options)
+    names = llama_names(config, spelled=_SPELLED, taken=halves(config))
+    return Foreign(
+        task=TASK,
+        model="gpt",
+        options=options,
+        tensors=names.read(tensors, shapes_of("gpt", options), origin=str(path)),
+        tokenizer=_tokenizer(metadata),
+        origin=str(path),
+    )
+
+
+def _read(path: Path) -> tuple[TheirConfig, dict[str, Tensor]]:
+    try:
+        from gguf import GGUFReader
+        from gguf.quants import dequantize
+    except ImportError as problem:
+        raise EnvironmentProblem(
+            f"{path}: reading GGUF needs the package gguf", hint="pip install 'regard[convert]'"
+        ) from problem
+    try:
+        reader = GGUFReader(path)
+        metadata = {name: field.contents() for name, field in reader.fields.items()}
+        arrays = {tensor.name: dequantize(tensor.data, tensor.tensor_type) for tensor in reader.tensors}
+    except (OSError, ValueError, KeyError, IndexError, NotImplementedError) as problem:
+        raise CheckpointError(f"{path}: not a GGUF file that can be read ({problem})") from problem
+    tensors = {name: torch.from_numpy(np.array(array, dtype=np.float32)) for name, array in arrays.items()}
+    return TheirConfig(metadata, origin=str(path)), tensors
+
+
+def _options(metadata: TheirConfig, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """What the metadata and the names of the weights say; the stretch of rotary positions is taken out of these."""
+    n_heads, d_model = metadata["llama.attention.head_count"], metadata["llama.embedding_length"]
+    d_head = metadata.get("llama.attention.key_length", d_model // n_heads)
+    _refuse_others(metadata, d_head)
+    base = metadata.get("llama.rope.freq_base", 10000.0)
+    n_tokens = len(tensors["token_embd.weight"]) if "token_embd.weight" in tensors else metadata["llama.vocab_size"]
+    return {
+        **BUILD,
+        "n_tokens": n_tokens,
+        "d_model": d_model,
+        "n_heads": n_heads,
+        "n_kv_heads": metadata.get("llama.attention.head_count_kv", n_heads),
+        "d_head": d_head,
+        "n_layers": metadata["llama.block_count"],
+        "n_positions": metadata["llama.context_length"],
+        "d_feedforward": metadata["llama.feed_forward_length"],
+        "norm_epsilon": metadata.get("llama.attention.layer_norm_rms_epsilon", 1e-5),
+        "rotary_base": base,
+        "rotary_stretch": _stretch(
+            metadata, tensors.pop("rope_freqs.weight", None), rates=frequencies(d_head, base=base)
+        ),
+        "attention_bias": "blk.0.attn_q.bias" in tensors,
+        "tied": "output.weight" not in tensors,
+        "pad_id": pad_id_of(_special_ids(metadata), n_tokens),
+    }
+
+
+def _refuse_others(metadata: TheirConfig, d_head: int) -> None:
+    harmless = {
+        "llama.expert_count": (0,),
+        "llama.rope.dimension_count": (d_head,),
+        "llama.attention.value_length": (d_head,),
+        "llama.rope.scaling.type": ("none", "linear"),
+        "llama.attention.sliding_window": (0, metadata.get("llama.context_length")),
+    }
+    wrong = [
+        f"{key} = {metadata[key]!r}" for key, values in harmless.items() if metadata.get(key, values[0]) not in values
+    ]
+    if wrong:
+        raise CheckpointError(f"{metadata.origin}: regard's gpt does not have {', '.join(wrong)}")
+
+
+def _stretch(metadata: TheirConfig, divisors: Tensor | None, *, rates: Tensor) -> dict[str, Any] | None:
+    """How rotary positions are slowed down: all alike, by a factor, or as Llama 3 does, by a divisor for each rate."""
+    if divisors is None:
+        linear = metadata.get("llama.rope.scaling.type") == "linear"
+        return {"factor": metadata["llama.rope.scaling.factor"]} if linear else None
+    found = Stretch(factor=float(divisors.max()), n_trained=_LLAMA3_TRAINED)
+    if not torch.allclose(rates / found.slow_down(rates), divisors.double(), rtol=1e-3):
+        raise CheckpointError(f"{metadata.origin}: its rope_freqs are not those of Llama 3, the only ones regard knows")
+    return asdict(found)
+
+
+def _special_ids(metadata: Mapping[str, Any]) -> dict[str, int]:
+    """The ids with a role, by the keys of a config.json."""
+    found = {role: metadata.get(f"tokenizer.ggml.{theirs}_token_id") for role, theirs in _ROLES.items()}
+    return {f"{role}_token_id": index for role, index in found.items() if index is not None}
+
+
+def _tokenizer(metadata: TheirConfig) -> Tokenizer | None:
+    model, pieces = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.tokens")
+    if model is None or pieces is None or model == "none":
+        return None
+    roles = Roles(**{key.removesuffix("_token_id"): index for key, index in _special_ids(metadata).items()})
+    types = metadata.get("tokenizer.ggml.token_type", [])
+    special = [index for index, kind in enumerate(types) if kind == _CONTROL]
+    shared: dict[str, Any] = {"roles": roles, "special": special}
+    if model == "gpt2":
+        merges, split = metadata["tokenizer.ggml.merges"], metadata.get("tokenizer.ggml.pre", "gpt-2")
+        return merged_pieces(pieces, merges, split=split, bos=_flag(metadata, "add_bos_token", False), **shared)
+    if model == "llama":
+        return scored_pieces(
+            pieces,
+            metadata["tokenizer.ggml.scores"],
+            bos=_flag(metadata, "add_bos_token", True),
+            leading_space=_flag(metadata, "add_space_prefix", True),
+            **shared,
+        )
+    raise CheckpointError(f"{metadata.origin}: its tokenizer is a {model!r}; regard reads 'llama' and 'gpt2'")
+
+
+def _flag(metadata: Mapping[str, Any], name: str, default: bool) -> bool:
+    return bool(metadata.get(f"tokenizer.ggml.{name}", default))

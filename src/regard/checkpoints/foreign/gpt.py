@@ -1,0 +1,183 @@
+"""GPT-1 and GPT-2 as Hugging Face names them: `openai-gpt` and `gpt2`.
+
+Their linear layers are stored transposed (Conv1D), queries, keys and values already joined. Both are configs of our
+`gpt`: GPT-1 norms behind each part and nothing at the end, GPT-2 before each part and once more at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from regard.checkpoints.foreign.family import ACTIVATIONS, Family, Recognised, TheirConfig, their_activation
+from regard.checkpoints.foreign.names import NameMap, Rule, affine
+from regard.errors import CheckpointError
+from regard.models.gpt import GPTConfig
+from regard.models.registry import configure
+
+TASK = "language"
+
+# GPT-1's "gelu" is the approximation by tanh, whatever the name is elsewhere.
+_GPT1_ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu", "silu": "silu", "swish": "silu"}
+_SIZES = {"n_tokens": "vocab_size", "d_model": "n_embd", "n_heads": "n_head", "n_layers": "n_layer",
+          "n_positions": "n_positions"}  # fmt: skip
+_DROPOUTS = {"dropout": "resid_pdrop", "embedding_dropout": "embd_pdrop", "attention_dropout": "attn_pdrop"}
+
+
+def gpt_config(model: Recognised) -> GPTConfig | None:
+    """The whole config of a model of ours, if it is a GPT."""
+    if model.model != "gpt":
+        return None
+    options = {name: value for name, value in model.options.items() if name != "size"}
+    config: GPTConfig = configure("gpt", model.options.get("size"), **options)
+    return config
+
+
+def pad_id_of(config: Mapping[str, Any], n_tokens: int) -> int:
+    """The id to fill up with: theirs, or that of the end or the beginning where they have none."""
+    for key in ("pad_token_id", "eos_token_id", "bos_token_id"):
+        value = config.get(key)
+        first = value[0] if isinstance(value, list) and value else value
+        if isinstance(first, int) and 0 <= first < n_tokens:
+            return first
+    return 0
+
+
+def refuse_others(config: TheirConfig, *architectures: str, **harmless: Collection[Any]) -> None:
+    """Refuse other heads than a language model's, and every key that asks for something we do not have.
+
+    Absent keys ask for nothing.
+    """
+    given = (config.get("architectures") or architectures)[0]
+    if given not in architectures:
+        allowed = ", ".join(architectures)
+        raise CheckpointError(f"{config.origin}: architecture {given!r} is not known; there are {allowed}")
+    wrong = [
+        f"{key} = {config[key]!r}" for key, values in harmless.items() if key in config and config[key] not in values
+    ]
+    if wrong:
+        raise CheckpointError(f"{config.origin}: regard's gpt does not have {', '.join(wrong)}")
+
+
+def _recognise_gpt1(config: TheirConfig, names: Collection[str]) -> Recognised:
+    refuse_others(config, "OpenAIGPTLMHeadModel", "OpenAIGPTModel")
+    options = {
+        "order": "post",
+        "activation": config.choose("afn", _GPT1_ACTIVATIONS, default="gelu"),
+    }
+    return Recognised(TASK, "gpt", {**_shared_options(config), **options})
+
+
+def _recognise_gpt2(config: TheirConfig, names: Collection[str]) -> Recognised:
+    refuse_others(
+        config,
+        "GPT2LMHeadModel",
+        "GPT2Model",
+        scale_attn_weights=(True,),
+        scale_attn_by_inverse_layer_idx=(False,),
+        add_cross_attention=(False,),
+    )
+    options = {
+        "order": "pre",
+        "activation": config.choose("activation_function", ACTIVATIONS, default="gelu_new"),
+        "d_feedforward": config.get("n_inner"),
+    }
+    return Recognised(TASK, "gpt", {**_shared_options(config), **options})
+
+
+def _shared_options(config: TheirConfig) -> dict[str, Any]:
+    return {
+        **{ours: config[theirs] for ours, theirs in _SIZES.items()},
+        **{ours: config.get(theirs, 0.1) for ours, theirs in _DROPOUTS.items()},
+        "norm_epsilon": config.get("layer_norm_epsilon", 1e-5),
+        "tied": config.get("tie_word_embeddings", True),
+        "pad_id": pad_id_of(config, config["vocab_size"]),
+    }
+
+
+def _gpt1_config(model: Recognised) -> dict[str, Any] | None:
+    config = gpt_config(model)
+    names = {ours: theirs for theirs, ours in reversed(_GPT1_ACTIVATIONS.items())}
+    if config is None or not _is_plain(config) or config.order != "post" or config.activation not in names:
+        return None
+    if config.d_feedforward not in (None, 4 * config.d_model):
+        return None
+    return {
+        "architectures": ["OpenAIGPTLMHeadModel"],
+        "model_type": "openai-gpt",
+        "afn": names[config.activation],
+        **_their_shared(config),
+    }
+
+
+def _gpt2_config(model: Recognised) -> dict[str, Any] | None:
+    config = gpt_config(model)
+    if config is None or not _is_plain(config) or config.order != "pre":
+        return None
+    return {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        "activation_function": their_activation(config.activation),
+        "n_inner": config.d_feedforward,
+        **_their_shared(config),
+    }
+
+
+def _is_plain(config: GPTConfig) -> bool:
+    """Whether a model has what both GPTs have: learned positions, all biases, heads of their own, no gates."""
+    heads = config.n_kv_heads in (None, config.n_heads)
+    width = config.d_head in (None, config.d_model // config.n_heads) and config.d_model % config.n_heads == 0
+    biased = config.attention_bias and config.feedforward_bias and config.norm_bias
+    return heads and width and biased and config.norm == "layer" and config.positions == "learned" and not config.gated
+
+
+def _their_shared(config: GPTConfig) -> dict[str, Any]:
+    embedding_dropout = config.dropout if config.embedding_dropout is None else config.embedding_dropout
+    return {
+        **{theirs: getattr(config, ours) for ours, theirs in _SIZES.items()},
+        **{theirs: getattr(config, ours) for ours, theirs in _DROPOUTS.items()},
+        "embd_pdrop": embedding_dropout,
+        "layer_norm_epsilon": config.norm_epsilon,
+        "tie_word_embeddings": config.tied,
+        "pad_token_id": config.pad_id,
+    }
+
+
+def _block_rules() -> tuple[Rule, ...]:
+    theirs, ours = "transformer.h.{i}", "stack.blocks.{i}"
+    return (
+        *affine(f"{theirs}.attn.c_attn", f"{ours}.attention.query_key_value", transposed=True),
+        *affine(f"{theirs}.attn.c_proj", f"{ours}.attention.out", transposed=True),
+        *affine(f"{theirs}.mlp.c_fc", f"{ours}.feedforward.inner", transposed=True),
+        *affine(f"{theirs}.mlp.c_proj", f"{ours}.feedforward.outer", transposed=True),
+        *affine(f"{theirs}.ln_1", f"{ours}.around_attention.norm"),
+        *affine(f"{theirs}.ln_2", f"{ours}.around_feedforward.norm"),
+    )
+
+
+def _names(model: Recognised, *, tokens: str, positions: str, final_norm: bool) -> NameMap:
+    tied = bool(model.options.get("tied", True))
+    rules = [Rule(tokens, "embedding.weight"), Rule(positions, "positions.table.weight"), *_block_rules()]
+    if final_norm:
+        rules += affine("transformer.ln_f", "stack.final_norm")
+    if not tied:
+        rules.append(Rule("lm_head.weight", "output.weight"))
+    return NameMap(
+        tuple(rules),
+        prefixes=("transformer.",),
+        tied={"lm_head.weight": tokens} if tied else {},
+        ignored=("transformer.h.{i}.attn.bias", "transformer.h.{i}.attn.masked_bias", "transformer.position_ids"),
+    )
+
+
+def _gpt1_names(model: Recognised) -> NameMap:
+    names = {"tokens": "transformer.tokens_embed.weight", "positions": "transformer.positions_embed.weight"}
+    return _names(model, **names, final_norm=False)
+
+
+def _gpt2_names(model: Recognised) -> NameMap:
+    return _names(model, tokens="transformer.wte.weight", positions="transformer.wpe.weight", final_norm=True)
+
+
+GPT1 = Family("openai-gpt", _recognise_gpt1, _gpt1_names, _gpt1_config)
+GPT2 = Family("gpt2", _recognise_gpt2, _gpt2_names, _gpt2_config)

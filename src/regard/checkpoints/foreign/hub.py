@@ -1,0 +1,128 @@
+"""Folders in Hugging Face's layout: recognised by their config.json, read into our terms, and written for others.
+
+    foreign = open_foreign("all-MiniLM-L6-v2")         a folder, a llama2.c `.bin` or a `.gguf` file
+    model = build(foreign.model, foreign.options)      then load_weights(model, foreign.tensors, origin=foreign.origin)
+    write_hub("out", Recognised("masked", "bert", options), tensors=weights_of(model), tokenizer=tokenizer)
+
+Nothing that a folder holds is ever run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from regard.checkpoints.foreign.bert import BERT
+from regard.checkpoints.foreign.distilbert import DISTILBERT
+from regard.checkpoints.foreign.family import Family, Foreign, Recognised, TheirConfig
+from regard.checkpoints.foreign.files import read_folder_weights, read_json
+from regard.checkpoints.foreign.gpt import GPT1, GPT2
+from regard.checkpoints.foreign.llama import LLAMA
+from regard.checkpoints.foreign.marian import MARIAN
+from regard.checkpoints.foreign.names import shapes_of
+from regard.checkpoints.foreign.vocabularies import read_tokenizers, write_tokenizer
+from regard.checkpoints.weights import write_tensors
+from regard.data.tokenizers import Tokenizer
+from regard.errors import CheckpointError, UsageError
+from regard.models.registry import configure
+
+FAMILIES: Mapping[str, Family] = {family.model_type: family for family in (BERT, DISTILBERT, GPT1, GPT2, LLAMA, MARIAN)}
+
+
+def open_foreign(path: Path | str) -> Foreign:
+    """A model that others trained, in our terms."""
+    path = Path(path)
+    if path.is_dir():
+        return _open_folder(path)
+    if not path.exists():
+        raise CheckpointError(f"{path}: there is no such folder or file")
+    if path.suffix == ".gguf":
+        from regard.checkpoints.foreign.gguf import open_gguf
+
+        return open_gguf(path)
+    if path.suffix == ".bin":
+        from regard.checkpoints.foreign.llama2c import open_llama2c
+
+        return open_llama2c(path)
+    raise CheckpointError(
+        f"{path}: not a model that regard can open",
+        hint="give a Hugging Face folder, a llama2.c .bin or a .gguf file",
+    )
+
+
+def write_hub(
+    folder: Path | str, model: Recognised, *, tensors: Mapping[str, Tensor], tokenizer: Tokenizer | None
+) -> None:
+    """Write config.json, model.safetensors and the tokenizer's files, as `transformers` opens them."""
+    folder, model = Path(folder), completed(model)
+    family, config = _family_for(model)
+    config = (_special_ids(tokenizer, config) if tokenizer else {}) | config
+    theirs = family.names(model).write(tensors)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_tensors(folder / "model.safetensors", theirs)
+    if tokenizer is not None:
+        write_tokenizer(folder, tokenizer, task=model.task)
+
+
+def completed(model: Recognised) -> Recognised:
+    """The same model with every option said, also those of a backbone that it stands on."""
+    options = dict(model.options)
+    size = options.pop("size", None)
+    config = configure(model.model, size, **options)
+    said = asdict(config)
+    if "backbone" in said:
+        rest = dict(said["backbone"])
+        name = rest.pop("name")
+        said["backbone"] = {"name": name, **asdict(configure(name, rest.pop("size", None), **rest))}
+    return replace(model, options=said)
+
+
+def _open_folder(folder: Path) -> Foreign:
+    path = folder / "config.json"
+    if not path.exists():
+        raise CheckpointError(f"{folder}: there is no config.json in it", hint="give a folder in Hugging Face's layout")
+    config = TheirConfig(read_json(path), origin=str(path))
+    family = _family_of(config)
+    tensors, origin = read_folder_weights(folder)
+    try:
+        found = completed(family.recognise(config, tensors))
+        shapes = shapes_of(found.model, found.options)
+    except UsageError as problem:  # the numbers in the config make no model
+        raise CheckpointError(f"{path}: {problem}", hint=problem.hint) from problem
+    ours = family.names(found).read(tensors, shapes, origin=str(origin))
+    said = {field.name: getattr(found, field.name) for field in fields(Recognised)}
+    tokenizer, target = read_tokenizers(folder, config)
+    return Foreign(**said, tensors=ours, tokenizer=tokenizer, target_tokenizer=target, origin=str(folder))
+
+
+def _special_ids(tokenizer: Tokenizer, config: Mapping[str, Any]) -> dict[str, int]:
+    """What a config.json says of the tokenizer's special tokens."""
+    played = {role: index for role, index in tokenizer.roles.present().items() if role in ("pad", "bos", "eos")}
+    ids = {f"{role}_token_id": index for role, index in played.items()}
+    return ids | {"decoder_start_token_id": played["bos"]} if config.get("is_encoder_decoder") else ids
+
+
+def _family_of(config: TheirConfig) -> Family:
+    known = ", ".join(sorted(FAMILIES))
+    if "model_type" not in config:
+        raise CheckpointError(f"{config.origin}: it does not say its model_type; known are {known}")
+    if config["model_type"] not in FAMILIES:
+        raise CheckpointError(f"{config.origin}: model_type {config['model_type']!r} is not known; there are {known}")
+    return FAMILIES[config["model_type"]]
+
+
+def _family_for(model: Recognised) -> tuple[Family, dict[str, Any]]:
+    for family in FAMILIES.values():
+        config = family.config(model)
+        if config is not None:
+            return family, config
+    raise CheckpointError(
+        f"no format of others can express this {model.model}; known are {', '.join(sorted(FAMILIES))}",
+        hint="some option of the model is not found in any of them",
+    )

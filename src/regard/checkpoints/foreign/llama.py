@@ -1,0 +1,180 @@
+"""Llama and its many relatives of the same build, as Hugging Face names them: `llama`.
+
+Queries, keys and values are stored apart, and so are the two halves of the gated feed-forward. Features turn in
+halves (l with l + E/2), as ours do; files that pair neighbours instead (llama2.c, GGUF) go through `halves`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.attention import Stretch
+from regard.checkpoints.foreign.family import ACTIVATIONS, Family, Recognised, TheirConfig, their_activation
+from regard.checkpoints.foreign.gpt import TASK, gpt_config, pad_id_of, refuse_others
+from regard.checkpoints.foreign.names import NameMap, Rule
+from regard.errors import CheckpointError
+from regard.models.gpt import GPTConfig
+
+# What every Llama has, whatever its size.
+BUILD: Mapping[str, Any] = {"order": "pre", "norm": "rms", "positions": "rotary", "gated": True, "dropout": 0.0,
+                            "activation": "silu", "attention_bias": False, "feedforward_bias": False}  # fmt: skip
+
+
+def llama_names(
+    config: GPTConfig, *, spelled: Mapping[str, str], taken: Callable[[Tensor], Tensor] | None = None
+) -> NameMap:
+    """The rules of a Llama whose parts are `spelled` so; `taken` brings joined queries, keys and values to halves."""
+    E = config.d_head or config.d_model // config.n_heads
+    rows = (config.n_heads * E, *((config.n_kv_heads or config.n_heads) * E,) * 2)
+    layers: dict[tuple[str, ...], tuple[str, bool]] = {
+        ("query", "key", "value"): ("attention.query_key_value", config.attention_bias),
+        ("out",): ("attention.out", config.attention_bias),
+        ("gate", "up"): ("feedforward.gate_inner", config.feedforward_bias),
+        ("down",): ("feedforward.outer", config.feedforward_bias),
+        ("attention_norm",): ("around_attention.norm", False),
+        ("feedforward_norm",): ("around_feedforward.norm", False),
+    }
+    rules = [Rule(spelled["tokens"], "embedding.weight"), Rule(spelled["norm"], "stack.final_norm.weight")]
+    for parts, (ours, biased) in layers.items():
+        joined = ours.endswith("query_key_value")
+        for part in ("weight", "bias") if biased else ("weight",):
+            theirs = tuple(f"{spelled['layer']}{spelled[name]}.{part}" for name in parts)
+            name = f"stack.blocks.{{i}}.{ours}.{part}"
+            rules.append(Rule(theirs, name, rows=rows if joined else None, taken=taken if joined else None))
+    output = spelled["output"]
+    if not config.tied:
+        rules.append(Rule(output, "output.weight"))
+    return NameMap(
+        tuple(rules),
+        prefixes=("model.",),
+        tied={output: spelled["tokens"]} if config.tied else {},
+        ignored=("model.layers.{i}.self_attn.rotary_emb.inv_freq", "rope_freqs.weight"),
+    )
+
+
+def halves(config: GPTConfig) -> Callable[[Tensor], Tensor]:
+    """What turns joined queries, keys and values (rows, …) that pair neighbouring features into ones that pair halves.
+
+    Within each head of the queries and the keys, features 0, 2, 4, … come first and 1, 3, 5, … after them.
+    """
+    E = config.d_head or config.d_model // config.n_heads
+    n_turned = (config.n_heads + (config.n_kv_heads or config.n_heads)) * E
+
+    def taken(joined: Tensor) -> Tensor:
+        turned, values = joined[:n_turned], joined[n_turned:]
+        return torch.cat((turned.unflatten(0, (-1, E // 2, 2)).transpose(1, 2).flatten(0, 2), values))
+
+    return taken
+
+
+def _recognise(config: TheirConfig, names: Collection[str]) -> Recognised:
+    refuse_others(config, "LlamaForCausalLM", "LlamaModel", partial_rotary_factor=(None, 1.0))
+    options = {
+        **BUILD,
+        "n_tokens": config["vocab_size"],
+        "d_model": config["hidden_size"],
+        "n_layers": config["num_hidden_layers"],
+        "n_heads": config["num_attention_heads"],
+        "n_kv_heads": config.get("num_key_value_heads"),
+        "d_head": config.get("head_dim"),
+        "d_feedforward": config["intermediate_size"],
+        "n_positions": config.get("max_position_embeddings", 2048),
+        "norm_epsilon": config.get("rms_norm_eps", 1e-6),
+        "activation": config.choose("hidden_act", ACTIVATIONS, default="silu"),
+        "attention_bias": config.get("attention_bias", False),
+        "feedforward_bias": config.get("mlp_bias", False),
+        "attention_dropout": config.get("attention_dropout", 0.0),
+        "tied": config.get("tie_word_embeddings", False),
+        "pad_id": pad_id_of(config, config["vocab_size"]),
+        **_rotary_options(config),
+    }
+    return Recognised(TASK, "gpt", options)
+
+
+def _rotary_options(config: TheirConfig) -> dict[str, Any]:
+    """How fast positions turn: `rope_parameters` in new files, `rope_theta` and `rope_scaling` in older ones."""
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    base = rope.get("rope_theta", config.get("rope_theta", 10000.0))
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind == "default":
+        return {"rotary_base": base, "rotary_stretch": None}
+    if kind == "linear":
+        return {"rotary_base": base, "rotary_stretch": {"factor": rope["factor"]}}
+    if kind == "llama3":
+        stretch = {
+            "factor": rope["factor"],
+            "n_trained": rope["original_max_position_embeddings"],
+            "low": rope["low_freq_factor"],
+            "high": rope["high_freq_factor"],
+        }
+        return {"rotary_base": base, "rotary_stretch": stretch}
+    raise CheckpointError(
+        f"{config.origin}: rotary positions are scaled by {kind!r}; regard has 'default', 'linear' and 'llama3'"
+    )
+
+
+def _config(model: Recognised) -> dict[str, Any] | None:
+    config = gpt_config(model)
+    if config is None or not is_llama(config):
+        return None
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "vocab_size": config.n_tokens,
+        "hidden_size": config.d_model,
+        "num_hidden_layers": config.n_layers,
+        "num_attention_heads": config.n_heads,
+        "num_key_value_heads": config.n_kv_heads or config.n_heads,
+        "head_dim": config.d_head or config.d_model // config.n_heads,
+        "intermediate_size": config.d_feedforward or 4 * config.d_model,
+        "max_position_embeddings": config.n_positions,
+        "rms_norm_eps": config.norm_epsilon,
+        "hidden_act": their_activation(config.activation),
+        "attention_bias": config.attention_bias,
+        "mlp_bias": config.feedforward_bias,
+        "attention_dropout": config.attention_dropout,
+        "tie_word_embeddings": config.tied,
+        "pad_token_id": config.pad_id,
+        "rope_theta": config.rotary_base,
+        "rope_scaling": _their_scaling(config.rotary_stretch),
+    }
+
+
+def is_llama(config: GPTConfig) -> bool:
+    """Whether a GPT is built as Llama is."""
+    return config.order == "pre" and config.norm == "rms" and config.positions == "rotary" and config.gated
+
+
+def _their_scaling(stretch: Stretch | None) -> dict[str, Any] | None:
+    if stretch is None:
+        return None
+    if stretch.n_trained is None:
+        return {"rope_type": "linear", "factor": stretch.factor}
+    return {
+        "rope_type": "llama3",
+        "factor": stretch.factor,
+        "low_freq_factor": stretch.low,
+        "high_freq_factor": stretch.high,
+        "original_max_position_embeddings": stretch.n_trained,
+    }
+
+
+_SPELLED = {
+    "tokens": "model.embed_tokens.weight", "norm": "model.norm.weight", "output": "lm_head.weight",
+    "layer": "model.layers.{i}.", "query": "self_attn.q_proj", "key": "self_attn.k_proj", "value": "self_attn.v_proj",
+    "out": "self_attn.o_proj", "gate": "mlp.gate_proj", "up": "mlp.up_proj", "down": "mlp.down_proj",
+    "attention_norm": "input_layernorm", "feedforward_norm": "post_attention_layernorm",
+}  # fmt: skip
+
+
+def _names(model: Recognised) -> NameMap:
+    config = gpt_config(model)
+    assert config is not None
+    return llama_names(config, spelled=_SPELLED)
+
+
+LLAMA = Family("llama", _recognise, _names, _config)

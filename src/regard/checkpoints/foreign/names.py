@@ -1,0 +1,200 @@
+"""How the weights of another library are called, as data that is read in both directions.
+
+    rules = (
+        Rule("bert.encoder.layer.{i}.output.dense.weight", "encoder.blocks.{i}.feedforward.outer.weight"),
+        Rule(("q.{i}.weight", "k.{i}.weight", "v.{i}.weight"), "blocks.{i}.attention.query_key_value.weight"),
+    )
+    bert = NameMap(rules, prefixes=("bert.",), ignored=("bert.position_ids",), tied={"decoder.weight": "emb.weight"})
+    bert.read(theirs, shapes, origin="model.safetensors")     their tensors → ours, in single precision
+    bert.write(ours)                                          our tensors → theirs
+
+`{i}` stands for a layer's number. Several of theirs in one rule are joined along their first dimension, in order.
+Whatever is missing, unknown or misshapen is said in one message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.checkpoints.weights import weights_of
+from regard.errors import CheckpointError
+from regard.models.registry import build
+
+Change = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One weight of ours and what it is made of.
+
+    `transposed`: theirs is the transpose (of each part). `rows`: how many of our rows each of several parts fills;
+    equal shares when absent. `taken` and `given` turn the joined tensor into ours, and back, where more than that
+    differs; without `given` the shape stays as it is.
+    """
+
+    theirs: str | tuple[str, ...]
+    ours: str
+    transposed: bool = False
+    rows: tuple[int, ...] | None = None
+    taken: Change | None = None
+    given: Change | None = None
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Their names, one or several."""
+        return (self.theirs,) if isinstance(self.theirs, str) else self.theirs
+
+    def numbered(self, layer: str) -> Rule:
+        """The rule of one layer."""
+        parts = tuple(_numbered(part, layer) for part in self.parts)
+        return Rule(parts, _numbered(self.ours, layer), self.transposed, self.rows, self.taken, self.given)
+
+    def shapes(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """The shape of each of their parts, when ours has this one."""
+        return [tuple(part.shape) for part in self.split(torch.empty(shape, device="meta")).values()]
+
+    def join(self, parts: Iterable[Tensor]) -> Tensor:
+        """Their parts → our tensor."""
+        straight = [part.t() if self.transposed else part for part in parts]
+        joined = straight[0] if len(straight) == 1 else torch.cat(straight)
+        return (self.taken(joined) if self.taken else joined).contiguous()
+
+    def split(self, tensor: Tensor) -> dict[str, Tensor]:
+        """Our tensor → their parts by name."""
+        tensor = self.given(tensor) if self.given else tensor
+        rows = list(self.rows or (len(tensor) // len(self.parts),) * len(self.parts)) if len(self.parts) > 1 else None
+        parts = tensor.split(rows) if rows else (tensor,)
+        straight = [(part.t() if self.transposed else part).contiguous() for part in parts]
+        return dict(zip(self.parts, straight, strict=True))
+
+
+@dataclass(frozen=True)
+class NameMap:
+    """The rules of a family, and what its files may have more or less than these.
+
+    `prefixes` may be absent from the front of names (a bare backbone was saved). `tied` weights, by name, are copies
+    of another one of theirs: either of the two may be absent, and they are not written. `ignored` are buffers without
+    meaning to us. `respelled` are old endings of names.
+    """
+
+    rules: tuple[Rule, ...]
+    prefixes: tuple[str, ...] = ()
+    tied: Mapping[str, str] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+    respelled: Mapping[str, str] = field(default_factory=dict)
+
+    def canonical(self, names: Iterable[str]) -> dict[str, str]:
+        """Their names as the rules spell them → as the file does."""
+        known = re.compile("|".join(_pattern(name) for name in self._known()))
+        return {self._spelling(name, known): name for name in names}
+
+    def read(
+        self, tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], *, origin: str
+    ) -> dict[str, Tensor]:
+        """Our tensors in single precision, made of theirs; `shapes` are those of our model, by our names."""
+        problems: list[str] = []
+        found = {spelt: tensors[name] for spelt, name in self.canonical(tensors).items()}
+        self._untie(found, problems)
+        rules = {name: self._rule_of(name) for name in shapes}
+        ours: dict[str, Tensor] = {}
+        for name, rule in rules.items():
+            if rule is None:
+                problems.append(f"{name}: the model has it, this format does not")
+            elif fitting := _fitting(rule, found, shapes[name], problems):
+                ours[name] = rule.join(part.to(torch.float32) for part in fitting)
+        used = {part for rule in rules.values() if rule for part in rule.parts}
+        problems += [f"{name}: unknown" for name in found if name not in used and not self._ignores(name)]
+        _refuse(problems, origin, hint="the weights and their config do not belong together, or the model is another")
+        return ours
+
+    def write(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Their tensors, made of ours."""
+        problems: list[str] = []
+        theirs: dict[str, Tensor] = {}
+        for name, tensor in tensors.items():
+            rule = self._rule_of(name)
+            if rule is None:
+                problems.append(f"{name}: this format has no place for it")
+            else:
+                theirs |= rule.split(tensor.detach())
+        _refuse(problems, "export", hint="the model has parts that this format cannot hold")
+        return theirs
+
+    def _known(self) -> Iterator[str]:
+        for rule in self.rules:
+            yield from rule.parts
+        yield from self.tied
+        yield from self.ignored
+
+    def _spelling(self, name: str, known: re.Pattern[str]) -> str:
+        for old, new in self.respelled.items():
+            name = name.removesuffix(old) + new if name.endswith(old) else name
+        spellings = [name, *(prefix + name for prefix in self.prefixes)]
+        return next((spelling for spelling in spellings if known.fullmatch(spelling)), name)
+
+    def _rule_of(self, ours: str) -> Rule | None:
+        for rule in self.rules:
+            if match := re.fullmatch(_pattern(rule.ours), ours):
+                return rule.numbered(match[1]) if match.groups() else rule.numbered("")
+        return None
+
+    def _ignores(self, name: str) -> bool:
+        return any(re.fullmatch(_pattern(ignored), name) for ignored in self.ignored)
+
+    def _untie(self, found: dict[str, Tensor], problems: list[str]) -> None:
+        for copy, main in self.tied.items():
+            if copy not in found:
+                continue
+            tensor = found.pop(copy)
+            if not torch.equal(found.setdefault(main, tensor), tensor):
+                problems.append(f"{copy}: differs from {main}, which it has to equal")
+
+
+def affine(
+    theirs: str | tuple[str, ...], ours: str, *, transposed: bool = False, rows: tuple[int, ...] | None = None
+) -> tuple[Rule, Rule]:
+    """The rules of a layer's weight and bias, from the names of the layers."""
+    layers = (theirs,) if isinstance(theirs, str) else theirs
+    weights, biases = (tuple(f"{layer}.{part}" for layer in layers) for part in ("weight", "bias"))
+    return Rule(weights, f"{ours}.weight", transposed, rows), Rule(biases, f"{ours}.bias", rows=rows)
+
+
+def shapes_of(model: str, options: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The shapes of a registered model's weights by name, without making the weights."""
+    with torch.device("meta"):
+        return {name: tuple(tensor.shape) for name, tensor in weights_of(build(model, options)).items()}
+
+
+def _numbered(name: str, layer: str) -> str:
+    return name.replace("{i}", layer)
+
+
+def _pattern(name: str) -> str:
+    """A name as a regular expression; the number of a layer is its group."""
+    return re.escape(name).replace(re.escape("{i}"), r"(\d+)")
+
+
+def _fitting(
+    rule: Rule, found: Mapping[str, Tensor], shape: tuple[int, ...], problems: list[str]
+) -> list[Tensor] | None:
+    """The parts that a rule needs, if all are there and have their shapes."""
+    wrong = []
+    for part, needed in zip(rule.parts, rule.shapes(shape), strict=True):
+        if part not in found:
+            wrong.append(f"{part}: missing")
+        elif tuple(found[part].shape) != needed:
+            wrong.append(f"{part}: {list(found[part].shape)}, the model has {list(needed)}")
+    problems += wrong
+    return None if wrong else [found[part] for part in rule.parts]
+
+
+def _refuse(problems: list[str], origin: str, *, hint: str) -> None:
+    if problems:
+        count = f"{len(problems)} weight{'s do' if len(problems) > 1 else ' does'} not fit"
+        raise CheckpointError(f"{origin}: {count}:\n  " + "\n  ".join(problems), hint=hint)

@@ -1,0 +1,195 @@
+"""Heads on a backbone: what a text is (classes, or one number), and where in it an answer stands.
+
+    Classifier    rows (B, T) → pool → transform → dropout → output    (B, n_outputs): scores of classes, or a number
+    SpanReader    rows (B, T) → dropout → output at every token        start and end scores, (B, T) each
+
+The backbone is any registered model with `encode`; the config's `backbone` names it and its options, as `[model]` does:
+
+    [model]
+    name = "classifier"
+    n_outputs = 2
+    backbone = { name = "bert", size = "tiny" }
+
+    pooling     transform    what it is
+    first       pooler       BertForSequenceClassification: [CLS] through the backbone's own tanh layer
+    first       relu         DistilBertForSequenceClassification: `transform` is its pre_classifier
+    last        none         GPT's head (Radford et al., 2018); `mean` and `attention` suit any encoder
+
+Weights are called `backbone.…`, `transform.weight|bias`, `output.weight|bias`, `pool.query`, `pool.score.…`.
+Packed rows (1, T) of N documents give (N, n_outputs), one row a document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention import Rows
+from regard.errors import ConfigError
+from regard.layers import Dropout
+from regard.layers.pooling import AttentionPooling, first_token, last_token, mean_of_tokens
+from regard.models.state_attention import AttentionName, score_of
+
+Pooling = Literal["first", "last", "mean", "attention"]
+Transform = Literal["none", "pooler", "tanh", "relu"]
+
+_POOLS: dict[str, Callable[[Tensor, Rows], Tensor]] = {
+    "first": first_token,
+    "last": last_token,
+    "mean": mean_of_tokens,
+}
+
+
+class Backbone(Protocol):
+    """What heads ask of the model they stand on."""
+
+    @property
+    def config(self) -> Any:
+        """What it was built of; it says `d_model`."""
+        ...
+
+    def encode(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> Tensor:
+        """The contextual vectors of all tokens (B, T, D)."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierConfig:
+    """A backbone and what stands on it. `score` is what the learned query of attention pooling is compared by."""
+
+    backbone: dict[str, Any] = field(default_factory=dict)
+    n_outputs: int = 2
+    pooling: Pooling = "first"
+    transform: Transform = "none"
+    score: AttentionName = "scaled_dot"
+    dropout: float = 0.1
+
+
+class Classifier(nn.Module):
+    """What a text is: scores of classes (B, n_outputs), or one number (B, 1)."""
+
+    def __init__(self, config: ClassifierConfig) -> None:
+        super().__init__()
+        _check(config)
+        self.config = config
+        self.backbone = build_backbone(config.backbone)
+        D = self.backbone.config.d_model
+        if config.transform == "pooler" and not _has_pooler(self.backbone):
+            raise ConfigError(
+                f'transform "pooler" is the backbone\'s own, and this {config.backbone["name"]} has none',
+                hint='choose a backbone with one (bert), or transform="tanh"',
+            )
+        self.pool = AttentionPooling(D, score=score_of(config.score, D)) if config.pooling == "attention" else None
+        self.transform = _dense(D) if config.transform in ("tanh", "relu") else None
+        self.dropout = Dropout(config.dropout)
+        self.output = _output(D, config.n_outputs)
+
+    def forward(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> Tensor:
+        """The scores of each row (B, n_outputs)."""
+        rows = Rows.of(ids)
+        return self.classify(self.encode(rows, segments=segments), rows)
+
+    def encode(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> Tensor:
+        """The backbone's vectors of all tokens (B, T, D)."""
+        return _encode(self.backbone, ids, segments)
+
+    def classify(self, encoded: Tensor, rows: Rows) -> Tensor:
+        """What `encode` gave (B, T, D) → the scores of each row (B, n_outputs)."""
+        scores: Tensor = self.output(self.dropout(self.pooled(encoded, rows)))
+        return scores
+
+    def pooled(self, encoded: Tensor, rows: Rows) -> Tensor:
+        """One vector a row (B, D), just before dropout and output."""
+        vector = _POOLS[self.config.pooling](encoded, rows) if self.pool is None else self.pool(encoded, rows)
+        if self.config.transform == "pooler":
+            own: Tensor = cast(Any, self.backbone).pooled(vector[:, None])  # it looks at the first of one token
+            return own
+        if self.transform is None:
+            return vector
+        return (F.relu if self.config.transform == "relu" else F.tanh)(self.transform(vector))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanReaderConfig:
+    """A backbone and the dropout before the output."""
+
+    backbone: dict[str, Any] = field(default_factory=dict)
+    dropout: float = 0.1
+
+
+class SpanLogits(NamedTuple):
+    """How well an answer could start, and end, at each token: (B, T) each."""
+
+    start: Tensor
+    end: Tensor
+
+
+class SpanReader(nn.Module):
+    """Where in a text an answer stands (Devlin et al., 2019): rows 0 and 1 of `output`, as in Hugging Face's models."""
+
+    def __init__(self, config: SpanReaderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.backbone = build_backbone(config.backbone)
+        self.dropout = Dropout(config.dropout)
+        self.output = _output(self.backbone.config.d_model, 2)
+
+    def forward(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> SpanLogits:
+        """Scores of starts and of ends at every token (B, T); what they say about padding is for nobody."""
+        encoded = _encode(self.backbone, ids, segments)
+        return SpanLogits(*self.output(self.dropout(encoded)).unbind(-1))
+
+
+def build_backbone(section: Mapping[str, Any]) -> Any:
+    """The registered model that a `[model.backbone]` table describes: its name and its options."""
+    from regard.models.registry import build, entry  # here, for the registry lists the heads too
+
+    if "name" not in section:
+        raise ConfigError(
+            f"the backbone has no name; given: {dict(section) or 'nothing'}",
+            hint='write backbone = { name = "bert", size = "tiny" }, for example',
+        )
+    name = str(section["name"])
+    if "n_tokens" not in entry(name).options:  # what all models of one text have, and heads and translators have not
+        raise ConfigError(f"a head cannot stand on {name!r}: it takes a model that reads one text")
+    return build(name, {option: value for option, value in section.items() if option != "name"})
+
+
+def _encode(backbone: Backbone, ids: Tensor | Rows, segments: Tensor | None) -> Tensor:
+    """Segments go to backbones that have embeddings for them; the others part two texts by a token alone."""
+    if not getattr(backbone.config, "n_segments", 0):
+        segments = None
+    return backbone.encode(ids, segments=segments)
+
+
+def _has_pooler(backbone: Backbone) -> bool:
+    return callable(getattr(backbone, "pooled", None)) and getattr(backbone.config, "pooler", True) is not False
+
+
+def _output(d_model: int, n_outputs: int) -> nn.Linear:
+    """Small at first, so that every class starts about as likely as the others."""
+    output = nn.Linear(d_model, n_outputs)
+    nn.init.normal_(output.weight, std=0.02)
+    nn.init.zeros_(output.bias)
+    return output
+
+
+def _dense(d_model: int) -> nn.Linear:
+    dense = nn.Linear(d_model, d_model)
+    nn.init.xavier_uniform_(dense.weight)
+    nn.init.zeros_(dense.bias)
+    return dense
+
+
+def _check(config: ClassifierConfig) -> None:
+    for name, names in (("pooling", Pooling), ("transform", Transform), ("score", AttentionName)):
+        if getattr(config, name) not in get_args(names):
+            raise ConfigError(f"{name} is {getattr(config, name)!r}; allowed: {', '.join(get_args(names))}")
+    if config.n_outputs < 1:
+        raise ConfigError(f"n_outputs is {config.n_outputs}; allowed: 1 for a number, or the number of classes")
+    if config.transform == "pooler" and config.pooling != "first":
+        raise ConfigError(f'transform "pooler" reads the first token, and pooling is {config.pooling!r}')

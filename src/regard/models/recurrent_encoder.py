@@ -1,0 +1,100 @@
+"""A recurrent network as an encoder of texts: every token's state, read in both directions, for heads on top.
+
+    encoded = model.encode(ids)        (B, T) → (B, T, d_model)
+
+With `attention` the states look at one another before they are given away, as they are, with no matrix but the score's:
+LSTM, `attention="dot"` and a mean over the tokens are the lectures' Keras classifier. Rows are padded, not packed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import get_args
+
+from torch import Tensor, nn
+
+from regard.attention import Rows, Tap
+from regard.errors import ConfigError, ShapeError
+from regard.layers import Dropout, Embedding, Recurrent, RecurrentName
+from regard.models.state_attention import AttentionName, score_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentEncoderConfig:
+    """What makes one recurrent encoder differ from another. `dropout` acts on embeddings, layers and what comes out."""
+
+    n_tokens: int = 0
+    cell: RecurrentName = "lstm"
+    d_embedding: int = 256
+    d_hidden: int = 256
+    n_layers: int = 1
+    bidirectional: bool = True
+    attention: AttentionName = "none"
+    dropout: float = 0.3
+    pad_id: int = 0
+
+    @property
+    def d_model(self) -> int:
+        """The width of a token's state: both directions side by side."""
+        return 2 * self.d_hidden if self.bidirectional else self.d_hidden
+
+
+SIZES: dict[str, dict[str, int | float]] = {
+    "tiny": {"d_embedding": 64, "d_hidden": 64, "n_layers": 1, "dropout": 0.3},
+    "small": {"d_embedding": 256, "d_hidden": 256, "n_layers": 1, "dropout": 0.3},
+    "base": {"d_embedding": 512, "d_hidden": 512, "n_layers": 2, "dropout": 0.3},
+}
+
+
+class RecurrentEncoder(nn.Module):
+    """Embeddings, recurrent layers, and attention between their states where asked for."""
+
+    def __init__(self, config: RecurrentEncoderConfig) -> None:
+        super().__init__()
+        _check(config)
+        self.config = config
+        self.embedding = Embedding(config.n_tokens, config.d_embedding, pad_id=config.pad_id, std=0.1)
+        self.encoder = Recurrent(
+            config.cell,
+            config.d_embedding,
+            d_hidden=config.d_hidden,
+            n_layers=config.n_layers,
+            bidirectional=config.bidirectional,
+            dropout=config.dropout,
+        )
+        self.score = None if config.attention == "none" else score_of(config.attention, config.d_model)
+        self.tap = Tap("self") if self.score is not None else None
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, ids: Tensor | Rows) -> Tensor:
+        """The states of all tokens (B, T, d_model)."""
+        return self.encode(ids)
+
+    def encode(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> Tensor:
+        """The states of all tokens (B, T, d_model), zeros in the padding. `segments` tell it nothing: it reads on."""
+        rows = Rows.of(ids)
+        if rows.documents is not None:
+            raise ShapeError(
+                "a recurrent model reads padded rows, one text each; this is a packed row",
+                hint="pass Rows(ids, lengths)",
+            )
+        if rows.ids.shape[1] < 1 or (rows.lengths is not None and int(rows.lengths.min()) < 1):
+            raise ShapeError("every text holds at least one token; here is an empty one", hint="leave it out")
+        states: Tensor = self.encoder(self.dropout(self.embedding(rows.ids)), lengths=rows.lengths).outputs
+        if self.score is not None and self.tap is not None:
+            h_B1TD = states.unsqueeze(1)
+            keys = self.score.prepare(h_B1TD)
+            states = self.tap(h_B1TD, keys, h_B1TD, score=self.score, mask=rows.mask()).squeeze(1)
+        dropped: Tensor = self.dropout(states)
+        return dropped
+
+
+def _check(config: RecurrentEncoderConfig) -> None:
+    for name, names in (("cell", RecurrentName), ("attention", AttentionName)):
+        if getattr(config, name) not in get_args(names):
+            raise ConfigError(f"{name} is {getattr(config, name)!r}; allowed: {', '.join(get_args(names))}")
+    for name in ("n_tokens", "d_embedding", "d_hidden", "n_layers"):
+        if getattr(config, name) < 1:
+            raise ConfigError(f"{name} is at least 1, not {getattr(config, name)}")
+    if not 0 <= config.dropout < 1:
+        raise ConfigError(f"dropout is from 0 up to, but not including, 1; not {config.dropout}")
