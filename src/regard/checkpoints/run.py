@@ -1,8 +1,10 @@
 """The run folder: all there is of a run, and all that is needed to use or continue it.
 
     config.toml             the resolved recipe: fed back to `train`, it reproduces the run
+    model.json              what the weights are weights of: the model's name and all its options
     model.safetensors       the weights to use: averaged and best, as the recipe says
-    source.json target.json tokenizer files of the task (one `tokenizer.json` where both sides share it)
+    tokenizer.json          text to ids; source.json and target.json where the two sides of a pair differ
+    labels.json             the classes, or the scale of numbers, where texts are labelled
     run.json                format version, task, metrics with signatures, seed, fingerprints, commit, versions
     metrics.jsonl           one line a report
     checkpoints/step-N/     everything an exact continuation needs
@@ -18,11 +20,13 @@ import re
 import shutil
 import tomllib
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from regard.checkpoints.described import Described
 from regard.checkpoints.toml import write_toml
 from regard.checkpoints.weights import read_tensors, write_tensors
 from regard.errors import CheckpointError, EnvironmentProblem
@@ -73,6 +77,24 @@ class RunFolder:
             return tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
             raise CheckpointError(f"{path}: not a TOML file ({problem})") from problem
+
+    def write_model(self, described: Described) -> None:
+        """Write model.json: what the weights are weights of."""
+        self.write_text("model.json", json.dumps(asdict(described), indent=1, ensure_ascii=False) + "\n")
+
+    def read_model(self) -> Described:
+        """What model.json says."""
+        path = self.path / "model.json"
+        try:
+            said = json.loads(path.read_text(encoding="utf-8"))
+            labels = None if said["labels"] is None else tuple(said["labels"])
+            return Described(said["task"], said["model"], said["options"], labels, said["decode"])
+        except FileNotFoundError as problem:
+            raise CheckpointError(
+                f"{path}: there is no such file", hint="it may be a run of another version"
+            ) from problem
+        except (OSError, ValueError, KeyError, TypeError) as problem:
+            raise CheckpointError(f"{path}: not a description of a model ({problem!r})") from problem
 
     def write_facts(self, facts: Mapping[str, Any]) -> None:
         """Write run.json: what this run is and what it reached."""

@@ -192,6 +192,20 @@ def iterate(epochs: Epochs, position: Position) -> Iterator[tuple[Position, Indi
         number, done = number + 1, 0
 
 
+def like_lengths(lengths: Sequence[int] | npt.NDArray[Any], budget_tokens: int) -> list[list[int]]:
+    """Sequences of like length together, within a budget of padded tokens, shortest first: for use, not for training.
+
+    A sequence that is longer than the budget goes by itself.
+    """
+    chunks: list[list[int]] = []
+    for i in np.argsort(lengths, kind="stable").tolist():
+        if chunks and (len(chunks[-1]) + 1) * int(lengths[i]) <= budget_tokens:
+            chunks[-1].append(i)
+        else:
+            chunks.append([i])
+    return chunks
+
+
 def _check_options(**options: int | None) -> None:
     for name, value in options.items():
         if value is not None and value < 1:

@@ -24,6 +24,7 @@ class IdWriter:
         self.tokenizer = tokenizer
         self.dtype = np.dtype(ID_TYPES[tokenizer.size > 2**16])
         self.count = self.tokens = 0
+        self.inside = False  # whether a sentence was begun and not yet appended
         self._ids = open(folder / f"{side}.ids", "wb")  # noqa: SIM115 - closed in __exit__
         self._offsets = open(folder / f"{side}.offsets", "wb")  # noqa: SIM115
         self._offsets.write(np.zeros(1, _OFFSETS).tobytes())
@@ -45,6 +46,13 @@ class IdWriter:
         self._offsets.write((self.tokens + np.cumsum(lengths)).astype(_OFFSETS).tobytes())
         self.count += len(sentences)
         self.tokens += len(flat)
+        self.inside = self.inside and not sentences
+
+    def begin(self, ids: list[int]) -> None:
+        """Write the first ids of the next sentence to be appended: one too long to hold comes in parts."""
+        self._ids.write(np.array(ids, self.dtype).tobytes())
+        self.tokens += len(ids)
+        self.inside = True
 
 
 class IdFile:
@@ -57,6 +65,11 @@ class IdFile:
         if self._offsets[0] != 0 or self._offsets[-1] != tokens or bool((lengths < 0).any()):
             raise _damaged(folder / f"{side}.offsets", "its offsets do not fit its ids")
         self.lengths: npt.NDArray[np.int32] = lengths.astype(np.int32)
+
+    @property
+    def flat(self) -> npt.NDArray[Any]:
+        """All ids end to end, (tokens,)."""
+        return self._ids
 
     def __getitem__(self, index: int) -> npt.NDArray[Any]:
         n = len(self.lengths)

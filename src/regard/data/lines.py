@@ -69,12 +69,13 @@ def _nearby(path: Path) -> str:
     return f"{path.parent} holds: {', '.join(names[:8])}{', …' if len(names) > 8 else ''}"
 
 
-def stream_lines(path: Path | str) -> Iterator[str]:
-    """Every line of a file without its ending; an empty file gives none."""
+def stream_lines(path: Path | str, *, ends: bool = False) -> Iterator[str]:
+    """Every line of a file without its ending, or with "\\n" for one if `ends`; an empty file gives none."""
     offset = 0
     with open_bytes(path) as stream:
         for number, raw in enumerate(stream, start=1):
-            yield _decode(raw, path, number=number, offset=offset)
+            line = _decode(raw, path, number=number, offset=offset)
+            yield line + "\n" if ends and raw.endswith(b"\n") else line
             offset += len(raw)
 
 

@@ -83,8 +83,7 @@ class PairSource:
             return self.format
         if self.target is not None:
             return "lines"
-        name = str(self.source).lower().removesuffix(".gz")
-        return _SUFFIXES.get(Path(name).suffix, "tsv")
+        return table_format(self.source)
 
     @property
     def resolved_columns(self) -> tuple[Column, Column]:
@@ -133,12 +132,18 @@ class PairSource:
         total = hashlib.sha256()
         for path in (self.source, self.target):
             if path is not None:
-                total.update(_hash_file(path).encode())
+                total.update(hash_file(path).encode())
         total.update(repr((self.resolved_format, self.resolved_columns)).encode())
         return total.hexdigest()
 
 
-def _hash_file(path: Path | str) -> str:
+def table_format(path: Path | str) -> str:
+    """The format of a table by its file's suffix, a last `.gz` aside; anything unknown is TSV."""
+    return _SUFFIXES.get(Path(str(path).lower().removesuffix(".gz")).suffix, "tsv")
+
+
+def hash_file(path: Path | str) -> str:
+    """A SHA-256 over the bytes of a file."""
     if str(path) == STDIN:
         raise DataError("standard input has no fingerprint: it can be read only once", hint="save it to a file first")
     try:

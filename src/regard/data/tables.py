@@ -1,4 +1,7 @@
-"""Rows of a table to pairs of cells: TSV, CSV, JSONL and Parquet, one small reader each.
+"""Rows of a table to the cells that are asked for: TSV, CSV, JSONL and Parquet, one small reader each.
+
+    read_cells(path, ("text", "label"), format="csv")     any columns; JSONL and Parquet keep the types of their values
+    read_tsv(path, (0, 1)), read_csv, …                   two columns, as text
 
 Columns are named by strings or counted from 0 by integers. A header line is read if, and only if, names are given.
 TSV knows no quoting (a tab always separates); CSV follows RFC 4180 and may hold line breaks inside quotes.
@@ -9,6 +12,7 @@ A blank line is a pair of empty texts, so that the checks count it rather than l
 import csv
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +21,14 @@ from regard.data.lines import STDIN, display_name, open_bytes, stream_lines
 from regard.errors import DataError, EnvironmentProblem, UsageError
 
 Column = str | int
+FORMATS = ("tsv", "csv", "jsonl", "parquet")
+
+
+class Cells(NamedTuple):
+    """The chosen cells of a row, and the line (for Parquet: the row) it starts on, from 1."""
+
+    values: tuple[Any, ...]
+    line: int
 
 
 class Row(NamedTuple):
@@ -27,15 +39,43 @@ class Row(NamedTuple):
     line: int
 
 
+def read_cells(path: Path | str, columns: Sequence[Column], *, format: str) -> Iterator[Cells]:
+    """The chosen columns of a table in one of `FORMATS`; a blank line gives empty texts."""
+    if format not in FORMATS:
+        raise UsageError(f"table format '{format}' is not known; allowed: {', '.join(FORMATS)}")
+    if format == "jsonl":
+        return _jsonl_cells(path, columns)
+    if format == "parquet":
+        return _parquet_cells(path, columns)
+    rows = _tsv_rows(path) if format == "tsv" else _csv_rows(path)
+    return _pick_cells(rows, columns, name=display_name(path))
+
+
+def read_header(path: Path | str, *, format: str) -> list[str]:
+    """The first row of a TSV or CSV table, the names of a JSONL or Parquet one; nothing where there is nothing."""
+    if format == "parquet":
+        return _parquet_names(path)
+    if format == "jsonl":
+        return next((list(record) for _, record in _jsonl_records(path) if record), [])
+    return next((cells for _, cells in (_tsv_rows(path) if format == "tsv" else _csv_rows(path))), [])
+
+
 def read_tsv(path: Path | str, columns: tuple[Column, Column]) -> Iterator[Row]:
     """Rows of a tab-separated file."""
-    rows = ((number, line.split("\t") if line else []) for number, line in enumerate(stream_lines(path), start=1))
-    return _pick_cells(rows, columns, name=display_name(path))
+    return _pairs(read_cells(path, columns, format="tsv"))
 
 
 def read_csv(path: Path | str, columns: tuple[Column, Column]) -> Iterator[Row]:
     """Rows of a comma-separated file."""
-    return _pick_cells(_csv_rows(path), columns, name=display_name(path))
+    return _pairs(read_cells(path, columns, format="csv"))
+
+
+def _pairs(rows: Iterable[Cells]) -> Iterator[Row]:
+    return (Row(values[0], values[1], line) for values, line in rows)
+
+
+def _tsv_rows(path: Path | str) -> Iterator[tuple[int, list[str]]]:
+    return ((number, line.split("\t") if line else []) for number, line in enumerate(stream_lines(path), start=1))
 
 
 def _csv_rows(path: Path | str) -> Iterator[tuple[int, list[str]]]:
@@ -54,7 +94,7 @@ def _csv_rows(path: Path | str) -> Iterator[tuple[int, list[str]]]:
             ) from None
 
 
-def _pick_cells(rows: Iterable[tuple[int, list[str]]], columns: tuple[Column, Column], *, name: str) -> Iterator[Row]:
+def _pick_cells(rows: Iterable[tuple[int, list[str]]], columns: Sequence[Column], *, name: str) -> Iterator[Cells]:
     rows = iter(rows)
     if isinstance(columns[0], str):
         _, header = next(rows, (1, []))
@@ -66,12 +106,12 @@ def _pick_cells(rows: Iterable[tuple[int, list[str]]], columns: tuple[Column, Co
     needed = max(places) + 1
     for number, cells in rows:
         if not cells:
-            yield Row("", "", number)
+            yield Cells(("",) * len(places), number)
         elif len(cells) < needed:
             message = f"{name}:{number}: has {len(cells)} column{'s' * (len(cells) != 1)}, at least {needed} are needed"
             raise DataError(message, hint="is this the right format and separator?")
         else:
-            yield Row(cells[places[0]], cells[places[1]], number)
+            yield Cells(tuple(cells[place] for place in places), number)
 
 
 def _place(header: Sequence[str], column: Column, *, where: str) -> int:
@@ -91,10 +131,26 @@ def missing_column(column: str, present: Iterable[str], *, where: str) -> DataEr
 
 def read_jsonl(path: Path | str, columns: tuple[Column, Column]) -> Iterator[Row]:
     """Rows of a file with one JSON object a line."""
+    for values, line in _jsonl_cells(path, columns):
+        source, target = as_texts(values, columns, where=f"{display_name(path)}:{line}")
+        yield Row(source, target, line)
+
+
+def _jsonl_cells(path: Path | str, columns: Sequence[Column]) -> Iterator[Cells]:
+    for number, record in _jsonl_records(path):
+        if record is None:
+            yield Cells(("",) * len(columns), number)
+            continue
+        where = f"{display_name(path)}:{number}"
+        yield Cells(tuple(_reach(record, str(column), where=where) for column in columns), number)
+
+
+def _jsonl_records(path: Path | str) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """The objects of the lines, None for a blank one."""
     for number, line in enumerate(stream_lines(path), start=1):
         where = f"{display_name(path)}:{number}"
         if not line.strip():
-            yield Row("", "", number)
+            yield number, None
             continue
         try:
             record = json.loads(line)
@@ -103,8 +159,7 @@ def read_jsonl(path: Path | str, columns: tuple[Column, Column]) -> Iterator[Row
         if not isinstance(record, dict):
             message = f"{where}: a JSON {type(record).__name__}, an object with columns was expected"
             raise DataError(message, hint='a line looks like {"source": "…", "target": "…"}')
-        source, target = (_text(_reach(record, str(column), where=where), column, where=where) for column in columns)
-        yield Row(source, target, number)
+        yield number, record
 
 
 def _reach(record: dict[str, Any], column: str, *, where: str) -> Any:
@@ -114,6 +169,11 @@ def _reach(record: dict[str, Any], column: str, *, where: str) -> Any:
     if inner and isinstance(record.get(outer), dict):
         return _reach(record[outer], inner, where=f"{where}: {outer}")
     raise missing_column(column, record, where=where)
+
+
+def as_texts(values: Sequence[Any], columns: Sequence[Column], *, where: str) -> tuple[str, ...]:
+    """Cells that have to be texts: a null is an empty one, anything else is an error."""
+    return tuple(_text(value, column, where=where) for value, column in zip(values, columns, strict=True))
 
 
 def _text(value: Any, column: Column, *, where: str) -> str:
@@ -126,6 +186,25 @@ def _text(value: Any, column: Column, *, where: str) -> str:
 
 def read_parquet(path: Path | str, columns: tuple[Column, Column]) -> Iterator[Row]:
     """Rows of a Parquet file, a few thousand at a time."""
+    for values, number in _parquet_cells(path, columns):
+        source, target = as_texts(values, columns, where=f"{path}: row {number}")
+        yield Row(source, target, number)
+
+
+def _parquet_cells(path: Path | str, columns: Sequence[Column]) -> Iterator[Cells]:
+    with _parquet_table(path) as table:
+        if table is not None:
+            yield from _parquet_rows(table, columns, name=str(path))
+
+
+def _parquet_names(path: Path | str) -> list[str]:
+    with _parquet_table(path) as table:
+        return [] if table is None else list(table.schema_arrow.names)
+
+
+@contextmanager
+def _parquet_table(path: Path | str) -> Iterator[Any]:
+    """A Parquet file, open; None for an empty one."""
     if str(path) == STDIN:
         raise UsageError("Parquet cannot be read from standard input", hint="name a file, or pipe JSONL")
     try:
@@ -138,15 +217,16 @@ def read_parquet(path: Path | str, columns: tuple[Column, Column]) -> Iterator[R
     with open_bytes(path) as stream:  # for its messages on what cannot be opened
         empty = not stream.peek(1)  # type: ignore[attr-defined]
     if empty:
+        yield None
         return
     try:
         with pyarrow.parquet.ParquetFile(path) as table:
-            yield from _parquet_rows(table, columns, name=str(path))
+            yield table
     except pyarrow.ArrowException as error:
         raise DataError(f"{path}: cannot be read as Parquet ({str(error).splitlines()[0]})") from error
 
 
-def _parquet_rows(table: Any, columns: tuple[Column, Column], *, name: str) -> Iterator[Row]:
+def _parquet_rows(table: Any, columns: Sequence[Column], *, name: str) -> Iterator[Cells]:
     present = table.schema_arrow.names
     roots = [str(column) if column in present else str(column).partition(".")[0] for column in columns]
     for root, column in zip(roots, columns, strict=True):
@@ -157,7 +237,4 @@ def _parquet_rows(table: Any, columns: tuple[Column, Column], *, name: str) -> I
         for record in batch.to_pylist():
             number += 1
             where = f"{name}: row {number}"
-            source, target = (
-                _text(_reach(record, str(column), where=where), column, where=where) for column in columns
-            )
-            yield Row(source, target, number)
+            yield Cells(tuple(_reach(record, str(column), where=where) for column in columns), number)

@@ -163,6 +163,21 @@ def look_at(
     )
 
 
+@torch.inference_mode()
+def look_at_text(
+    module: nn.Module, tokenizer: Tokenizer, ids: Sequence[int], *, segments: Sequence[int] | None = None
+) -> Look:
+    """Run a model of one text over its ids, and keep where each piece looked: both axes are the pieces."""
+    if not ids:
+        raise UsageError("there is nothing to look at: the text is empty")
+    device = next(module.parameters()).device
+    given = {} if segments is None else {"segments": torch.tensor([list(segments)], device=device)}
+    with watch(module) as seen:
+        module(torch.tensor([list(ids)], device=device), **given)
+    tokens, words = tokenizer.tokens(ids), Words.of(tokenizer, ids)
+    return Look(tokens, tokens, words, words, _by_kind(seen))
+
+
 def _by_kind(seen: Seen) -> dict[str, Maps]:
     """The maps of each kind, layers stacked: (L, H, T, S).
 

@@ -13,14 +13,14 @@ Attention and feed-forward come in ready-made: what varies between models is pas
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Cache, Mask, MultiHeadAttention, empty_caches, reorder_all
+from regard.attention import Cache, Mask, MultiHeadAttention, empty_caches
 from regard.layers.dropout import drop
+from regard.layers.memory import DecoderMemory
 from regard.layers.norms import NormMaker, norm_of
 
 Order = Literal["post", "pre"]
@@ -150,35 +150,6 @@ class EncoderStack(nn.Module):
         return hidden if self.final_norm is None else self.final_norm(hidden)
 
 
-@dataclass
-class DecoderMemory:
-    """What a decoder keeps between steps: its own past, and the source's keys and values, layer by layer.
-
-    `per_source` rows of the past that follow one another share one row of the source, so beams need no copies of it.
-    """
-
-    past: list[Cache]
-    source: list[Cache] = field(default_factory=list)
-    per_source: int = 1
-
-    @property
-    def length(self) -> int:
-        """How many target positions have been seen."""
-        return self.past[0].length
-
-    def reorder(self, rows: Tensor, *, same_source: bool = False) -> Tensor | None:
-        """Rows change places; `same_source` says that each stays with its own sentence, whose keys then can stay.
-
-        Gives the rows of the source that are left, in their order, where those changed.
-        """
-        reorder_all(self.past, rows)
-        if same_source:
-            return None
-        self.per_source, sources = _shared(rows // self.per_source)
-        reorder_all(self.source, sources)
-        return sources
-
-
 class DecoderStack(nn.Module):
     """Decoder blocks one after another."""
 
@@ -198,6 +169,8 @@ class DecoderStack(nn.Module):
         positions: Tensor | None = None,
     ) -> Tensor:
         """(B, T, D) with the encoder's output (B, S, D), or with what `remember` kept of it → (B, T, D)."""
+        if remembered is not None and remembered.own is not None:
+            return self._step_beams(hidden, remembered, memory_mask=memory_mask)
         for i, block in enumerate(self.blocks):
             hidden = block(
                 hidden,
@@ -211,14 +184,19 @@ class DecoderStack(nn.Module):
             )
         return hidden if self.final_norm is None else self.final_norm(hidden)
 
+    def _step_beams(self, hidden: Tensor, remembered: DecoderMemory, *, memory_mask: Mask | Tensor | None) -> Tensor:
+        """One step of beams that share their past: (N, 1, D) → (N, 1, D), the beams of a source asking together."""
+        width, shape = remembered.per_source, hidden.shape
+        positions = torch.full((width,), remembered.length)
+        mask = remembered.step_beams()
+        hidden = hidden.view(-1, width, shape[-1])
+        for block, past, source in zip(self.blocks, remembered.past, remembered.source, strict=True):
+            hidden = block(
+                hidden, mask=mask, memory_mask=memory_mask, cache=past, memory_cache=source, positions=positions
+            )
+        return (hidden if self.final_norm is None else self.final_norm(hidden)).view(shape)
+
     def remember(self, memory: Tensor, *, capacity: int) -> DecoderMemory:
         """Project the encoder's output (B, S, D) once for every layer and make room for `capacity` steps."""
         source = [block.cross.remember(memory) for block in self.blocks if isinstance(block, DecoderBlock)]
         return DecoderMemory(empty_caches(len(source), capacity=capacity), source)
-
-
-def _shared(sources: Tensor) -> tuple[int, Tensor]:
-    """How many neighbours share a source all along, and the sources without their repetitions."""
-    once, counts = torch.unique_consecutive(sources, return_counts=True)
-    width = int(counts[0]) if len(counts) else 1
-    return (width, once) if bool((counts == width).all()) else (1, sources)

@@ -64,6 +64,13 @@ class DecoderMemory:
         self._seen += 1
         return Written(self.own[:, None])
 
+    def spread(self, width: int) -> None:
+        """Each row becomes `width` rows of its source."""
+        assert self.own is None and self.per_source == 1
+        n_rows = self.past[0].keys.shape[0]
+        reorder_all(self.past, torch.arange(n_rows).repeat_interleave(width))
+        self.per_source = width
+
     def share(self) -> None:
         """Let the beams of a source share one row of the caches: position (t, w) is beam w's at step t."""
         n_rows, length, width = self.past[0].keys.shape[0], self.length, self.per_source
@@ -110,7 +117,7 @@ class DecoderMemory:
         most = int(alive.sum(1).max())
         if 2 * most > alive.shape[1]:
             return
-        places = alive.to(torch.int8).argsort(1, descending=True, stable=True)[:, :most]  # (n, m), in the order of time
+        places = alive.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :most]  # (n, m), in the order of time
         self.own = self.own.gather(2, places[:, None].expand(-1, self.per_source, -1))
         for cache in self.past:
             cache.take(places.T, torch.arange(len(places)))

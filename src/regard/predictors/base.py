@@ -115,6 +115,16 @@ class Predictor(ABC, Generic[Said]):
         return typed(DecodeOptions, kept | given, where="decode")
 
 
+Set = TypeVar("Set")
+
+
+def test_sets(found: Mapping[str, Set]) -> Mapping[str, Set]:
+    """The test sets by name; none at all is the user's to change."""
+    if not found:
+        raise UsageError("the recipe names no test set", hint="say what to score on: --data FILE")
+    return found
+
+
 def check_texts(texts: Sequence[object]) -> None:
     """Refuse what is no text."""
     for number, text in enumerate(texts):

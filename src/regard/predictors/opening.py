@@ -9,56 +9,51 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.checkpoints import RunFolder, load_weights, read_tensors
+from regard.checkpoints import Pretrained, RunFolder, open_model
+from regard.data import Tokenizer
+from regard.data.label_space import LabelSpace
 from regard.errors import CheckpointError, ConfigError, EnvironmentProblem
+from regard.predictors.answers import AnswerPredictor
 from regard.predictors.base import Predictor
+from regard.predictors.labels import LabelPredictor
+from regard.predictors.language import LanguagePredictor
+from regard.predictors.masked import MaskedPredictor
 from regard.predictors.translation import TranslationPredictor
 from regard.tasks.pairs import Languages
 from regard.training.devices import choose_device
-from regard.training.jobs.translation import new_model as new_translator
+from regard.training.jobs.answers import windows_for
+from regard.training.jobs.labels import framer_for
+from regard.training.jobs.language import context_of
 from regard.training.recipe import Recipe, make_recipe
 
-Open = Callable[[RunFolder, Recipe, torch.device, str], Predictor[Any]]
+Open = Callable[[Pretrained, Recipe, nn.Module, str], Predictor[Any]]
 
 
-def load(
-    folder: Path | str, device: str = "auto", *, precision: str = "auto"
-) -> Any:  # the task decides which predictor it is
-    """Open a run folder: the model it holds, ready for its task, on a device ("auto", "cpu", "cuda", "cuda:1").
+def load(folder: Path | str, device: str = "auto", *, precision: str = "auto") -> Any:  # the task decides what it is
+    """Open a trained model, ready for its task, on a device ("auto", "cpu", "cuda", "cuda:1").
 
-    `precision` is what predictions are computed in: "fp32" (what "auto" means), "bf16", or on a CPU "int8". Looking
-    inside and log-probabilities always use the weights as they were trained.
+    `folder` is a run, a Hugging Face folder, a llama2.c `.bin` or a `.gguf` file. `precision` is what predictions are
+    computed in: "fp32" (what "auto" means), "bf16", or on a CPU "int8". Looking inside and log-probabilities always
+    use the weights as they were trained.
     """
     run = RunFolder(folder)
-    if not run.path.is_dir():
+    if not run.path.exists():
         raise CheckpointError(f"{run.path}: there is no such folder", hint="give the folder that `regard train` made")
-    recipe = _recipe(run)
-    if not run.weights.exists():
-        raise CheckpointError(
-            f"{run.path}: the run has no weights yet (model.safetensors)",
-            hint=f"train it to its first evaluation: regard train --resume --out {run.path}",
-        )
-    return OPEN[recipe.task](run, recipe, _device(device), precision)
-
-
-def with_weights(run: RunFolder, make: Callable[[], nn.Module], device: torch.device) -> nn.Module:
-    """The model that `make` builds, with the weights of a run, on a device."""
+    recipe = read_recipe(run) if run.exists() else None
+    found = open_model(run.path)
+    recipe = recipe or recipe_of(found)
     with torch.random.fork_rng(devices=[]):  # the first weights are drawn, only to be replaced
-        model = make()
-    load_weights(model, read_tensors(run.weights), origin=str(run.weights))
-    return model.to(device).eval()
+        module = found.module().to(_device(device))
+    return OPEN[found.task](found, recipe, module, precision)
 
 
-def _translation(run: RunFolder, recipe: Recipe, device: torch.device, precision: str) -> TranslationPredictor:
-    languages = Languages.load(run.path, moses=recipe.data.moses)
-    model = with_weights(run, lambda: new_translator(recipe, languages), device)
-    return TranslationPredictor([model], languages, recipe, precision=precision)
+def recipe_of(found: Pretrained) -> Recipe:
+    """A recipe for a model that others trained: its task, and how it was published to be decoded."""
+    return make_recipe({"task": found.task, "model": {"name": found.model}, "decode": dict(found.decode)})
 
 
-OPEN: Mapping[str, Open] = {"translation": _translation}
-
-
-def _recipe(run: RunFolder) -> Recipe:
+def read_recipe(run: RunFolder) -> Recipe:
+    """The recipe of a run."""
     table = run.read_config()
     if (run.path / "run.json").exists():
         run.read_facts()  # refuses what a newer version wrote
@@ -68,6 +63,51 @@ def _recipe(run: RunFolder) -> Recipe:
         raise CheckpointError(
             f"{run.path / 'config.toml'}: {problem}", hint="it may have been written by another version of regard"
         ) from problem
+
+
+def _translation(found: Pretrained, recipe: Recipe, module: nn.Module, precision: str) -> TranslationPredictor:
+    languages = Languages.of(_tokenizer(found), found.target_tokenizer, moses=recipe.data.moses)
+    return TranslationPredictor([module], languages, recipe, precision=precision)
+
+
+def _language(found: Pretrained, recipe: Recipe, module: nn.Module, precision: str) -> LanguagePredictor:
+    context = context_of(found, recipe)
+    return LanguagePredictor(module, _tokenizer(found), recipe, context=context, precision=precision)
+
+
+def _masked(found: Pretrained, recipe: Recipe, module: nn.Module, precision: str) -> MaskedPredictor:
+    return MaskedPredictor(module, _tokenizer(found), recipe)
+
+
+def _labels(found: Pretrained, recipe: Recipe, module: nn.Module, precision: str) -> LabelPredictor:
+    folder = Path(found.origin).parent
+    if found.labels is not None:
+        space = LabelSpace(found.labels)
+    elif (folder / "labels.json").exists():
+        space = LabelSpace.load(folder)
+    else:
+        n = int(found.options["n_outputs"])
+        space = LabelSpace(tuple(f"LABEL_{i}" for i in range(n)) if n > 1 else ())
+    return LabelPredictor(module, framer_for(_tokenizer(found), found.options, recipe), space, recipe)
+
+
+def _answers(found: Pretrained, recipe: Recipe, module: nn.Module, precision: str) -> AnswerPredictor:
+    return AnswerPredictor(module, windows_for(_tokenizer(found), found.options, recipe), recipe)
+
+
+OPEN: Mapping[str, Open] = {
+    "translation": _translation,
+    "language": _language,
+    "masked": _masked,
+    "labels": _labels,
+    "answers": _answers,
+}
+
+
+def _tokenizer(found: Pretrained) -> Tokenizer:
+    if found.tokenizer is None:
+        raise CheckpointError(f"{found.origin}: there is no tokenizer beside the weights")
+    return found.tokenizer
 
 
 def _device(name: str) -> torch.device:

@@ -21,7 +21,7 @@ from regard.errors import UsageError
 from regard.inspection.alignments import Alignment
 from regard.inspection.look import Look, look_at
 from regard.models.protocol import as_seq2seq
-from regard.predictors.base import Evaluation, Predictor, TestData, check_texts
+from regard.predictors.base import Evaluation, Predictor, TestData, check_texts, test_sets
 from regard.predictors.precision import in_precision
 from regard.tasks.given import given_log_probs
 from regard.tasks.metrics import Metric, bleu_by_length
@@ -119,9 +119,7 @@ class TranslationPredictor(Predictor[Prediction]):
         found = PairFiles(described, data.root, data.made)
         if data.files:
             return {data.files[0]: list(found.source(data.files, what="data").pairs())}
-        if not found.tests:
-            raise UsageError("the recipe names no test set", hint="say what to score on: --data FILE [FILE]")
-        return {name: list(source.pairs()) for name, source in found.tests.items()}
+        return {name: list(source.pairs()) for name, source in test_sets(found.tests).items()}
 
     def evaluate(self, data: TestData, *, by_length: bool = False, **options: Any) -> Iterator[Evaluation]:
         """BLEU, chrF, TER, exact match, and the loss of the references, on each test set."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 
+from regard.data.batching import like_lengths
 from regard.models.protocol import Seq2SeqModel
 from regard.tasks.pair_training import Ids, batch_of
 from regard.tasks.pairs import Languages
@@ -28,21 +28,10 @@ def given_log_probs(
     device = model.output_weight.device
     found: list[list[float]] = [[] for _ in sources]
     lengths = [max(len(source), len(target)) + 1 for source, target in zip(sources, targets, strict=True)]
-    for chunk in _chunks(lengths, batch_tokens):
+    for chunk in like_lengths(lengths, batch_tokens):
         batch = batch_of(languages, [sources[i] for i in chunk], [targets[i] for i in chunk]).to(device)
         log_probs = model.forward(*batch.rows()).float().log_softmax(-1)
         terms = log_probs.gather(-1, batch.labels[..., None])[..., 0].tolist()
         for i, row in zip(chunk, terms, strict=True):
             found[i] = row[: len(targets[i]) + 1]
     return found
-
-
-def _chunks(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Pairs of like length together, within a budget of padded tokens."""
-    chunks: list[list[int]] = []
-    for i in np.argsort(lengths, kind="stable").tolist():
-        if chunks and (len(chunks[-1]) + 1) * lengths[i] <= budget:
-            chunks[-1].append(i)
-        else:
-            chunks.append([i])
-    return chunks

@@ -109,6 +109,11 @@ class PairTraining:
         return batch_of(self.languages, sources, targets, plan=self.plan)
 
     @property
+    def batches_an_epoch(self) -> int:
+        """How many batches the first pass over the data takes."""
+        return len(self.plan.epoch(0))
+
+    @property
     def static_shapes(self) -> bool:
         """Whether all batches have one shape, so that compiling pays."""
         return isinstance(self.plan, PackedPlan)

@@ -31,7 +31,9 @@ from regard.data import (
 )
 from regard.data.checks import Action
 from regard.data.lines import STDIN
-from regard.errors import ConfigError, DataError
+from regard.data.places import find_data
+from regard.data.tokenizer_files import read_tokenizers, save_tokenizers
+from regard.errors import ConfigError
 
 Say = Callable[[str], None]
 TokenizerKind = Literal["bpe", "unigram", "wordpiece", "chars", "bytes", "words"]
@@ -116,21 +118,12 @@ class Languages:
 
     def save(self, folder: Path) -> None:
         """Write tokenizer.json, or source.json and target.json where they differ."""
-        folder.mkdir(parents=True, exist_ok=True)
-        if self.joint:
-            self.source.tokenizer.save(folder / "tokenizer.json")
-        else:
-            self.source.tokenizer.save(folder / "source.json")
-            self.target.tokenizer.save(folder / "target.json")
+        save_tokenizers(folder, self.source.tokenizer, None if self.joint else self.target.tokenizer)
 
     @classmethod
     def load(cls, folder: Path, *, moses: tuple[str, str] | None) -> Languages:
         """Read what `save` wrote."""
-        if (folder / "tokenizer.json").exists() or not (folder / "source.json").exists():
-            source = target = Tokenizer.load(folder / "tokenizer.json")
-        else:
-            source, target = Tokenizer.load(folder / "source.json"), Tokenizer.load(folder / "target.json")
-        return cls._of(source, target, moses)
+        return cls.of(*read_tokenizers(folder), moses=moses)
 
     @classmethod
     def learn(
@@ -147,16 +140,13 @@ class Languages:
                 min_frequency=pieces.min_frequency,
             )
 
-        if pieces.joint:
-            source = target = learn(0, 1)
-        else:
-            source, target = learn(0), learn(1)
-        return cls._of(source, target, moses)
+        return cls.of(*((learn(0, 1), None) if pieces.joint else (learn(0), learn(1))), moses=moses)
 
     @classmethod
-    def _of(cls, source: Tokenizer, target: Tokenizer, moses: tuple[str, str] | None) -> Languages:
+    def of(cls, source: Tokenizer, target: Tokenizer | None, *, moses: tuple[str, str] | None) -> Languages:
+        """Both sides, or one tokenizer for both."""
         languages = moses or (None, None)
-        return cls(TextSide(source, languages[0]), TextSide(target, languages[1]))
+        return cls(TextSide(source, languages[0]), TextSide(target or source, languages[1]))
 
 
 @dataclass(frozen=True)
@@ -174,7 +164,7 @@ class PairFiles:
                 f"data.{what} names {len(files)} files; allowed are one table or two parallel texts",
                 hint=f'give them with --{what} FILE or --{what} SOURCE TARGET, or as data.{what} = ["a.en", "a.de"]',
             )
-        first, second = (*(self._find(name) for name in files), None)[:2]
+        first, second = (*(find_data(name, self.root) for name in files), None)[:2]
         assert first is not None
         return PairSource(first, second, columns=self.data.columns, format=self.data.format)
 
@@ -216,17 +206,6 @@ class PairFiles:
                 shutil.copyfileobj(sys.stdin.buffer, file)
             draft.replace(path)
         return path
-
-    def _find(self, name: str) -> str:
-        if name == STDIN or Path(name).exists() or Path(name).is_absolute():
-            return name
-        if self.root is not None and (self.root / name).exists():
-            return str(self.root / name)
-        places = "here" if self.root is None else f"here or under {self.root}"
-        raise DataError(
-            f"{name}: there is no such file {places}",
-            hint="set REGARD_DATA or --data-root to the folder that holds the data",
-        )
 
 
 def read_pairs(source: PairSource, data: PairData, *, held_out: Iterable[PairSource] = (), say: Say) -> Iterator[Pair]:

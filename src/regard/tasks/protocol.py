@@ -46,6 +46,11 @@ class Trainable(Protocol):
         ...
 
     @property
+    def batches_an_epoch(self) -> int:
+        """How many batches the first pass over the data takes."""
+        ...
+
+    @property
     def static_shapes(self) -> bool:
         """Whether all batches have one shape, so that compiling pays."""
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from regard.errors import ConfigError
@@ -19,6 +19,7 @@ class TrainConfig:
     """What the trainer needs to know besides task, model and data.
 
     steps, accumulate     optimizer steps, and batches a step; gradients are weighted by tokens, as one big batch's
+    epochs                passes over the training data instead of steps, with an evaluation after each; 0: steps count
     batch_tokens          tokens a batch on its longer side; `layout` padded: with padding, packed: without any
     lr, schedule, warmup  peak rate, its course, and the steps it takes to reach the peak
     clip                  largest gradient norm; 0 switches clipping off
@@ -34,6 +35,7 @@ class TrainConfig:
     """
 
     steps: int = 10_000
+    epochs: float = 0.0
     seed: int = 1
     batch_tokens: int = 4096
     accumulate: int = 1
@@ -66,7 +68,7 @@ class TrainConfig:
         at_least = {
             **dict.fromkeys(("steps", "batch_tokens", "accumulate", "eval_every", "save_every", "log_every"), 1),
             **dict.fromkeys(("warmup", "clip", "r_drop", "average", "patience", "keep_best", "weight_decay"), 0),
-            **dict.fromkeys(("n_samples", "eval_from", "final_rate", "seed"), 0),
+            **dict.fromkeys(("n_samples", "eval_from", "final_rate", "seed", "epochs"), 0),
         }
         wrong = [f"train.{k} is {getattr(self, k)}, at least {v}" for k, v in at_least.items() if getattr(self, k) < v]
         shares = [f.name for f in fields(self) if f.name in ("label_smoothing", "ema")]
@@ -79,3 +81,42 @@ class TrainConfig:
             wrong.append("train.ema and train.average are both set; one way of averaging at a time")
         if wrong:
             raise ConfigError("; ".join(wrong))
+
+    def for_epochs(self, n_batches: int) -> TrainConfig:
+        """The same with steps and evaluations for `epochs` passes of so many batches, where epochs are what counts."""
+        if not self.epochs:
+            return self
+        each = max(1, -(-n_batches // self.accumulate))
+        return replace(self, steps=max(1, round(self.epochs * each)), eval_every=each, save_every=each)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingConfig(TrainConfig):
+    """What suits models that are trained on plain text: no smoothing, decay, clipping, a cosine."""
+
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.98)
+    epsilon: float = 1e-8
+    weight_decay: float = 0.1
+    schedule: ScheduleName = "cosine"
+    clip: float = 1.0
+    label_smoothing: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningConfig(TrainConfig):
+    """What suits fine-tuning: a few epochs at a small rate that falls to nothing.
+
+    lm_weight             weight of the language model's own loss beside the task's (Radford et al., 2018); GPT only
+    """
+
+    epochs: float = 3.0
+    lr: float = 5e-5
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = 1e-8
+    weight_decay: float = 0.01
+    schedule: ScheduleName = "linear"
+    warmup: int = 100
+    clip: float = 1.0
+    label_smoothing: float = 0.0
+    lm_weight: float = 0.0

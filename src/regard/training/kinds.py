@@ -7,8 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.decoding import DecodeOptions
+from regard.tasks.answers import AnswerData, AnswerOptions
+from regard.tasks.labels import LabelData
+from regard.tasks.masked import MaskedData, MaskedPieces
 from regard.tasks.pairs import PairData, PieceConfig
-from regard.training.config import TrainConfig
+from regard.tasks.texts import TextData, TextPieces
+from regard.training.config import ReadingConfig, TrainConfig, TuningConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuessOptions:
+    """The `[decode]` section of tasks that weigh what there is: the `k` best guesses are shown."""
+
+    k: int = 5
 
 
 @dataclass(frozen=True)
@@ -30,4 +41,8 @@ class Kind:
 SECTIONS = ("data", "tokenizer", "train", "decode")
 KINDS: Mapping[str, Kind] = {
     "translation": Kind(("transformer", "recurrent"), PairData, PieceConfig),
+    "language": Kind(("gpt",), TextData, TextPieces, train=ReadingConfig),
+    "masked": Kind(("bert",), MaskedData, MaskedPieces, GuessOptions, ReadingConfig),
+    "labels": Kind(("classifier",), LabelData, MaskedPieces, GuessOptions, TuningConfig),
+    "answers": Kind(("span-reader",), AnswerData, MaskedPieces, AnswerOptions, TuningConfig),
 }

@@ -12,13 +12,23 @@ from regard.models.account import count_parameters
 from regard.training.averaging import averaged
 from regard.training.devices import choose_device
 from regard.training.distributed import World
+from regard.training.jobs.answers import AnswerJob
 from regard.training.jobs.job import Begin, Job, Place, Say
+from regard.training.jobs.labels import LabelJob
+from regard.training.jobs.language import LanguageJob
+from regard.training.jobs.masked import MaskedJob
 from regard.training.jobs.translation import TranslationJob
 from regard.training.loop import Trainer
 from regard.training.provenance import commit, hardware, versions
 from regard.training.recipe import Recipe
 
-JOBS: Mapping[str, Begin] = {"translation": TranslationJob}
+JOBS: Mapping[str, Begin] = {
+    "translation": TranslationJob,
+    "language": LanguageJob,
+    "masked": MaskedJob,
+    "labels": LabelJob,
+    "answers": AnswerJob,
+}
 
 
 def train(recipe: Recipe, out: Path, *, data_root: Path | None, resume: bool, say: Say) -> dict[str, Any]:
@@ -31,8 +41,9 @@ def train(recipe: Recipe, out: Path, *, data_root: Path | None, resume: bool, sa
     first = place.world.first
     if first:
         run.write_config(recipe.resolved())
+        run.write_model(job.described)
         say(job.introduction())
-    trainer = Trainer(job.task, job.model, recipe.train, run)
+    trainer = Trainer(job.task, job.model, recipe.train.for_epochs(job.task.batches_an_epoch), run)
     if resume and trainer.restore() and first:
         say(f"going on after step {trainer.progress.step}")
     trainer.fit()
@@ -43,7 +54,7 @@ def _finish(recipe: Recipe, job: Job, trainer: Trainer, place: Place) -> dict[st
     """Take the weights that are kept, measure them, and write down what this run was."""
     run, model, progress = place.run, job.model, trainer.progress
     if not progress.best:  # never evaluated: keep what there is
-        if trainer.averager and progress.step % recipe.train.eval_every:
+        if trainer.averager and progress.step % trainer.config.eval_every:
             trainer.averager.snapshot(model)
         with averaged(model, trainer.averager):
             run.write_weights(weights_of(model))

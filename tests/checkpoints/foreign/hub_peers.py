@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from regard.checkpoints import load_weights
-from regard.checkpoints.foreign.family import Foreign
+from regard.checkpoints.described import Pretrained
 from regard.checkpoints.foreign.hub import open_foreign
 from regard.models.registry import build
 
@@ -48,7 +48,7 @@ def saved(model: nn.Module, folder: Path) -> Path:
     return folder
 
 
-def ours(folder: Path) -> tuple[nn.Module, Foreign]:
+def ours(folder: Path) -> tuple[nn.Module, Pretrained]:
     """Our model with the weights of a folder."""
     foreign = open_foreign(folder)
     model = build(foreign.model, foreign.options).eval()

@@ -8,7 +8,7 @@ import torch
 from hub_peers import close, ours, randomised, saved, transformers
 
 from regard.checkpoints import read_tensors, weights_of, write_tensors
-from regard.checkpoints.foreign.family import Recognised
+from regard.checkpoints.described import Described
 from regard.checkpoints.foreign.hub import FAMILIES, open_foreign, write_hub
 from regard.data.vocabulary import learn_tokenizer
 from regard.errors import CheckpointError
@@ -129,7 +129,7 @@ def test_a_model_and_a_tokenizer_of_our_own_are_opened_by_transformers(tmp_path)
     tokenizer = learn_tokenizer(["a dog runs along the beach"] * 3, "bpe", size=300, mask=True)
     options = {"size": "tiny", "n_tokens": tokenizer.size, "n_layers": 1, "nsp": False, "pooler": False}
     model = build("bert", options).eval()
-    write_hub(tmp_path, Recognised("masked", "bert", options), tensors=weights_of(model), tokenizer=tokenizer)
+    write_hub(tmp_path, Described("masked", "bert", options), tensors=weights_of(model), tokenizer=tokenizer)
     peer = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path).eval()
     their_tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     framed = tokenizer.frame(tokenizer.encode("a dog"), tokenizer.encode("runs"))
@@ -149,7 +149,7 @@ def test_a_model_and_a_tokenizer_of_our_own_are_opened_by_transformers(tmp_path)
 def test_nothing_is_written_for_what_cannot_be_expressed(tmp_path):
     with pytest.raises(CheckpointError, match="no format of others can express this recurrent"):
         write_hub(
-            tmp_path / "out", Recognised("translation", "recurrent", {"n_source": 9, "n_target": 9}), tensors={},
+            tmp_path / "out", Described("translation", "recurrent", {"n_source": 9, "n_target": 9}), tensors={},
             tokenizer=None,
         )  # fmt: skip
     assert not (tmp_path / "out").exists()

@@ -6,8 +6,9 @@ from hub_peers import close, randomised, transformers
 
 from regard.attention import Rows
 from regard.checkpoints import weights_of
-from regard.checkpoints.foreign.family import Recognised, TheirConfig
-from regard.checkpoints.foreign.hub import completed, write_hub
+from regard.checkpoints.described import Described, completed
+from regard.checkpoints.foreign.family import TheirConfig
+from regard.checkpoints.foreign.hub import write_hub
 from regard.checkpoints.foreign.marian import MARIAN
 from regard.checkpoints.foreign.names import shapes_of
 from regard.checkpoints.weights import load_weights
@@ -81,7 +82,7 @@ def test_a_model_of_our_own_is_written_as_marian(tmp_path):
     options = {"n_source": 11, "n_target": 11, "d_model": 12, "n_heads": 3, "d_feedforward": 10}
     options |= {"n_encoder_layers": 1, "n_decoder_layers": 2}
     model = build("transformer", options).eval()
-    found = Recognised("translation", "transformer", options)
+    found = Described("translation", "transformer", options)
     write_hub(tmp_path, found, tensors=weights_of(model), tokenizer=tokenizer)
     opened = transformers.MarianMTModel.from_pretrained(tmp_path).eval()
     with torch.no_grad():
@@ -101,5 +102,5 @@ def test_what_cannot_be_expressed(tmp_path):
     with pytest.raises(
         CheckpointError, match="no format of others can express this transformer; known are bert, "
     ) as e:
-        write_hub(tmp_path, Recognised("translation", "transformer", sizes), tensors={}, tokenizer=None)
+        write_hub(tmp_path, Described("translation", "transformer", sizes), tensors={}, tokenizer=None)
     assert e.value.hint

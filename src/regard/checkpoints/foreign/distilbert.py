@@ -8,22 +8,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from regard.checkpoints.described import Described
 from regard.checkpoints.foreign.bert import Heads, backbone_of
-from regard.checkpoints.foreign.family import (
-    ACTIVATIONS,
-    Family,
-    Recognised,
-    TheirConfig,
-    labels_for,
-    their_activation,
-)
+from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, labels_for, their_activation
 from regard.checkpoints.foreign.names import NameMap, Rule, affine
 
 HEADS = Heads("DistilBert", transform="relu")
 _EPSILON = 1e-12  # of every norm; the config has no word for it
 
 
-def _recognise(config: TheirConfig, names: Collection[str]) -> Recognised:
+def _recognise(config: TheirConfig, names: Collection[str]) -> Described:
     backbone = {
         "n_tokens": config["vocab_size"],
         "d_model": config["dim"],
@@ -46,7 +40,7 @@ def _recognise(config: TheirConfig, names: Collection[str]) -> Recognised:
     return HEADS.recognise(config, backbone, dropouts=dropouts)
 
 
-def _config(model: Recognised) -> dict[str, Any] | None:
+def _config(model: Described) -> dict[str, Any] | None:
     backbone = backbone_of(model)
     if not HEADS.expresses(model) or backbone["n_segments"] or backbone["norm_epsilon"] != _EPSILON:
         return None
@@ -72,7 +66,7 @@ def _config(model: Recognised) -> dict[str, Any] | None:
     return config
 
 
-def _names(model: Recognised) -> NameMap:
+def _names(model: Described) -> NameMap:
     at = "" if model.model == "bert" else "backbone."
     tied = bool(backbone_of(model).get("tied", True))
     word = "distilbert.embeddings.word_embeddings.weight"

@@ -4,45 +4,18 @@
     names(model)                 how their weights are called, in both directions
     config(model)                → their config.json, or None where the family cannot express the model
 
-`Recognised` is our side of it: the task, the model's name in the registry, and its options. `Foreign` is the same with
-its weights and its tokenizer: all that is needed to build the model.
+`Described` is our side of it: the task, the model's name in the registry, and its options.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
+from regard.checkpoints.described import Described
 from regard.checkpoints.foreign.names import NameMap
-from regard.data.tokenizers import Tokenizer
 from regard.errors import CheckpointError
-
-
-@dataclass(frozen=True)
-class Recognised:
-    """A model of ours: what it is for, its name in the registry, its options, the names of its classes.
-
-    `decode` holds options of decoding that the model was published with.
-    """
-
-    task: str
-    model: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    labels: tuple[str, ...] | None = None
-    decode: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Foreign(Recognised):
-    """A model that others trained, in our terms: weights by our names, and its tokenizer (or one for each side)."""
-
-    tensors: Mapping[str, Tensor] = field(default_factory=dict)
-    tokenizer: Tokenizer | None = None
-    target_tokenizer: Tokenizer | None = None
-    origin: str = ""
 
 
 class TheirConfig(dict[str, Any]):
@@ -69,9 +42,9 @@ class Family:
     """A family of foreign models, known by the `model_type` in its config.json."""
 
     model_type: str
-    recognise: Callable[[TheirConfig, Collection[str]], Recognised]
-    names: Callable[[Recognised], NameMap]
-    config: Callable[[Recognised], dict[str, Any] | None]
+    recognise: Callable[[TheirConfig, Collection[str]], Described]
+    names: Callable[[Described], NameMap]
+    config: Callable[[Described], dict[str, Any] | None]
 
 
 # What others call the activations that we have; the first of several names is the one that is written.

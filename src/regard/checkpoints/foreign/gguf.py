@@ -18,7 +18,8 @@ from torch import Tensor
 
 from regard.attention import Stretch
 from regard.attention.positions import frequencies
-from regard.checkpoints.foreign.family import Foreign, TheirConfig
+from regard.checkpoints.described import Pretrained
+from regard.checkpoints.foreign.family import TheirConfig
 from regard.checkpoints.foreign.gpt import TASK, pad_id_of
 from regard.checkpoints.foreign.llama import BUILD, halves, llama_names
 from regard.checkpoints.foreign.names import shapes_of
@@ -47,7 +48,7 @@ _CONTROL = 3  # the type of a token that no text spells
 _LLAMA3_TRAINED = 8192  # the positions that Llama 3 was trained on before it was stretched; the file does not say them
 
 
-def open_gguf(path: Path | str) -> Foreign:
+def open_gguf(path: Path | str) -> Pretrained:
     """A GGUF model in our terms, its weights in single precision."""
     path = Path(path)
     metadata, tensors = _read(path)
@@ -61,7 +62,7 @@ def open_gguf(path: Path | str) -> Foreign:
     options = _options(metadata, tensors)
     config = configure("gpt", **options)
     names = llama_names(config, spelled=_SPELLED, taken=halves(config))
-    return Foreign(
+    return Pretrained(
         task=TASK,
         model="gpt",
         options=options,

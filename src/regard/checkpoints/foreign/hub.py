@@ -2,7 +2,7 @@
 
     foreign = open_foreign("all-MiniLM-L6-v2")         a folder, a llama2.c `.bin` or a `.gguf` file
     model = build(foreign.model, foreign.options)      then load_weights(model, foreign.tensors, origin=foreign.origin)
-    write_hub("out", Recognised("masked", "bert", options), tensors=weights_of(model), tokenizer=tokenizer)
+    write_hub("out", Described("masked", "bert", options), tensors=weights_of(model), tokenizer=tokenizer)
 
 Nothing that a folder holds is ever run.
 """
@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from regard.checkpoints.described import Described, Pretrained, completed
 from regard.checkpoints.foreign.bert import BERT
 from regard.checkpoints.foreign.distilbert import DISTILBERT
-from regard.checkpoints.foreign.family import Family, Foreign, Recognised, TheirConfig
+from regard.checkpoints.foreign.family import Family, TheirConfig
 from regard.checkpoints.foreign.files import read_folder_weights, read_json
 from regard.checkpoints.foreign.gpt import GPT1, GPT2
 from regard.checkpoints.foreign.llama import LLAMA
@@ -29,12 +30,11 @@ from regard.checkpoints.foreign.vocabularies import read_tokenizers, write_token
 from regard.checkpoints.weights import write_tensors
 from regard.data.tokenizers import Tokenizer
 from regard.errors import CheckpointError, UsageError
-from regard.models.registry import configure
 
 FAMILIES: Mapping[str, Family] = {family.model_type: family for family in (BERT, DISTILBERT, GPT1, GPT2, LLAMA, MARIAN)}
 
 
-def open_foreign(path: Path | str) -> Foreign:
+def open_foreign(path: Path | str) -> Pretrained:
     """A model that others trained, in our terms."""
     path = Path(path)
     if path.is_dir():
@@ -56,7 +56,7 @@ def open_foreign(path: Path | str) -> Foreign:
 
 
 def write_hub(
-    folder: Path | str, model: Recognised, *, tensors: Mapping[str, Tensor], tokenizer: Tokenizer | None
+    folder: Path | str, model: Described, *, tensors: Mapping[str, Tensor], tokenizer: Tokenizer | None
 ) -> None:
     """Write config.json, model.safetensors and the tokenizer's files, as `transformers` opens them."""
     folder, model = Path(folder), completed(model)
@@ -70,20 +70,7 @@ def write_hub(
         write_tokenizer(folder, tokenizer, task=model.task)
 
 
-def completed(model: Recognised) -> Recognised:
-    """The same model with every option said, also those of a backbone that it stands on."""
-    options = dict(model.options)
-    size = options.pop("size", None)
-    config = configure(model.model, size, **options)
-    said = asdict(config)
-    if "backbone" in said:
-        rest = dict(said["backbone"])
-        name = rest.pop("name")
-        said["backbone"] = {"name": name, **asdict(configure(name, rest.pop("size", None), **rest))}
-    return replace(model, options=said)
-
-
-def _open_folder(folder: Path) -> Foreign:
+def _open_folder(folder: Path) -> Pretrained:
     path = folder / "config.json"
     if not path.exists():
         raise CheckpointError(f"{folder}: there is no config.json in it", hint="give a folder in Hugging Face's layout")
@@ -96,9 +83,9 @@ def _open_folder(folder: Path) -> Foreign:
     except UsageError as problem:  # the numbers in the config make no model
         raise CheckpointError(f"{path}: {problem}", hint=problem.hint) from problem
     ours = family.names(found).read(tensors, shapes, origin=str(origin))
-    said = {field.name: getattr(found, field.name) for field in fields(Recognised)}
+    said = {field.name: getattr(found, field.name) for field in fields(Described)}
     tokenizer, target = read_tokenizers(folder, config)
-    return Foreign(**said, tensors=ours, tokenizer=tokenizer, target_tokenizer=target, origin=str(folder))
+    return Pretrained(**said, tensors=ours, tokenizer=tokenizer, target_tokenizer=target, origin=str(folder))
 
 
 def _special_ids(tokenizer: Tokenizer, config: Mapping[str, Any]) -> dict[str, int]:
@@ -117,7 +104,7 @@ def _family_of(config: TheirConfig) -> Family:
     return FAMILIES[config["model_type"]]
 
 
-def _family_for(model: Recognised) -> tuple[Family, dict[str, Any]]:
+def _family_for(model: Described) -> tuple[Family, dict[str, Any]]:
     for family in FAMILIES.values():
         config = family.config(model)
         if config is not None:

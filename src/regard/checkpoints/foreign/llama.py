@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from regard.attention import Stretch
-from regard.checkpoints.foreign.family import ACTIVATIONS, Family, Recognised, TheirConfig, their_activation
+from regard.checkpoints.described import Described
+from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, their_activation
 from regard.checkpoints.foreign.gpt import TASK, gpt_config, pad_id_of, refuse_others
 from regard.checkpoints.foreign.names import NameMap, Rule
 from regard.errors import CheckpointError
@@ -71,7 +72,7 @@ def halves(config: GPTConfig) -> Callable[[Tensor], Tensor]:
     return taken
 
 
-def _recognise(config: TheirConfig, names: Collection[str]) -> Recognised:
+def _recognise(config: TheirConfig, names: Collection[str]) -> Described:
     refuse_others(config, "LlamaForCausalLM", "LlamaModel", partial_rotary_factor=(None, 1.0))
     options = {
         **BUILD,
@@ -92,7 +93,7 @@ def _recognise(config: TheirConfig, names: Collection[str]) -> Recognised:
         "pad_id": pad_id_of(config, config["vocab_size"]),
         **_rotary_options(config),
     }
-    return Recognised(TASK, "gpt", options)
+    return Described(TASK, "gpt", options)
 
 
 def _rotary_options(config: TheirConfig) -> dict[str, Any]:
@@ -117,7 +118,7 @@ def _rotary_options(config: TheirConfig) -> dict[str, Any]:
     )
 
 
-def _config(model: Recognised) -> dict[str, Any] | None:
+def _config(model: Described) -> dict[str, Any] | None:
     config = gpt_config(model)
     if config is None or not is_llama(config):
         return None
@@ -171,7 +172,7 @@ _SPELLED = {
 }  # fmt: skip
 
 
-def _names(model: Recognised) -> NameMap:
+def _names(model: Described) -> NameMap:
     config = gpt_config(model)
     assert config is not None
     return llama_names(config, spelled=_SPELLED)

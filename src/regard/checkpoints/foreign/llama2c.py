@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.checkpoints.foreign.family import Foreign
+from regard.checkpoints.described import Pretrained
 from regard.checkpoints.foreign.gpt import TASK
 from regard.checkpoints.foreign.llama import BUILD, halves, llama_names
 from regard.checkpoints.foreign.names import shapes_of
@@ -41,7 +41,7 @@ _SPELLED = {
 }  # fmt: skip
 
 
-def open_llama2c(path: Path | str, *, tokenizer: Path | str | None = None) -> Foreign:
+def open_llama2c(path: Path | str, *, tokenizer: Path | str | None = None) -> Pretrained:
     """A llama2.c model in our terms, with the tokenizer given or the one that lies beside it, if any."""
     path = Path(path)
     options = _read_header(path)
@@ -49,7 +49,7 @@ def open_llama2c(path: Path | str, *, tokenizer: Path | str | None = None) -> Fo
     names = llama_names(config, spelled=_SPELLED, taken=halves(config))
     tensors = names.read(_read_weights(path, config), shapes_of("gpt", options), origin=str(path))
     beside = Path(tokenizer) if tokenizer is not None else _tokenizer_beside(path, config.n_tokens)
-    return Foreign(
+    return Pretrained(
         task=TASK,
         model="gpt",
         options=options,

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from regard.checkpoints.foreign.family import ACTIVATIONS, Family, Recognised, TheirConfig, their_activation
+from regard.checkpoints.described import Described
+from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, their_activation
 from regard.checkpoints.foreign.names import NameMap, Rule
 from regard.errors import CheckpointError
 
@@ -28,7 +29,7 @@ _BUILD: Mapping[str, Any] = {
 }
 
 
-def _recognise(config: TheirConfig, names: Collection[str]) -> Recognised:
+def _recognise(config: TheirConfig, names: Collection[str]) -> Described:
     for key, value in _BUILD.items():
         config.choose(key, {value: True}, default=value)
     _refuse_uneven(config)
@@ -51,7 +52,7 @@ def _recognise(config: TheirConfig, names: Collection[str]) -> Recognised:
         "output_bias": True,
         "pad_id": config["pad_token_id"],
     }
-    return Recognised("translation", "transformer", options, decode={"banned": [start]})
+    return Described("translation", "transformer", options, decode={"banned": [start]})
 
 
 def _refuse_uneven(config: TheirConfig) -> None:
@@ -63,7 +64,7 @@ def _refuse_uneven(config: TheirConfig) -> None:
             )
 
 
-def _config(model: Recognised) -> dict[str, Any] | None:
+def _config(model: Described) -> dict[str, Any] | None:
     options = model.options
     if model.model != "transformer" or not _is_marian(options):
         return None
@@ -95,7 +96,7 @@ def _is_marian(options: Mapping[str, Any]) -> bool:
     return heads and (options["order"], options["norm"], options["positions"]) == ("post", "layer", "sinusoidal")
 
 
-def _names(model: Recognised) -> NameMap:
+def _names(model: Described) -> NameMap:
     names = _Names(int(model.options["d_model"]))
     rules = [*names.stack("encoder"), *names.stack("decoder"), _BIAS]
     ignored = tuple(f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import nn
 
-from regard.checkpoints import RunFolder
+from regard.checkpoints import Described, RunFolder
 from regard.tasks.protocol import Trainable
 from regard.training.distributed import World
 from regard.training.recipe import Recipe
@@ -50,6 +50,11 @@ class Job(Protocol):
     @property
     def model(self) -> nn.Module:
         """The model, untrained."""
+        ...
+
+    @property
+    def described(self) -> Described:
+        """What the model is, with all its options: what a run keeps of it beside the weights."""
         ...
 
     def introduction(self) -> str:

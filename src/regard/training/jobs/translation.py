@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from regard.checkpoints import Described, completed
 from regard.data import Corpus, PairSource
 from regard.decoding import DecodeOptions
 from regard.errors import ConfigError
@@ -36,7 +37,9 @@ class TranslationJob:
         if place.world.first:
             self.languages.save(place.run.path)
         self.task = self._task(corpus, packed=_packed(recipe, place.device))
-        self.model = new_model(recipe, self.languages)
+        self.described = describe(recipe, self.languages)
+        torch.manual_seed(recipe.train.seed)
+        self.model = build(self.described.model, self.described.options)
 
     def introduction(self) -> str:
         """The model's size, the pairs, the padding."""
@@ -76,14 +79,13 @@ class TranslationJob:
         )
 
 
-def new_model(recipe: Recipe, languages: Languages) -> nn.Module:
-    """The untrained model of a recipe, for these vocabularies; its first weights come from the recipe's seed."""
-    torch.manual_seed(recipe.train.seed)
+def describe(recipe: Recipe, languages: Languages) -> Described:
+    """The model of a recipe, for these vocabularies."""
     options = {key: value for key, value in recipe.model.items() if key != "name"}
     sizes = {"n_source": len(languages.source.tokenizer), "n_target": len(languages.target.tokenizer)}
     if recipe.model["name"] == "transformer" and not languages.joint and "tied" not in options:
         options["tied"] = "output"  # two vocabularies cannot share one matrix
-    return build(recipe.model["name"], options | sizes)
+    return completed(Described(recipe.task, recipe.model["name"], options | sizes))
 
 
 def measure(

@@ -1,0 +1,131 @@
+"""Attention of one new query a row, as a decoding step on a GPU has it: two Triton kernels, one program a row and head.
+
+    attend_lanes      over the row's own past      query (N, H, E), key and value (N, G, E), caches (capacity, N, G, E)
+    attend_sources    over its source              query (N, H, E), keys and values (n, G, S, E), lengths (n,)
+
+Where a row stands in time is read from the device, so that a recorded step can be replayed at every position; only
+positions that are filled are read. At time t the past of row r lies in row ancestors[t, r]: beams that change places
+move numbers in this table, never keys. The new key and value are written by the kernel that uses them.
+Softmax is computed as the blocks come, in base 2, and sums are in single precision.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.library import triton_op, wrap_triton
+
+WIDEST = 128  # features a head
+_FEW_PROGRAMS = 256  # about what a GPU runs at once: with fewer, each program may take more of it
+
+
+@triton.jit
+def _look(q, KEYS, VALUES, places, seen, features, real, peak, total, output):
+    """One block of keys and values at `places` (T,): the running peak, total and weighted sum, gone on with."""
+    at = places[:, None] + features[None, :]
+    open_ = seen[:, None] & real[None, :]
+    keys = tl.load(KEYS + at, open_, other=0.0).to(tl.float32)
+    values = tl.load(VALUES + at, open_, other=0.0).to(tl.float32)
+    scores = tl.where(seen, tl.sum(keys * q[None, :], 1), float("-inf"))
+    higher = tl.maximum(peak, tl.max(scores, 0))
+    shares, kept = tl.exp2(scores - higher), tl.exp2(peak - higher)
+    return higher, total * kept + tl.sum(shares, 0), output * kept + tl.sum(shares[:, None] * values, 0)
+
+
+@triton.jit
+def _lanes_kernel(Q, K, V, OUT, KEYS, VALUES, POSITION, ANCESTORS, STARTS, scale, sq, sk, sv, n_rows, G,
+                  E: tl.constexpr, WIDTH: tl.constexpr, GROUP: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    row, head = tl.program_id(0), tl.program_id(1)
+    lane = head // GROUP
+    position, start = tl.load(POSITION), tl.load(STARTS + row)
+    features = tl.arange(0, WIDTH)
+    real = features < E
+    q = tl.load(Q + row * sq + head * E + features, real, other=0.0).to(tl.float32) * scale
+    k = tl.load(K + row * sk + lane * E + features, real, other=0.0)
+    v = tl.load(V + row * sv + lane * E + features, real, other=0.0)
+    if head % GROUP == 0:
+        at = ((position * n_rows + row) * G + lane) * E + features
+        tl.store(KEYS + at, k, real)
+        tl.store(VALUES + at, v, real)
+    peak, total, output = tl.sum(q * k.to(tl.float32), 0), 1.0, v.to(tl.float32)
+    for begin in range(start // BLOCK * BLOCK, position, BLOCK):
+        times = begin + tl.arange(0, BLOCK)
+        seen = (times >= start) & (times < position)
+        rows = tl.load(ANCESTORS + times * n_rows + row, seen, other=0)
+        places = ((times * n_rows + rows) * G + lane) * E
+        peak, total, output = _look(q, KEYS, VALUES, places, seen, features, real, peak, total, output)
+    tl.store(OUT + (row * tl.num_programs(1) + head) * E + features, output / total, real)
+
+
+@triton.jit
+def _sources_kernel(Q, OUT, KEYS, VALUES, LENGTHS, scale, sq, S, G, per_source,
+                    E: tl.constexpr, WIDTH: tl.constexpr, GROUP: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    row, head = tl.program_id(0), tl.program_id(1)
+    source = row // per_source
+    length = tl.load(LENGTHS + source)
+    features = tl.arange(0, WIDTH)
+    real = features < E
+    q = tl.load(Q + row * sq + head * E + features, real, other=0.0).to(tl.float32) * scale
+    first = (source.to(tl.int64) * G + head // GROUP) * S
+    peak, total, output = -1e30, 0.0, tl.zeros([WIDTH], tl.float32)  # not -inf: there may be nothing to see at all
+    for begin in range(0, length, BLOCK):
+        times = begin + tl.arange(0, BLOCK)
+        places = (first + times) * E
+        peak, total, output = _look(q, KEYS, VALUES, places, times < length, features, real, peak, total, output)
+    tl.store(OUT + (row * tl.num_programs(1) + head) * E + features, output / tl.maximum(total, 1e-30), real)
+
+
+@triton_op("regard::attend_lanes", mutates_args={"keys", "values"})
+def attend_lanes(
+    query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor,
+    position: Tensor, ancestors: Tensor, starts: Tensor, scale: float,
+) -> Tensor:  # fmt: skip
+    """Write key and value (N, G, E) at `position` (1,) and attend from `starts` (N,) up to there: (N, H, E).
+
+    ancestors (capacity, N). Caches lie together in memory, of the others the last two dimensions do. `position` and
+    `starts` are int64, so that what is counted from them can exceed 2³¹.
+    """
+    N, H, E = query.shape
+    G = key.shape[1]
+    output = query.new_empty((N, H, E))
+    width = triton.next_power_of_2(E)
+    block = _block(keys.shape[0], width, N * H)
+    wrap_triton(_lanes_kernel)[(N, H)](
+        query, key, value, output, keys, values, position, ancestors, starts, scale * math.log2(math.e),
+        query.stride(0), key.stride(0), value.stride(0), N, G,
+        E=E, WIDTH=width, GROUP=H // G, BLOCK=block, num_warps=_warps(block, width),
+    )  # fmt: skip
+    return output
+
+
+@triton_op("regard::attend_sources", mutates_args={})
+def attend_sources(
+    query: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, per_source: int, scale: float
+) -> Tensor:
+    """Each query (N, H, E) looks at its source, that of row r being r // per_source: (N, H, E); nothing gives zeros."""
+    N, H, E = query.shape
+    G, S = keys.shape[1:3]
+    output = query.new_empty((N, H, E))
+    width = triton.next_power_of_2(E)
+    block = _block(S, width, N * H)
+    wrap_triton(_sources_kernel)[(N, H)](
+        query, output, keys, values, lengths, scale * math.log2(math.e), query.stride(0), S, G, per_source,
+        E=E, WIDTH=width, GROUP=H // G, BLOCK=block, num_warps=_warps(block, width),
+    )  # fmt: skip
+    return output
+
+
+def _block(longest: int, width: int, n_programs: int) -> int:
+    """How many positions a program looks at together: many where programs are few, or one would wait for the next."""
+    most = 128 if n_programs > _FEW_PROGRAMS else 512
+    most = max(16, most * 64 // max(64, width))
+    return min(most, max(16, int(triton.next_power_of_2(longest))))
+
+
+def _warps(block: int, width: int) -> int:
+    """A warp for every 2,048 numbers of a block: 64 a thread."""
+    return max(1, min(16, block * width // 2048))

@@ -1,0 +1,276 @@
+"""Decoding steps recorded as CUDA graphs, and kept for the next batch of the same shape.
+
+A step of a small model is some hundred small kernels, and launching them from Python takes longer than running them.
+Recorded once, they are launched as one. A recording reads and writes fixed places in memory: the tokens, the caches,
+and the logits, which the next step overwrites. Where a row stands is read from the device, so one recording serves
+every position.
+
+    recordings = Recordings()                  a model's own; `on=False` switches them off, `compiled=True` fuses kernels
+    recording = recordings.take(model, shape)  one that is idle, or a new one; nobody else has it until `give_back`
+    recording.step(model, tokens)              (N,) → logits (N, V): run, then recorded, then replayed
+
+On a processor the same steps run, unrecorded, over the same buffers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import chain
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import Dot, Learned, MultiHeadAttention, ScaledDot, Sinusoidal
+from regard.attention.lanes import LaneCache, LaneMemory, Lanes, SourceCache
+
+WIDEST = 128  # features a head that the kernels take
+_PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
+
+
+class Recordable(Protocol):
+    """What a model has to offer, so that its steps can be recorded."""
+
+    recordings: Recordings
+    positions: Sinusoidal | Learned | None
+    training: bool
+
+    def step_once(self, tokens: Tensor, memory: LaneMemory) -> Tensor:
+        """One step over fixed buffers: tokens (N,) → logits (N, V). It asks the device nothing."""
+        ...
+
+    def check_step(self, tokens: Tensor, *, length: int, lanes: Lanes) -> None:
+        """Refuse the step after `length` positions if there is no position for it."""
+        ...
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The output's matrix, which is where the model is and of its precision."""
+        ...
+
+    def modules(self) -> Iterator[nn.Module]:
+        """All parts."""
+        ...
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """What is learnt."""
+        ...
+
+    def buffers(self) -> Iterator[Tensor]:
+        """What is not."""
+        ...
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What has to be equal for a recording to serve again."""
+
+    n_rows: int
+    per_source: int
+    n_source: int
+    capacity: int
+    dtype: torch.dtype
+    autocast: bool
+
+
+class Recording:
+    """Fixed buffers of one shape, and the step recorded over them."""
+
+    def __init__(self, model: Recordable, shape: Shape, *, compiled: bool = False) -> None:
+        device = model.output_weight.device
+        masked, cross = attentions(model, "masked"), attentions(model, "cross")
+        lanes = Lanes(shape.n_rows, capacity=shape.capacity, device=device)
+        n_sources = shape.n_rows // shape.per_source
+        lengths = torch.zeros(n_sources, dtype=torch.int64, device=device)
+        self.shape, self.compiled = shape, compiled
+        self.tokens = torch.zeros(shape.n_rows, dtype=torch.int64, device=device)
+        self.memory = LaneMemory(
+            lanes,
+            [LaneCache(lanes, a.n_kv_heads, a.d_head, dtype=shape.dtype) for a in masked],
+            [
+                SourceCache(
+                    lengths,
+                    (n_sources, a.n_kv_heads, shape.n_source, a.d_head),
+                    per_source=shape.per_source,
+                    dtype=shape.dtype,
+                )
+                for a in cross
+            ],
+        )
+        self.logits: Tensor | None = None
+        # A graph knows addresses only: what lies there is held, and has to be what the model still uses.
+        self._weights = [tensor.detach() for tensor in chain(model.parameters(), model.buffers())]
+        self._function: Callable[[Tensor, LaneMemory], Tensor] | None = None
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    @property
+    def n_bytes(self) -> int:
+        """About how much memory it holds."""
+        caches = sum(2 * cache.keys.nbytes for cache in chain(self.memory.past, self.memory.source))
+        return caches + (0 if self.logits is None else 2 * self.logits.nbytes)
+
+    def fits(self, model: Recordable) -> bool:
+        """Whether the model's weights still lie where they lay."""
+        now = chain(model.parameters(), model.buffers())
+        return [held.data_ptr() for held in self._weights] == [tensor.data_ptr() for tensor in now]
+
+    def step(self, model: Recordable, tokens: Tensor, *, stream: torch.cuda.Stream | None) -> Tensor:
+        """Tokens (N,), at most as many as there is room for → logits (N, V), there until the next step."""
+        n_rows = len(tokens)
+        full = n_rows == self.shape.n_rows
+        (self.tokens if full else self.tokens[:n_rows]).copy_(tokens)
+        if stream is None:
+            self._keep(self._compute(model))
+        elif self._graph is not None:
+            self._graph.replay()
+        elif self.logits is None:
+            self._warm_up(model, stream)
+        else:
+            self._record(model, stream).replay()
+        assert self.logits is not None
+        return self.logits if full else self.logits[:n_rows]
+
+    def _compute(self, model: Recordable) -> Tensor:
+        if self._function is None:
+            self._function = _compiled(model.step_once) if self.compiled else model.step_once
+        # Casts that autocast keeps would lie where they are gone when the graph is replayed.
+        with torch.autocast(
+            self.tokens.device.type, dtype=self.shape.dtype, enabled=self.shape.autocast, cache_enabled=False
+        ):
+            logits = self._function(self.tokens, self.memory)
+        self.memory.lanes.position.add_(1)
+        return logits if logits.dtype.itemsize >= 4 else logits.float()  # decoding wants them so
+
+    def _keep(self, logits: Tensor) -> None:
+        """Into the one place where a replayed step would leave them too."""
+        if self.logits is None:
+            self.logits = logits
+        else:
+            self.logits.copy_(logits)
+
+    def _warm_up(self, model: Recordable, stream: torch.cuda.Stream) -> None:
+        """The first step: kernels are chosen and compiled, which must not happen while a graph is recorded."""
+        here = torch.cuda.current_stream()
+        stream.wait_stream(here)
+        with torch.cuda.stream(stream):
+            self.logits = self._compute(model)
+        self.logits.record_stream(here)
+        here.wait_stream(stream)
+
+    def _record(self, model: Recordable, stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
+        """The second step, recorded and not yet run.
+
+        Not by `torch.cuda.graph`, which gives all of PyTorch's unused memory back first: other shapes come soon.
+        """
+        graph = torch.cuda.CUDAGraph()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                logits = self._compute(model)
+            finally:
+                graph.capture_end()
+        self._graph, self.logits, self._function = graph, logits, None
+        return graph
+
+
+class Recordings:
+    """What one model has recorded and nobody uses right now, the latest last; a copy of a model starts with none."""
+
+    def __init__(self, *, on: bool = True, compiled: bool = False, most: int = 32, most_bytes: int | None = None):
+        self.on, self.compiled, self.most, self.most_bytes = on, compiled, most, most_bytes
+        self._idle: list[Recording] = []
+        self._lock = threading.Lock()
+        self._stream: torch.cuda.Stream | None = None
+
+    def suit(self, model: Recordable) -> bool:
+        """Whether the model's steps are recorded by themselves: on a GPU, unwatched, with plain dot products."""
+        weight = model.output_weight
+        if not self.on or not weight.is_cuda or model.training or weight.dtype not in _PRECISIONS:
+            return False
+        return find_spec("triton") is not None and all(
+            type(part.score) in (Dot, ScaledDot) and part.d_head <= WIDEST and not part.tap.watchers
+            for kind in ("masked", "cross")
+            for part in attentions(model, kind)
+        )
+
+    def take(self, model: Recordable, shape: Shape) -> Recording:
+        """An idle recording of this shape, or a new one."""
+        if isinstance(model.positions, Sinusoidal):
+            model.positions.reserve(shape.capacity)
+        with self._lock:
+            self._idle = [one for one in self._idle if one.fits(model)]
+            found = [one for one in self._idle if one.shape == shape and one.compiled == self.compiled]
+            if found:
+                self._idle.remove(found[-1])
+                return found[-1]
+        try:
+            return Recording(model, shape, compiled=self.compiled)
+        except torch.OutOfMemoryError:
+            self.clear()
+            return Recording(model, shape, compiled=self.compiled)
+
+    def give_back(self, recording: Recording) -> None:
+        """Keep a recording for others; the oldest go when there are too many, or they hold too much memory."""
+        with self._lock:
+            self._idle.append(recording)
+            most = self.most_bytes if self.most_bytes is not None else _share_of_memory(recording.tokens.device)
+            while len(self._idle) > self.most or (len(self._idle) > 1 and sum(o.n_bytes for o in self._idle) > most):
+                del self._idle[0]
+
+    def clear(self) -> None:
+        """Forget what is idle."""
+        with self._lock:
+            self._idle = []
+
+    def stream(self, device: torch.device) -> torch.cuda.Stream | None:
+        """The stream to record on; None where nothing is recorded."""
+        if device.type == "cuda" and self._stream is None:
+            self._stream = torch.cuda.Stream(device)
+        return self._stream if device.type == "cuda" else None
+
+    def __len__(self) -> int:
+        return len(self._idle)
+
+    def __bool__(self) -> bool:
+        return self.on
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Recordings:
+        return self._fresh()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _fresh, (self.on, self.compiled, self.most, self.most_bytes)
+
+    def _fresh(self) -> Recordings:
+        return _fresh(self.on, self.compiled, self.most, self.most_bytes)
+
+
+def attentions(model: Recordable, kind: str) -> list[MultiHeadAttention]:
+    """The model's attentions of one kind, layer by layer."""
+    return [part for part in model.modules() if isinstance(part, MultiHeadAttention) and part.tap.kind == kind]
+
+
+def _fresh(on: bool, compiled: bool, most: int, most_bytes: int | None) -> Recordings:
+    return Recordings(on=on, compiled=compiled, most=most, most_bytes=most_bytes)
+
+
+def _share_of_memory(device: torch.device) -> int:
+    """An eighth of the device's memory may lie idle."""
+    return torch.cuda.get_device_properties(device).total_memory // 8 if device.type == "cuda" else 2**28
+
+
+def _compiled(function: Callable[[Tensor, LaneMemory], Tensor]) -> Callable[[Tensor, LaneMemory], Tensor]:
+    import torch._dynamo  # here, because it loads the whole compiler
+
+    compiled = torch.compile(function, fullgraph=True, dynamic=False)
+
+    def call(tokens: Tensor, memory: LaneMemory) -> Tensor:
+        # Each shape is compiled by itself, and PyTorch would stop at the eighth.
+        with torch._dynamo.config.patch(recompile_limit=256):
+            logits: Tensor = compiled(tokens, memory)
+            return logits
+
+    return call

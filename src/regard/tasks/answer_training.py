@@ -1,0 +1,145 @@
+"""Extractive question answering as something to train: windows, their loss, and how good the answers are so far.
+
+    loss of a window = ½ (−log p_start − log p_end)      each a softmax over the passage's tokens and [CLS]
+
+A loss is summed over windows, and `n_tokens` counts windows: the trainer divides by it, so that accumulated batches are
+one big batch. A window without the whole answer points to [CLS] (Devlin et al., 2019).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.attention import Rows
+from regard.data import BatchPlan, Position, pad
+from regard.data.batching import Indices
+from regard.data.squad import Question
+from regard.models.classifier import SpanReader
+from regard.tasks.answer_metrics import answer_figures
+from regard.tasks.answerer import Answerer
+from regard.tasks.answers import AnswerOptions
+from regard.tasks.framer import FramedRows
+from regard.tasks.losses import Losses
+from regard.tasks.windows import NOT_HERE, Passage, Windows
+
+
+@dataclass(frozen=True)
+class AnswerBatch:
+    """Windows as tensors: `allowed` (B, T) are the places an answer may start and end at, `starts` and `ends` (B,)."""
+
+    ids: Tensor
+    lengths: Tensor
+    segments: Tensor
+    allowed: Tensor
+    starts: Tensor
+    ends: Tensor
+    n_tokens: int
+
+    def to(self, device: torch.device) -> AnswerBatch:
+        """The batch on a device; copies run beside the computation where memory is pinned."""
+        return self._with(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin_memory(self) -> AnswerBatch:
+        """The batch in memory that a GPU can read by itself."""
+        return self._with(Tensor.pin_memory)
+
+    def _with(self, change: Callable[[Tensor], Tensor]) -> AnswerBatch:
+        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+        changed: dict[str, Any] = {name: change(value) for name, value in tensors.items()}
+        return replace(self, **changed)
+
+
+class AnswerTraining:
+    """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
+
+    objective = "f1"
+
+    def __init__(
+        self,
+        windows: Windows,
+        train: Sequence[Question],
+        valid: Sequence[Question],
+        *,
+        budget_tokens: int,
+        seed: int,
+        ambiguous: bool = True,
+        options: AnswerOptions | None = None,
+    ) -> None:
+        self.windows, self.valid = windows, list(valid)
+        self.options = options or AnswerOptions(no_answer=any(not question.answers for question in train))
+        places: list[tuple[int, int, int, int]] = []
+        self.rows = FramedRows(_rows(windows(train), train, places, ambiguous=ambiguous))
+        self.places = np.array(places, np.int64)  # (n, 4): the passage's first token and length, the answer's ends
+        self.plan = BatchPlan(self.rows.lengths, self.rows.lengths, budget_tokens=budget_tokens, seed=seed)
+
+    def batches(self, position: Position, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Position, AnswerBatch]]:
+        """Batches without end from a position on; each of `world` processes gets its share of every batch."""
+        for after, indices in self.plan.iterate(position):
+            yield after, self.batch(indices[rank::world])
+
+    def batch(self, indices: Indices) -> AnswerBatch:
+        """The windows of these numbers as one batch; none are a batch without windows."""
+        ids, lengths = pad([self.rows.ids(int(i)) for i in indices], self.windows.framer.tokenizer.pad_id)
+        segments, _ = pad([self.rows.segments(int(i)) for i in indices], 0)
+        first, n_context, starts, ends = torch.from_numpy(self.places[indices]).unbind(1)
+        places = torch.arange(ids.shape[1])
+        allowed = (places >= first[:, None]) & (places < (first + n_context)[:, None]) | (places == NOT_HERE)
+        return AnswerBatch(ids, lengths, segments, allowed, starts, ends, len(indices))
+
+    @property
+    def batches_an_epoch(self) -> int:
+        """How many batches the first pass over the data takes."""
+        return len(self.plan.epoch(0))
+
+    @property
+    def static_shapes(self) -> bool:
+        """Whether all batches have one shape: windows at the end of a passage are shorter."""
+        return False
+
+    def compile(self, *, graphs: bool) -> None:
+        """Nothing to do: shapes differ from batch to batch."""
+
+    def loss(self, model: SpanReader, batch: AnswerBatch) -> Losses:
+        """The summed loss of a batch's windows, with gradients."""
+        scores = model(Rows(batch.ids, batch.lengths), segments=batch.segments)
+        full = torch.promote_types(scores.start.dtype, torch.float32)
+        start, end = (one.to(full).masked_fill(~batch.allowed, float("-inf")) for one in scores)
+        total = F.cross_entropy(start, batch.starts, reduction="sum") + F.cross_entropy(
+            end, batch.ends, reduction="sum"
+        )
+        return Losses(total / 2, (total / 2).detach(), torch.tensor(batch.n_tokens, device=total.device))
+
+    def evaluate(self, model: SpanReader) -> dict[str, float]:
+        """Exact match and F1 on the validation questions, answered as they will be in use."""
+        said = [answer.text for answer in Answerer(model, self.windows).answer(self.valid, self.options)]
+        return answer_figures(said, self.valid)
+
+    def samples(self, model: SpanReader, n: int) -> list[tuple[str, str, str]]:
+        """The first few validation questions: question, one of the answers, and what the model says."""
+        some = self.valid[:n]
+        found = Answerer(model, self.windows).answer(some, self.options)
+        right = [question.answers[0].text if question.answers else "" for question in some]
+        return [(q.question, answer, said.text) for q, answer, said in zip(some, right, found, strict=True)]
+
+
+def _rows(
+    passages: Iterator[Passage],
+    questions: Sequence[Question],
+    places: list[tuple[int, int, int, int]],
+    *,
+    ambiguous: bool,
+) -> Iterator[Any]:
+    """The rows of all windows; where their passages and answers stand is written to `places`."""
+    for passage, question in zip(passages, questions, strict=True):
+        answer = question.learnable(ambiguous=ambiguous)
+        span = None if answer is None else passage.tokens_of(answer)
+        for window in passage.windows:
+            places.append((window.start, window.n_context, *window.target(span)))
+            yield window.row

@@ -1,0 +1,245 @@
+"""Labelling as something to train: batches of framed texts, their loss, and how good the labels are so far.
+
+    classes     cross-entropy, with label smoothing where asked for
+    numbers     squared error on the scale of the training labels
+    lm_weight   λ > 0 adds the language model's own loss on the input text (Radford et al., 2018), for GPT backbones
+
+A loss is summed over examples, and `n_tokens` counts examples: the trainer divides by it. The language model's loss is
+λ / T̄ · Σ over tokens, where T̄ is the mean number of predicted tokens a *training* example has, a constant: an example
+adds about λ times its mean loss a token, and batches that are accumulated, shared or packed add up to one big batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.data import BatchPlan, Position, pad
+from regard.data.batching import Indices
+from regard.data.label_space import LabelSpace
+from regard.data.labelled import Example
+from regard.data.packing import PackedPlan, pack
+from regard.errors import ConfigError
+from regard.models.classifier import Classifier
+from regard.tasks.compiling import compiled
+from regard.tasks.framer import FramedRows, Framer, Text
+from regard.tasks.label_metrics import class_figures, class_metrics, number_figures, number_metrics
+from regard.tasks.labeller import Labeller, Outputs, probabilities
+from regard.tasks.losses import Losses, linear_cross_entropy
+from regard.tasks.metrics import Metric
+from regard.tasks.pair_training import rows_of
+
+_NOTHING = -1  # a token with nothing to predict after it
+
+
+@dataclass(frozen=True)
+class LabelBatch:
+    """Framed texts and their targets as tensors. `real` says which rows are examples; `longest` is set if packed.
+
+    `following` holds what the language model is to predict at each token; None where nobody asks.
+    """
+
+    ids: Tensor
+    lengths: Tensor
+    segments: Tensor
+    targets: Tensor
+    real: Tensor
+    n_tokens: int
+    longest: int | None = None
+    following: Tensor | None = None
+
+    def to(self, device: torch.device) -> LabelBatch:
+        """The batch on a device; copies run beside the computation where memory is pinned."""
+        return self._with(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin_memory(self) -> LabelBatch:
+        """The batch in memory that a GPU can read by itself."""
+        return self._with(Tensor.pin_memory)
+
+    def _with(self, change: Callable[[Tensor], Tensor]) -> LabelBatch:
+        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+        changed: dict[str, Any] = {name: change(value) for name, value in tensors.items()}
+        return replace(self, **changed)
+
+
+class LabelTraining:
+    """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
+
+    def __init__(
+        self,
+        framer: Framer,
+        space: LabelSpace,
+        train: Sequence[Example],
+        valid: Sequence[Example],
+        *,
+        budget_tokens: int,
+        seed: int,
+        packed: bool = False,
+        label_smoothing: float = 0.0,
+        lm_weight: float = 0.0,
+        objective: str | None = None,
+    ) -> None:
+        self.framer, self.space, self.valid = framer, space, list(valid)
+        self.label_smoothing, self.lm_weight = label_smoothing, lm_weight
+        self.objective = _objective(objective, space)
+        self.rows = FramedRows.of(framer, (text_of(example) for example in train))
+        self.valid_rows = FramedRows.of(framer, (text_of(example) for example in valid))
+        self.targets = encoded(space, train)
+        plan = PackedPlan if packed else BatchPlan
+        self.plan: PackedPlan | BatchPlan = plan(
+            self.rows.lengths, self.rows.lengths, budget_tokens=budget_tokens, seed=seed
+        )
+        self._lm_scale = lm_weight / max(1.0, float((self.rows.lengths - 1).mean()))
+        self._loss: Callable[..., tuple[Tensor, Tensor, Tensor]] = label_loss
+
+    def batches(self, position: Position, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Position, LabelBatch]]:
+        """Batches without end from a position on; each of `world` processes gets its share of every batch."""
+        for after, indices in self.plan.iterate(position):
+            yield after, self.batch(indices[rank::world])
+
+    def batch(self, indices: Indices) -> LabelBatch:
+        """The examples of these numbers as one batch; none are a batch without examples."""
+        rows = [self.rows.ids(int(i)) for i in indices]
+        segments = [self.rows.segments(int(i)) for i in indices]
+        following = [np.append(ids[1:], _NOTHING) for ids in rows] if self.lm_weight else None
+        targets = torch.from_numpy(self.targets[indices])
+        n, pad_id = len(indices), self.framer.tokenizer.pad_id
+        if not isinstance(self.plan, PackedPlan):
+            ids, lengths = pad(rows, pad_id)
+            coming = None if following is None else pad(following, _NOTHING)[0]
+            return LabelBatch(
+                ids, lengths, pad(segments, 0)[0], targets, torch.ones(n, dtype=torch.bool), n, following=coming
+            )
+        plan = self.plan
+        room = {"budget_tokens": plan.budget_tokens, "max_documents": plan.max_documents, "longest": plan.longest}
+        ids, lengths = pack(rows, pad_id, **room)
+        coming = None if following is None else pack(following, _NOTHING, **room)[0][None]
+        targets = F.pad(targets, (0, plan.max_documents - n))
+        real = torch.arange(plan.max_documents) < n
+        return LabelBatch(
+            ids[None], lengths, pack(segments, 0, **room)[0][None], targets, real, n, plan.longest, coming
+        )
+
+    @property
+    def batches_an_epoch(self) -> int:
+        """How many batches the first pass over the data takes."""
+        return len(self.plan.epoch(0))
+
+    @property
+    def static_shapes(self) -> bool:
+        """Whether all batches have one shape, so that compiling pays."""
+        return isinstance(self.plan, PackedPlan)
+
+    def compile(self, *, graphs: bool) -> None:
+        """Let the compiler fuse what the loss computes."""
+        self._loss = compiled(label_loss, graphs=graphs)
+
+    def loss(self, model: Classifier, batch: LabelBatch) -> Losses:
+        """The summed loss of a batch's examples, with gradients."""
+        if self.lm_weight and not hasattr(model.backbone, "start"):
+            raise ConfigError(
+                f"lm_weight is {self.lm_weight}, and the backbone {model.config.backbone.get('name')!r} does not "
+                "predict the next word",
+                hint="leave it 0, or use a gpt",
+            )
+        tensors = (batch.ids, batch.lengths, batch.segments, batch.targets, batch.real, batch.following)
+        return Losses(*self._loss(model, *tensors, batch.longest, self.label_smoothing, self._lm_scale))
+
+    def evaluate(self, model: Classifier) -> dict[str, float]:
+        """The loss of an example and all figures on the validation data."""
+        outputs = self._labeller(model).outputs(self.valid_rows)
+        return {"valid_loss": mean_loss(self.space, outputs, self.valid)} | figures(self.space, outputs, self.valid)
+
+    def samples(self, model: Classifier, n: int) -> list[tuple[str, str, str]]:
+        """The first few validation examples: text, label, and what the model says."""
+        some = self.valid[:n]
+        found = self._labeller(model)([text_of(example) for example in some])
+        shown = [" ⏎ ".join((e.text,) if e.pair is None else (e.text, e.pair)) for e in some]
+        return [(text, e.label, said.label) for text, e, said in zip(shown, some, found, strict=True)]
+
+    def _labeller(self, model: Classifier) -> Labeller:
+        return Labeller(model, self.framer, self.space)
+
+
+def label_loss(
+    model: Classifier,
+    ids: Tensor,
+    lengths: Tensor,
+    segments: Tensor,
+    targets: Tensor,
+    real: Tensor,
+    following: Tensor | None,
+    longest: int | None,
+    smoothing: float,
+    lm_scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Summed loss, its plain part and the examples of a batch: tensors in, tensors out, so that it compiles whole."""
+    rows = rows_of(ids, lengths, longest)
+    encoded = model.encode(rows, segments=segments)
+    scores = model.classify(encoded, rows)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    if targets.is_floating_point():
+        plain = (scores[:, 0] - targets).square()
+        losses = plain
+    else:
+        plain = F.cross_entropy(scores, targets, reduction="none")
+        losses = F.cross_entropy(scores, targets, reduction="none", label_smoothing=smoothing) if smoothing else plain
+    total = torch.where(real, losses, 0.0).sum()
+    if following is not None:
+        backbone: Any = model.backbone
+        words = linear_cross_entropy(
+            encoded, backbone.output_weight, following, ignore_id=_NOTHING, bias=backbone.output_bias
+        )
+        total = total + lm_scale * words.total
+    return total, torch.where(real, plain, 0.0).sum().detach(), real.sum()
+
+
+def text_of(example: Example) -> Text:
+    """The text of an example, or both of its texts."""
+    return example.text if example.pair is None else (example.text, example.pair)
+
+
+def encoded(space: LabelSpace, examples: Sequence[Example]) -> Any:
+    """The labels as a model learns them: numbers of classes (n,) int64, or numbers (n,) float32."""
+    return np.array([space.encode(e.label) for e in examples], np.float32 if space.numeric else np.int64)
+
+
+def figures(space: LabelSpace, outputs: Outputs, examples: Sequence[Example]) -> dict[str, float]:
+    """All figures of a model's outputs (n, n_outputs) for labelled examples, by name."""
+    if space.numeric:
+        return number_figures([float(e.label) for e in examples], space.mean + space.scale * outputs[:, 0])
+    return class_figures(encoded(space, examples), outputs.argmax(1), n_classes=len(space.names))
+
+
+def metrics(
+    space: LabelSpace, outputs: Outputs, examples: Sequence[Example], *, seed: int = 1, resamples: int = 1000
+) -> dict[str, Metric]:
+    """The same with 95 % intervals."""
+    if space.numeric:
+        truth, said = [float(e.label) for e in examples], space.mean + space.scale * outputs[:, 0]
+        return number_metrics(truth, said, seed=seed, resamples=resamples)
+    truth = encoded(space, examples)
+    return class_metrics(truth, outputs.argmax(1), names=space.names, seed=seed, resamples=resamples)
+
+
+def mean_loss(space: LabelSpace, outputs: Outputs, examples: Sequence[Example]) -> float:
+    """The mean loss of an example, without smoothing."""
+    targets = encoded(space, examples)
+    if space.numeric:
+        return float(np.mean((outputs[:, 0] - targets) ** 2))
+    return float(-np.log(np.maximum(probabilities(outputs)[np.arange(len(targets)), targets], 1e-300)).mean())
+
+
+def _objective(given: str | None, space: LabelSpace) -> str:
+    """The figure that decides: more is better of all that are allowed."""
+    allowed = ["pearson", "spearman"] if space.numeric else ["accuracy", "matthews", "macro_f1"]
+    allowed += ["f1"] if len(space.names) == 2 else []
+    if given is not None and given not in allowed:
+        raise ConfigError(f"data.objective is {given!r}; allowed: {', '.join(allowed)}")
+    return given or allowed[0]

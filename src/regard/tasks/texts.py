@@ -1,0 +1,195 @@
+"""Plain text as a task's data: where it is, how it is cut, and what is held back to choose by.
+
+`TextData` and `TextPieces` are the `[data]` and `[tokenizer]` sections of a recipe. `encode_texts` learns or opens the
+tokenizer and puts the ids of the training and the validation text on disk, once.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from regard.data import Document, TextSource, Tokenizer, TokenStream, corpus_key, learn_tokenizer
+from regard.data.lines import STDIN
+from regard.data.places import find_data
+from regard.data.rowplan import RowOrder
+from regard.data.texts import Split
+from regard.errors import ConfigError
+
+Say = Callable[[str], None]
+TokenizerKind = Literal["bpe", "unigram", "wordpiece", "chars", "bytes", "words"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextData:
+    """The `[data]` section: files and folders of text.
+
+    `split` says where documents end in text files, `column` which one of a table holds them. `separated` puts an end
+    mark after each. `context` is how many tokens the model reads at once; left out, as many as it can. `order` is how
+    rows are drawn from the text. Without `valid`, the last `held_out` of the training text is kept to choose by.
+    """
+
+    train: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    test: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    split: Split = "file"
+    column: str = "text"
+    separated: bool = True
+    context: int | None = None
+    order: RowOrder = "rows"
+    held_out: float = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextPieces:
+    """The `[tokenizer]` section. `file` names a tokenizer.json to use instead of learning one."""
+
+    kind: TokenizerKind = "bpe"
+    size: int = 8_000
+    lowercase: bool = False
+    min_frequency: int = 1
+    verbatim: bool = True
+    file: str | None = None
+
+
+class EncodedTexts(NamedTuple):
+    """A tokenizer, and the streams to learn from and to choose by."""
+
+    tokenizer: Tokenizer
+    train: TokenStream
+    valid: TokenStream
+
+
+@dataclass(frozen=True)
+class TextFiles:
+    """The texts of a recipe, found: relative names are looked for here, then under the data root."""
+
+    data: TextData
+    root: Path | None
+    made: Path
+
+    def source(self, names: tuple[str, ...], *, what: str) -> TextSource:
+        """Describe one set of texts."""
+        if not names:
+            raise ConfigError(
+                f"data.{what} names no text", hint=f'give it with --{what} FILE, or as data.{what} = ["a.txt"]'
+            )
+        found = tuple(find_data(str(self._kept(what)) if name == STDIN else name, self.root) for name in names)
+        return TextSource(found, split=self.data.split, column=self.data.column)
+
+    @cached_property
+    def train(self) -> TextSource:
+        """The texts to learn from."""
+        return self.source(self.data.train, what="train")
+
+    @cached_property
+    def valid(self) -> TextSource | None:
+        """The texts to choose by, or None where they are held out of the training text."""
+        return self.source(self.data.valid, what="valid") if self.data.valid else None
+
+    @cached_property
+    def tests(self) -> dict[str, TextSource]:
+        """The texts to report on, by name."""
+        return {name: self.source(files, what=f"test.{name}") for name, files in self.data.test.items()}
+
+    def train_documents(self) -> Iterator[Document]:
+        """What is learnt from."""
+        if self.valid is not None:
+            return self.train.documents()
+        return (document for held_out, document in self._parted() if not held_out)
+
+    def valid_documents(self) -> Iterator[Document]:
+        """What is chosen by."""
+        if self.valid is not None:
+            return self.valid.documents()
+        return (document for held_out, document in self._parted() if held_out)
+
+    def _parted(self) -> Iterator[tuple[bool, Document]]:
+        if not 0 < self.data.held_out < 1:
+            raise ConfigError(
+                f"data.held_out is {self.data.held_out}, and data.valid names no text; allowed is above 0 and below 1"
+            )
+        return hold_out(self.train.documents, self.data.held_out)
+
+    def _kept(self, part: str) -> Path:
+        """What came through standard input, kept: training reads it more than once, and again when it goes on."""
+        path = self.made / f"stdin-{part}.txt"
+        if not path.exists():
+            self.made.mkdir(parents=True, exist_ok=True)
+            draft = path.with_name(f".draft-{path.name}")
+            with draft.open("wb") as file:
+                shutil.copyfileobj(sys.stdin.buffer, file)
+            draft.replace(path)
+        return path
+
+
+def hold_out(documents: Callable[[], Iterator[Document]], share: float) -> Iterator[tuple[bool, Document]]:
+    """Every document with whether it is held out: the last ones, with about `share` of all characters.
+
+    The document that the border runs through is kept to learn from, unless it is the last: then it is cut there.
+    """
+    total, ends = 0, []
+    for document in documents():
+        total += len(document.text)
+        if not document.more:
+            ends.append(total)
+    border = int(total * (1 - share))
+    whole = [end for end in ends[:-1] if end >= border]
+    border = whole[0] if whole else border
+    done = 0
+    for document in documents():
+        before = document.text[: max(0, border - done)]
+        after = document.text[len(before) :]
+        if before:
+            yield False, document._replace(text=before, more=document.more and not after)
+        if after:
+            yield True, document._replace(text=after)
+        done += len(document.text)
+
+
+def encode_texts(files: TextFiles, pieces: TextPieces, folder: Path, *, say: Say) -> EncodedTexts:
+    """Open or learn the tokenizer, and put the ids on disk; reused when nothing changed."""
+    data = files.data
+    sources = [files.train] if files.valid is None else [files.train, files.valid]
+    facts = (repr((data.separated, data.held_out if files.valid is None else None)), repr(pieces))
+    key = corpus_key("texts", *(source.fingerprint() for source in sources), *facts, _made_elsewhere(files, pieces))
+    made = folder / key[:24]
+    if not (made / "tokenizer.json").exists():
+        made.mkdir(parents=True, exist_ok=True)
+        _tokenizer(files, pieces).save(made / "tokenizer.json")
+    tokenizer = Tokenizer.load(made / "tokenizer.json")
+
+    def stream(name: str, documents: Callable[[], Iterator[Document]]) -> TokenStream:
+        part = corpus_key(key, name)
+
+        def build(place: Path) -> TokenStream:
+            built = TokenStream.build(documents(), tokenizer, place, separated=data.separated, fingerprint=part)
+            say(f"{name}: {built.extent.characters:,} characters, {len(built):,} tokens")
+            return built
+
+        return TokenStream.cached(part, made, build=build)
+
+    return EncodedTexts(tokenizer, stream("train", files.train_documents), stream("valid", files.valid_documents))
+
+
+def _tokenizer(files: TextFiles, pieces: TextPieces) -> Tokenizer:
+    if pieces.file is not None:
+        return Tokenizer.load(find_data(pieces.file, files.root))
+    return learn_tokenizer(
+        (document.text for document in files.train_documents()),
+        pieces.kind,
+        size=pieces.size,
+        lowercase=pieces.lowercase,
+        min_frequency=pieces.min_frequency,
+        verbatim=pieces.verbatim,
+    )
+
+
+def _made_elsewhere(files: TextFiles, pieces: TextPieces) -> str:
+    """The fingerprint of a tokenizer that is given, since its file may change."""
+    return "" if pieces.file is None else Tokenizer.load(find_data(pieces.file, files.root)).fingerprint()

@@ -1,0 +1,110 @@
+"""Labelled texts to fine-tune a classifier on, or to train one from scratch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regard.data.labelled import Example
+from regard.data.tokenizers import Tokenizer
+from regard.errors import ConfigError
+from regard.models.account import count_parameters
+from regard.models.classifier import Classifier
+from regard.tasks.framer import FramedRows, Framer
+from regard.tasks.label_training import LabelTraining, metrics, text_of
+from regard.tasks.labeller import Labeller
+from regard.tasks.labels import LabelFiles, LabelledSets
+from regard.tasks.metrics import Metric
+from regard.training.config import TuningConfig
+from regard.training.jobs.job import Place, Say
+from regard.training.jobs.pieces import tokenizer_for
+from regard.training.jobs.starting import begin_with_backbone, open_start
+from regard.training.recipe import Recipe
+
+POOLING: dict[str, dict[str, str]] = {  # what suits a backbone, unless the recipe says otherwise
+    "bert": {"pooling": "first", "transform": "pooler"},
+    "gpt": {"pooling": "last"},
+    "recurrent-encoder": {"pooling": "attention"},
+}
+
+
+class LabelJob:
+    """Examples, their labels, and a classifier."""
+
+    def __init__(self, recipe: Recipe, place: Place) -> None:
+        self.recipe = recipe
+        self.files = LabelFiles(recipe.data, place.data_root)
+        self.sets: LabelledSets = self.files.read(say=place.say if place.world.first else lambda _: None)
+        start = open_start(recipe, place.data_root)
+        self.tokenizer = tokenizer_for(recipe, place, start, lambda: self._texts(self.sets.train))
+        backbone = start_backbone(recipe, start)
+        forced = {"n_outputs": self.sets.space.n_outputs} | POOLING.get(backbone, {})
+        length = recipe.data.max_tokens
+        self.model, self.described = begin_with_backbone(
+            recipe, self.tokenizer, start, forced=forced, n_positions=length
+        )
+        if place.world.first:
+            self.sets.space.save(place.run.path)
+        self.framer = framer_for(self.tokenizer, self.described.options, recipe)
+        train = recipe.train
+        assert isinstance(train, TuningConfig)
+        if train.lm_weight and backbone != "gpt":
+            raise ConfigError(
+                f"train.lm_weight is for a language model below the head, and this one stands on a {backbone}"
+            )
+        self.task = LabelTraining(
+            self.framer,
+            self.sets.space,
+            self.sets.train,
+            self.sets.valid,
+            budget_tokens=train.batch_tokens,
+            seed=train.seed,
+            packed=train.layout == "packed",
+            label_smoothing=train.label_smoothing,
+            lm_weight=train.lm_weight,
+            objective=recipe.data.objective,
+        )
+
+    def introduction(self) -> str:
+        """The model's size, the examples and the labels."""
+        space = self.sets.space
+        what = "numbers" if space.numeric else f"{len(space.names)} labels"
+        return f"classifier: {count_parameters(self.model):,} parameters; {len(self.sets.train):,} examples, {what}"
+
+    def facts(self) -> dict[str, Any]:
+        """How many examples, and the fingerprints of the files."""
+        return {"examples": len(self.sets.train), "fingerprints": self.files.fingerprints()}
+
+    def measure(self, say: Say) -> dict[str, dict[str, Any]]:
+        """The task's figures on the validation examples, and on every test set."""
+        found = {}
+        for name, examples in ({"valid": self.sets.valid} | self.sets.tests).items():
+            figures = measured(self.model, self.framer, self.sets.space, examples)  # type: ignore[arg-type]
+            found[name] = {key: metric.record() for key, metric in figures.items()}
+            say(f"{name}: " + "  ".join(f"{metric.name} {metric.value:.4f}" for metric in figures.values()))
+        return found
+
+    def _texts(self, examples: list[Example]) -> Any:
+        return (part for example in examples for part in (example.text, example.pair) if part is not None)
+
+
+def measured(model: Classifier, framer: Framer, space: Any, examples: list[Example]) -> dict[str, Metric]:
+    """What the metrics of the task say about a classifier."""
+    outputs = Labeller(model, framer, space).outputs(FramedRows.of(framer, (text_of(e) for e in examples)))
+    return metrics(space, outputs, examples)
+
+
+def framer_for(tokenizer: Tokenizer, options: Any, recipe: Recipe) -> Framer:
+    """How texts are put between special tokens for this backbone; no longer than it can read."""
+    backbone = options["backbone"]
+    longest = min(recipe.data.max_tokens, backbone.get("n_positions", recipe.data.max_tokens))
+    return Framer(tokenizer, max_tokens=longest, closing=backbone["name"] == "gpt")
+
+
+def start_backbone(recipe: Recipe, start: Any) -> str:
+    """The name of the model below the head."""
+    given = dict(recipe.model.get("backbone", {}))
+    if "name" in given:
+        return str(given["name"])
+    if start is None:
+        return "bert"
+    return str(start.options["backbone"]["name"] if "backbone" in start.options else start.model)
