@@ -11,6 +11,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from regard.attention.cache import Cache
+from regard.attention.lanes import LaneCache, SourceCache
 from regard.attention.masks import Mask
 from regard.attention.positions import Rotary
 from regard.attention.scores import Prepared, ScaledDot, Score
@@ -83,7 +84,7 @@ class MultiHeadAttention(nn.Module):
         *,
         mask: Mask | Tensor | None = None,
         bias: Tensor | None = None,
-        cache: Cache | None = None,
+        cache: Cache | LaneCache | SourceCache | None = None,
         positions: Tensor | None = None,
     ) -> Tensor:
         """Hidden states (B, T, D), attended: (B, T, D).
@@ -91,6 +92,8 @@ class MultiHeadAttention(nn.Module):
         Cross-attention reads `memory` (B, S, Dm), or the cache that `remember(memory)` made of it. Self-attention with
         a cache appends to it and sees all it holds. `positions` (T,) or (B, T) matter to rotary heads only.
         """
+        if isinstance(cache, LaneCache | SourceCache):
+            return self._step(hidden, cache, positions)
         if self.tap.kind == "cross":
             q_BHTE = self._split(self.query(hidden), self.n_heads)
             k_BGSE, v_BGSE = self._from_memory(memory, cache)
@@ -113,6 +116,19 @@ class MultiHeadAttention(nn.Module):
         if self.tap.kind != "cross":
             raise UsageError("only cross-attention has a memory to remember")
         return Cache.filled(*self._project_memory(memory))
+
+    def _step(self, hidden: Tensor, cache: LaneCache | SourceCache, positions: Tensor | None) -> Tensor:
+        """One new position a row, (N, 1, D) → (N, 1, D), with a cache that attends by itself."""
+        scale = self.score.dot_scale(self.d_head)
+        if scale is None:
+            raise UsageError(f"lanes compare by dot products, and the score is {type(self.score).__name__}")
+        if isinstance(cache, SourceCache):
+            o_NHE = cache.attend(self.query(hidden).view(-1, self.n_heads, self.d_head), scale=scale)
+        else:
+            q_NHE, k_NGE, v_NGE = (x[:, :, 0] for x in self._from_self(hidden, None, positions))
+            o_NHE = cache.attend(q_NHE, k_NGE, v_NGE, scale=scale)
+        output: Tensor = self.out(o_NHE.flatten(1)[:, None])
+        return output
 
     def _from_self(
         self, hidden: Tensor, cache: Cache | None, positions: Tensor | None

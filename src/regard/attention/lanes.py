@@ -72,6 +72,7 @@ class LaneCache:
         from regard.attention.single import attend_lanes  # here, because Triton comes with GPU builds only
 
         lanes = self.lanes
+        query, key, value = _together(query), _together(key), _together(value)
         output: Tensor = attend_lanes(
             query, key, value, self.keys, self.values, lanes.position, lanes.ancestors, lanes.starts, scale
         )
@@ -102,7 +103,7 @@ class SourceCache:
             return attend_sources_explicitly(query, cache=self, scale=scale)
         from regard.attention.single import attend_sources  # here, because Triton comes with GPU builds only
 
-        output: Tensor = attend_sources(query, self.keys, self.values, self.lengths, self.per_source, scale)
+        output: Tensor = attend_sources(_together(query), self.keys, self.values, self.lengths, self.per_source, scale)
         return output
 
     def fill(self, keys: Tensor, values: Tensor, *, rows: Tensor) -> None:
@@ -137,6 +138,11 @@ def attend_sources_explicitly(query: Tensor, *, cache: SourceCache, scale: float
     times = torch.arange(k_NGSE.shape[2], device=query.device)
     allowed_nS = times < cache.lengths[:, None]
     return _written_out(query, k_NGSE, v_NGSE, allowed_nS.repeat_interleave(cache.per_source, 0), scale=scale)
+
+
+def _together(heads: Tensor) -> Tensor:
+    """Heads (N, H, E) of which each row lies together in memory, as the kernels read them."""
+    return heads if heads.stride()[1:] == (heads.shape[2], 1) else heads.contiguous()
 
 
 def _written_out(query: Tensor, keys: Tensor, values: Tensor, allowed: Tensor, *, scale: float) -> Tensor:

@@ -11,17 +11,15 @@ It is written under a temporary name and renamed, so a folder is whole or absent
 
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from secrets import token_hex
 from typing import Any, Self
 
 import numpy.typing as npt
 
+from regard.data.drafts import whole_or_absent, write_synced
 from regard.data.idfiles import ID_TYPES, IdFile, IdWriter
 from regard.data.sources import Pair
 from regard.data.tokenizers import Tokenizer
@@ -91,10 +89,7 @@ class Corpus:
         if max_tokens is not None and max_tokens < 1:
             raise UsageError(f"max_tokens is {max_tokens}, at least 1 is needed")
         folder = Path(folder)
-        _check_replaceable(folder)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = _new_folder_beside(folder)
-        try:
+        with whole_or_absent(folder, files=_FILES, what="a corpus") as draft:
             with (
                 IdWriter(draft, "source", source_tokenizer) as source,
                 IdWriter(draft, "target", target_tokenizer) as target,
@@ -112,10 +107,7 @@ class Corpus:
             if not header.pairs:
                 message = f"no usable pairs: none was given, or all {dropped} are longer than {max_tokens} tokens"
                 raise DataError(message, hint="raise max_tokens, or check the input")
-            _write_synced(draft / "corpus.json", json.dumps(asdict(header), indent=2))
-            _install(draft, folder)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
+            write_synced(draft / "corpus.json", json.dumps(asdict(header), indent=2).encode())
         return cls.open(folder)
 
     @classmethod
@@ -166,41 +158,6 @@ def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
     pairs = iter(pairs)
     while chunk := list(islice(pairs, _CHUNK)):
         yield chunk
-
-
-def _write_synced(path: Path, text: str) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _new_folder_beside(folder: Path) -> Path:
-    """A hidden folder in the same place, so that a rename stays on one disk; with the user's usual permissions."""
-    made = folder.parent / f".{folder.name}.{token_hex(6)}"
-    made.mkdir()
-    return made
-
-
-def _install(draft: Path, folder: Path) -> None:
-    """Rename the finished draft to its place; an older corpus there is moved aside first, and deleted last."""
-    aside = None
-    if folder.exists():
-        aside = _new_folder_beside(folder)
-        os.rename(folder, aside / "old")
-    os.rename(draft, folder)
-    if aside is not None:
-        shutil.rmtree(aside, ignore_errors=True)
-
-
-def _check_replaceable(folder: Path) -> None:
-    """Only a corpus, whole or broken, may be overwritten: never a folder that holds anything else."""
-    if folder.exists() and not folder.is_dir():
-        raise DataError(f"{folder}: is a file, a folder for the corpus was expected")
-    others = sorted(entry.name for entry in folder.iterdir() if entry.name not in _FILES) if folder.exists() else []
-    if others:
-        message = f"{folder}: holds other files ({', '.join(others[:4])}), it will not be replaced by a corpus"
-        raise DataError(message, hint="name a new folder")
 
 
 def _read_header(folder: Path) -> Header:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Cache, Mask, MultiHeadAttention, empty_caches
+from regard.attention.lanes import LaneCache, LaneMemory, SourceCache
 from regard.layers.dropout import drop
 from regard.layers.memory import DecoderMemory
 from regard.layers.norms import NormMaker, norm_of
@@ -67,7 +68,7 @@ class EncoderBlock(nn.Module):
         *,
         mask: Mask | Tensor | None = None,
         bias: Tensor | None = None,
-        cache: Cache | None = None,
+        cache: Cache | LaneCache | None = None,
         positions: Tensor | None = None,
     ) -> Tensor:
         """(B, T, D) → (B, T, D). With a causal mask and a cache this is a language model's block."""
@@ -105,8 +106,8 @@ class DecoderBlock(nn.Module):
         *,
         mask: Mask | Tensor | None = None,
         memory_mask: Mask | Tensor | None = None,
-        cache: Cache | None = None,
-        memory_cache: Cache | None = None,
+        cache: Cache | LaneCache | None = None,
+        memory_cache: Cache | SourceCache | None = None,
         positions: Tensor | None = None,
         per_source: int = 1,
     ) -> Tensor:
@@ -141,7 +142,7 @@ class EncoderStack(nn.Module):
         *,
         mask: Mask | Tensor | None = None,
         bias: Tensor | None = None,
-        caches: Sequence[Cache] | None = None,
+        caches: Sequence[Cache | LaneCache] | None = None,
         positions: Tensor | None = None,
     ) -> Tensor:
         """(B, T, D) → (B, T, D); `caches` holds one cache a block."""
@@ -195,6 +196,12 @@ class DecoderStack(nn.Module):
                 hidden, mask=mask, memory_mask=memory_mask, cache=past, memory_cache=source, positions=positions
             )
         return (hidden if self.final_norm is None else self.final_norm(hidden)).view(shape)
+
+    def step(self, hidden: Tensor, memory: LaneMemory, *, positions: Tensor) -> Tensor:
+        """One new position a row over fixed buffers, (N, 1, D) → (N, 1, D); `positions` (N, 1) are for rotary heads."""
+        for block, past, source in zip(self.blocks, memory.past, memory.source, strict=True):
+            hidden = block(hidden, cache=past, memory_cache=source, positions=positions)
+        return hidden if self.final_norm is None else self.final_norm(hidden)
 
     def remember(self, memory: Tensor, *, capacity: int) -> DecoderMemory:
         """Project the encoder's output (B, S, D) once for every layer and make room for `capacity` steps."""

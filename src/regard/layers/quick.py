@@ -30,6 +30,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 _ROWS = 16  # for how many rows the packing is made; others work as well
 _TINY = torch.finfo(torch.float32).tiny
+_multiply = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32._op
 
 
 class QuickLinear(nn.Module):
@@ -65,21 +66,13 @@ class QuickLinear(nn.Module):
         return output.to(hidden.dtype)
 
     def _in_int8(self, hidden: Tensor) -> Tensor:
-        largest = (hidden if self.positive else hidden.abs()).amax(-1, keepdim=True).clamp_(min=_TINY)
-        output: Tensor = self._multiply(hidden / largest)
-        output = output.mul_(largest) if self._bias is None else torch.addcmul(self._bias, output, largest, out=output)
+        largest = (hidden if self.positive else hidden.abs()).amax(-1, True).clamp_(_TINY)
+        output: Tensor = _multiply(hidden / largest, *self._steps, self._packed)
+        if self._bias is None:
+            output.mul_(largest)
+        else:
+            torch.addcmul(self._bias, output, largest, out=output)
         return output.relu_() if self.relu else output
-
-
-    def _multiply(self, rows: Tensor) -> Tensor:
-        """Rows whose largest number is 1, times the weights."""
-        output: Tensor
-        if torch.backends.quantized.engine in ("x86", "fbgemm"):
-            step, zero = self._steps
-            output = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(rows, step, zero, self._packed)
-        else:  # one scale for all rows is what the other engines have
-            output = torch.ops.quantized.linear_dynamic(rows, self._packed, True)
-        return output
 
 
 def quicken(model: Model, precision: Precision = "fp32") -> Model:

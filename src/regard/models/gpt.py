@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import torch
 from torch import Tensor, nn
 
 from regard.attention import (
@@ -27,6 +28,7 @@ from regard.attention import (
     Sinusoidal,
     Stretch,
 )
+from regard.attention.lanes import LaneMemory, Lanes
 from regard.errors import ConfigError, UsageError
 from regard.layers import (
     ActivationName,
@@ -40,7 +42,9 @@ from regard.layers import (
     Order,
     norm_of,
 )
-from regard.models.gpt_stepper import GPTStepper
+from regard.models.gpt_stepper import GPTStepper, refuse_beyond
+from regard.models.recorded import Contents, RecordedStepper
+from regard.models.recordings import Recordings
 
 PositionName = Literal["learned", "rotary", "sinusoidal"]
 
@@ -116,6 +120,7 @@ class GPT(nn.Module):
         )
         self.output = None if config.tied else nn.Linear(D, config.n_tokens, bias=False)
         self.dropout = Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
+        self.recordings = Recordings()
         self.reset()
 
     def reset(self) -> None:
@@ -182,12 +187,43 @@ class GPT(nn.Module):
         """The most tokens a row can have, prompt and continuation together; None where there is no limit."""
         return self.config.n_positions if self.config.positions == "learned" else None
 
-    def start(self, prompts: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> GPTStepper:
+    def start(
+        self, prompts: Tensor | Rows, *, capacity: int = 64, watched: bool = False
+    ) -> GPTStepper | RecordedStepper:
         """Read the prompts (N, P) but for the last token of each, which is the first to `step` with.
 
         Prompts may differ in length. `capacity` counts the steps to come; `watched` steps keep their attention.
+        On a GPU, steps that are not watched are recorded, unless `recordings` are switched off.
         """
+        if not watched and self.recordings.suit(self):
+            return self.start_recorded(prompts, capacity=capacity)
         return GPTStepper(self, Rows.of(prompts), capacity=capacity, watched=watched)
+
+    def start_recorded(self, prompts: Tensor | Rows, *, capacity: int = 64) -> RecordedStepper:
+        """The same with steps that are recorded where there is a GPU, over buffers that stay where they are."""
+        read = GPTStepper(self, Rows.of(prompts), capacity=1, watched=False)
+        past = [(_time_first(cache.keys), _time_first(cache.values)) for cache in read.caches if cache.length]
+        starts = torch.zeros(read.n_rows, dtype=torch.int64, device=read.device) if read.starts is None else read.starts
+        return RecordedStepper(self, Contents.of_past(past, starts), capacity=read.length + capacity)
+
+    def step_once(self, tokens: Tensor, memory: LaneMemory) -> Tensor:
+        """One decoding step over fixed buffers: the last token of each row (N,) → logits of the next (N, V)."""
+        positions = memory.lanes.places()
+        if self.position_limit is not None:
+            positions = positions.clamp(max=self.position_limit - 1)
+        hidden = self.stack(self.embed(tokens[:, None], positions=positions), caches=memory.past, positions=positions)
+        return self.unembed(hidden[:, 0])
+
+    def check_step(self, tokens: Tensor, *, length: int, lanes: Lanes) -> None:
+        """Refuse a step beyond the last learned position, unless all rows that have come there are done."""
+        limit = self.position_limit
+        if limit is not None and length >= limit:
+            refuse_beyond(limit, tokens[length - lanes.starts[: len(tokens)] >= limit], pad_id=self.config.pad_id)
+
+
+def _time_first(heads: Tensor) -> Tensor:
+    """(N, G, T, E) → (T, N, G, E)."""
+    return heads.permute(2, 0, 1, 3)
 
 
 def _block(config: GPTConfig, rotary: Rotary | None) -> EncoderBlock:

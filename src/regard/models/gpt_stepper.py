@@ -28,7 +28,7 @@ class GPTStepper:
     def __init__(self, model: GPT, prompts: Rows, *, capacity: int, watched: bool) -> None:
         ids, lengths = _check(prompts)
         self.model, self.watched = model, watched
-        self.n_prompt = ids.shape[1]
+        self.n_rows, self.n_prompt = ids.shape
         self.starts = None if lengths is None else self.n_prompt - lengths
         self.caches = empty_caches(len(model.stack.blocks), capacity=self.n_prompt - 1 + capacity)
         self._weights: Tensor | None = None
@@ -94,17 +94,9 @@ class GPTStepper:
         if self.model.positions is not None and not over:
             self.model.positions.reserve(length + 1)
         if limit is not None and over:
-            self._refuse_to_go_on(tokens[places >= limit], limit)
+            refuse_beyond(limit, tokens[places >= limit], pad_id=self.model.config.pad_id)
             places = places.clamp(max=limit - 1)
         return places[:, None]
-
-    def _refuse_to_go_on(self, tokens: Tensor, limit: int) -> None:
-        """Rows that are done are fed padding until they leave; any other token wants a position that is not there."""
-        if bool((tokens != self.model.config.pad_id).any()):
-            raise UsageError(
-                f"a text of {limit + 1} tokens was begun, and the model has {limit} learned positions",
-                hint=f"ask for fewer tokens: prompt and continuation are at most {limit} together",
-            )
 
     def _prompt_part(self, weights: Tensor) -> Tensor:
         """Weights over the caches' columns (N, length) → over each prompt's own tokens (N, P), zeros behind them."""
@@ -114,6 +106,15 @@ class GPTStepper:
         places = columns + self.starts[:, None]
         own = weights.gather(1, places.clamp(max=self.n_prompt - 1))
         return own.masked_fill(places >= self.n_prompt, 0.0)
+
+
+def refuse_beyond(limit: int, tokens: Tensor, *, pad_id: int) -> None:
+    """Rows that are done are fed padding until they leave; any other token wants a position that is not there."""
+    if bool((tokens != pad_id).any()):
+        raise UsageError(
+            f"a text of {limit + 1} tokens was begun, and the model has {limit} learned positions",
+            hint=f"ask for fewer tokens: prompt and continuation are at most {limit} together",
+        )
 
 
 def _check(prompts: Rows) -> tuple[Tensor, Tensor | None]:

@@ -161,11 +161,12 @@ class RecordedStepper:
 
     def _settle(self) -> None:
         """Move into a recording that has room."""
-        if self._recording is not None:  # outrun
-            self._capacity = max(self.length + 1, 2 * self._recording.shape.capacity)
+        if self.length >= self._capacity:  # more steps came than were announced
+            self._capacity = 2 * self.length
         contents = self._leave()
         recording = self.model.recordings.take(self.model, self._shape(contents))
         lease = weakref.finalize(self, self.model.recordings.give_back, recording)
+        lease.atexit = False
         contents.bring_into(recording.memory)
         for left in self._leases:
             left()
@@ -178,7 +179,7 @@ class RecordedStepper:
             n_rows=_rounded(contents.n_rows // per_source) * per_source,
             per_source=per_source,
             n_source=_rounded(contents.source[0][0].shape[2], _SOURCE_STEP) if contents.source else 0,
-            capacity=_rounded(max(self._capacity, self.length + 1), _CAPACITY_STEP),
+            capacity=_rounded(self._capacity, _CAPACITY_STEP),
             dtype=torch.get_autocast_dtype(device) if autocast else self.model.output_weight.dtype,
             autocast=autocast,
         )

@@ -5,7 +5,7 @@ Recorded once, they are launched as one. A recording reads and writes fixed plac
 and the logits, which the next step overwrites. Where a row stands is read from the device, so one recording serves
 every position.
 
-    recordings = Recordings()                  a model's own; `on=False` switches them off, `compiled=True` fuses kernels
+    recordings = Recordings()                  a model's own; on=False switches them off, compiled=True fuses kernels
     recording = recordings.take(model, shape)  one that is idle, or a new one; nobody else has it until `give_back`
     recording.step(model, tokens)              (N,) → logits (N, V): run, then recorded, then replayed
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain
@@ -103,19 +104,15 @@ class Recording:
         self.logits: Tensor | None = None
         # A graph knows addresses only: what lies there is held, and has to be what the model still uses.
         self._weights = [tensor.detach() for tensor in chain(model.parameters(), model.buffers())]
+        self.addresses = addresses(model)
         self._function: Callable[[Tensor, LaneMemory], Tensor] | None = None
         self._graph: torch.cuda.CUDAGraph | None = None
 
     @property
     def n_bytes(self) -> int:
         """About how much memory it holds."""
-        caches = sum(2 * cache.keys.nbytes for cache in chain(self.memory.past, self.memory.source))
-        return caches + (0 if self.logits is None else 2 * self.logits.nbytes)
-
-    def fits(self, model: Recordable) -> bool:
-        """Whether the model's weights still lie where they lay."""
-        now = chain(model.parameters(), model.buffers())
-        return [held.data_ptr() for held in self._weights] == [tensor.data_ptr() for tensor in now]
+        keys = [cache.keys.nbytes for cache in self.memory.past] + [cache.keys.nbytes for cache in self.memory.source]
+        return 2 * sum(keys) + (0 if self.logits is None else 2 * self.logits.nbytes)
 
     def step(self, model: Recordable, tokens: Tensor, *, stream: torch.cuda.Stream | None) -> Tensor:
         """Tokens (N,), at most as many as there is room for → logits (N, V), there until the next step."""
@@ -136,10 +133,7 @@ class Recording:
     def _compute(self, model: Recordable) -> Tensor:
         if self._function is None:
             self._function = _compiled(model.step_once) if self.compiled else model.step_once
-        # Casts that autocast keeps would lie where they are gone when the graph is replayed.
-        with torch.autocast(
-            self.tokens.device.type, dtype=self.shape.dtype, enabled=self.shape.autocast, cache_enabled=False
-        ):
+        with _uncached(self.tokens.device, self.shape.dtype) if self.shape.autocast else nullcontext():
             logits = self._function(self.tokens, self.memory)
         self.memory.lanes.position.add_(1)
         return logits if logits.dtype.itemsize >= 4 else logits.float()  # decoding wants them so
@@ -153,7 +147,7 @@ class Recording:
 
     def _warm_up(self, model: Recordable, stream: torch.cuda.Stream) -> None:
         """The first step: kernels are chosen and compiled, which must not happen while a graph is recorded."""
-        here = torch.cuda.current_stream()
+        here = torch.cuda.current_stream(stream.device)
         stream.wait_stream(here)
         with torch.cuda.stream(stream):
             self.logits = self._compute(model)
@@ -166,7 +160,7 @@ class Recording:
         Not by `torch.cuda.graph`, which gives all of PyTorch's unused memory back first: other shapes come soon.
         """
         graph = torch.cuda.CUDAGraph()
-        stream.wait_stream(torch.cuda.current_stream())
+        stream.wait_stream(torch.cuda.current_stream(stream.device))
         with torch.cuda.stream(stream):
             graph.capture_begin(capture_error_mode="thread_local")
             try:
@@ -202,7 +196,8 @@ class Recordings:
         if isinstance(model.positions, Sinusoidal):
             model.positions.reserve(shape.capacity)
         with self._lock:
-            self._idle = [one for one in self._idle if one.fits(model)]
+            now = addresses(model)
+            self._idle = [one for one in self._idle if one.addresses == now]
             found = [one for one in self._idle if one.shape == shape and one.compiled == self.compiled]
             if found:
                 self._idle.remove(found[-1])
@@ -251,6 +246,16 @@ class Recordings:
 def attentions(model: Recordable, kind: str) -> list[MultiHeadAttention]:
     """The model's attentions of one kind, layer by layer."""
     return [part for part in model.modules() if isinstance(part, MultiHeadAttention) and part.tap.kind == kind]
+
+
+def addresses(model: Recordable) -> tuple[int, ...]:
+    """Where the model's weights lie: elsewhere, a recording would read what is there no more."""
+    return tuple(tensor.data_ptr() for tensor in chain(model.parameters(), model.buffers()))
+
+
+def _uncached(device: torch.device, dtype: torch.dtype) -> torch.autocast:
+    """Autocast that casts weights anew: casts it keeps would be gone when a graph is replayed."""
+    return torch.autocast(device.type, dtype=dtype, cache_enabled=False)
 
 
 def _fresh(on: bool, compiled: bool, most: int, most_bytes: int | None) -> Recordings:

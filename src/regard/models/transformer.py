@@ -17,6 +17,7 @@ from torch import Tensor, nn
 import regard.attention as attention
 from regard.attention import Causal, Learned, Mask, MultiHeadAttention, Padding, Rotary, Rows, Sinusoidal
 from regard.attention.few import write_out
+from regard.attention.lanes import LaneMemory, Lanes
 from regard.errors import ConfigError, ShapeError
 from regard.layers import (
     ActivationName,
@@ -31,6 +32,8 @@ from regard.layers import (
     Order,
     norm_of,
 )
+from regard.models.recorded import Contents, RecordedStepper
+from regard.models.recordings import Recordings
 
 PositionName = Literal["sinusoidal", "learned", "rotary"]
 Tied = Literal["all", "output", "none"]
@@ -109,6 +112,7 @@ class Transformer(nn.Module):
             final_norm=final_norm(D) if final_norm else None,
         )
         self.dropout = Dropout(config.dropout)
+        self.recordings = Recordings()
 
     def forward(self, source: Tensor | Rows, target: Tensor | Rows) -> Tensor:
         """Logits (B, T, V) of each next target token, given the source and the target up to there."""
@@ -146,9 +150,39 @@ class Transformer(nn.Module):
         """The matrix (V, D) that `unembed` multiplies by; `output_bias` (V,) is what it adds, if anything."""
         return self.target_embedding.weight if self.output is None else self.output.weight
 
-    def start(self, source: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> TransformerStepper:
-        """Encode the source and stand ready to decode it, one row each; `watched` steps keep their attention."""
+    def start(
+        self, source: Tensor | Rows, *, capacity: int = 64, watched: bool = False
+    ) -> TransformerStepper | RecordedStepper:
+        """Encode the source and stand ready to decode it, one row each; `watched` steps keep their attention.
+
+        On a GPU, steps that are not watched are recorded, unless `recordings` are switched off.
+        """
+        if not watched and self.recordings.suit(self):
+            return self.start_recorded(source, capacity=capacity)
         return TransformerStepper(self, Rows.of(source), capacity=capacity, watched=watched)
+
+    def start_recorded(self, source: Tensor | Rows, *, capacity: int = 64) -> RecordedStepper:
+        """The same with steps that are recorded where there is a GPU, over buffers that stay where they are."""
+        rows = _padded(Rows.of(source))
+        remembered = self.decoder.remember(self.encode(rows), capacity=1).source
+        lengths = rows.lengths
+        if lengths is None:
+            lengths = torch.full((len(rows.ids),), rows.ids.shape[1], device=rows.ids.device)
+        contents = Contents.of_source([(cache.keys, cache.values) for cache in remembered], lengths)
+        return RecordedStepper(self, contents, capacity=capacity)
+
+    def step_once(self, tokens: Tensor, memory: LaneMemory) -> Tensor:
+        """One decoding step over fixed buffers: the last token of each row (N,) → logits of the next (N, V)."""
+        positions = memory.lanes.places()
+        hidden: Tensor = self.target_embedding(tokens[:, None])
+        if self.positions is not None:
+            hidden = self.positions(hidden, positions=positions)
+        return self.unembed(self.decoder.step(hidden, memory, positions=positions)[:, 0])
+
+    def check_step(self, tokens: Tensor, *, length: int, lanes: Lanes) -> None:
+        """Refuse a step beyond the last position."""
+        if self.positions is not None:
+            self.positions.reserve(length + 1)
 
     def _embed(self, embedding: Embedding, rows: Rows) -> Tensor:
         embedded: Tensor = embedding(rows.ids)
@@ -163,8 +197,7 @@ class TransformerStepper:
     """A Transformer in the middle of decoding: caches of the target's past and of the source's keys and values."""
 
     def __init__(self, model: Transformer, source: Rows, *, capacity: int, watched: bool) -> None:
-        if source.documents is not None:
-            raise ShapeError("decoding takes padded rows, one sentence each, not a packed row")
+        _padded(source)
         self.model, self.watched = model, watched
         self.n_source, self.lengths = source.ids.shape[1], source.lengths
         self._write_mask()
@@ -234,6 +267,12 @@ def _alike(tokens: Tensor, width: int) -> bool:
     """Whether neighbours by the `width` hold the same token."""
     groups = tokens.view(-1, width)
     return bool((groups == groups[:, :1]).all())
+
+
+def _padded(source: Rows) -> Rows:
+    if source.documents is not None:
+        raise ShapeError("decoding takes padded rows, one sentence each, not a packed row")
+    return source
 
 
 def _attention(config: TransformerConfig, kind: attention.Kind, rotary: Rotary | None) -> MultiHeadAttention:
