@@ -223,6 +223,31 @@ def test_the_loss_is_cross_entropy_over_context_and_cls() -> None:
     assert len(task.rows) == number > 30
 
 
+def test_two_readings_have_to_be_right_and_to_agree() -> None:
+    task = make_task(r_drop=3.0)
+    model = make_model(task.windows.framer.tokenizer, name="bert").double()
+    batch = task.batch(np.arange(6))
+    calm = make_task().loss(model, batch).total.item()
+    assert task.loss(model, batch).total.item() == pytest.approx(calm, rel=1e-12)
+    model.dropout.p = 0.5
+    seen: list[Tensor] = []
+    model.output.register_forward_hook(lambda module, inputs, output: seen.append(output.detach()))
+    losses = task.loss(model.train(), batch)
+    own, apart = 0.0, 0.0
+    for row in range(12):
+        scores = seen[0][row][batch.allowed[row % 6]].log_softmax(0)
+        others = seen[0][(row + 6) % 12][batch.allowed[row % 6]].log_softmax(0)
+        places = batch.allowed[row % 6].nonzero()[:, 0].tolist()
+        for side, target in enumerate((batch.starts, batch.ends)):
+            own -= float(scores[places.index(int(target[row % 6])), side]) / 4
+            apart += float((scores[:, side].exp() * (scores - others)[:, side]).sum()) / 4
+    assert apart > 0.01
+    assert float(losses.nll) == pytest.approx(own, rel=1e-9)
+    assert losses.total.item() == pytest.approx(own + 3.0 * apart, rel=1e-9)
+    (losses.total / 6).backward()  # type: ignore[no-untyped-call]
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
 def test_shares_together_are_the_batch_and_batches_resume() -> None:
     task = make_task()
     whole = list(islice(task.batches(Position()), 8))

@@ -26,6 +26,8 @@ CASES = [
     ("bert", "numbers", {}),
     ("gpt", "pairs", {"lm_weight": 0.5, "closing": True}),
     ("gpt", "numbers", {"lm_weight": 2.0, "closing": True}),
+    ("bert", "pairs", {"r_drop": 1.0}),
+    ("gpt", "classes", {"lm_weight": 0.5, "closing": True, "r_drop": 1.0}),
 ]
 
 
@@ -80,6 +82,46 @@ def test_the_loss_is_what_it_says_text_by_text(backbone: str, kind: str, options
     losses = task.loss(model, task.batch(SOME))
     assert losses.total.item() == pytest.approx(expected, rel=1e-10)
     assert float(losses.nll) == pytest.approx(plain, rel=1e-10)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("kind", ["classes", "numbers"])
+def test_two_readings_have_to_be_right_and_to_agree(kind: str, packed: bool) -> None:
+    plain, twice = (make_task(kind, packed=packed, r_drop=r_drop) for r_drop in (0.0, 2.0))
+    model = make_model(twice, dropout=0.5).double()
+    batch = twice.batch(SOME)
+    calm = plain.loss(model.eval(), batch), twice.loss(model, batch)
+    assert calm[1].total.item() == pytest.approx(calm[0].total.item(), rel=1e-12)
+    seen: list[Tensor] = []
+    hook = model.output.register_forward_hook(lambda module, inputs, output: seen.append(output.detach()))
+    losses = twice.loss(model.train(), batch)
+    hook.remove()
+    first, second = (half[batch.real] for half in seen[0].chunk(2))
+    targets = batch.targets[batch.real]
+    assert not torch.equal(first, second)
+    if kind == "numbers":
+        own, apart = (
+            [(half[:, 0] - targets).square().sum() for half in (first, second)],
+            (first - second).square().sum(),
+        )
+    else:
+        own = [F.cross_entropy(half, targets, reduction="sum") for half in (first, second)]
+        p, q = first.softmax(1), second.softmax(1)
+        apart = ((p - q) * (p / q).log()).sum() / 2
+    assert losses.total.item() == pytest.approx(float(sum(own) / 2 + 2.0 * apart), rel=1e-9)
+    assert float(losses.nll) == pytest.approx(float(sum(own) / 2), rel=1e-9)
+
+
+def test_batches_of_so_many_examples_are_drawn_at_random() -> None:
+    task = make_task("classes", n=37, batch_examples=8)
+    epoch = task.plan.epoch(0)
+    assert sorted(len(batch) for batch in epoch) == [5, 8, 8, 8, 8]
+    assert sorted(np.concatenate(epoch).tolist()) == list(range(37))
+    like = make_task("classes", n=37).plan.epoch(0)
+    spread = [[float(np.ptp(task.rows.lengths[batch])) for batch in batches] for batches in (epoch, like)]
+    assert np.mean(spread[0]) > 2 * np.mean(spread[1])
+    widths = {batch.ids.shape[1] == int(batch.lengths.max()) for _, batch in islice(task.batches(Position()), 5)}
+    assert widths == {True}
 
 
 @pytest.mark.parametrize("packed", [False, True])

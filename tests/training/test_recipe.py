@@ -121,7 +121,7 @@ def test_every_shipped_recipe_is_usable() -> None:
     names = shipped()
     assert "translation/dates" in names
     for name in names:
-        assert make_recipe(find_recipe(name)).task == "translation"
+        assert make_recipe(find_recipe(name)).task == name.split("/")[0]
     assert find_recipe("dates") == find_recipe("translation/dates")
     assert find_recipe("translation") == {"task": "translation"}
 

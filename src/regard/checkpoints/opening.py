@@ -16,7 +16,7 @@ def open_model(path: Path | str) -> Pretrained:
     """A run folder, a Hugging Face folder, a llama2.c `.bin` or a `.gguf` file, in our terms."""
     run = RunFolder(path)
     if run.exists():
-        return open_run(run)
+        return _with_room(open_run(run))
     if run.path.is_dir() and not (run.path / "config.json").exists():
         raise CheckpointError(
             f"{run.path}: neither a run (it has no config.toml) nor a model of others (no config.json)",
@@ -24,7 +24,7 @@ def open_model(path: Path | str) -> Pretrained:
         )
     from regard.checkpoints.foreign.hub import open_foreign
 
-    return open_foreign(path)
+    return _with_room(open_foreign(path))
 
 
 def open_run(run: RunFolder) -> Pretrained:
@@ -39,3 +39,17 @@ def open_run(run: RunFolder) -> Pretrained:
     tokenizer, target = read_tokenizers(run.path)
     tensors = read_tensors(run.weights)
     return Pretrained(**said, tensors=tensors, tokenizer=tokenizer, target_tokenizer=target, origin=str(run.weights))
+
+
+def _with_room(found: Pretrained) -> Pretrained:
+    """The same, if every id of its tokenizers has an embedding; more embeddings than ids do no harm."""
+    options = found.options.get("backbone", found.options)
+    sides = ((found.tokenizer, ("n_tokens", "n_source")), (found.target_tokenizer, ("n_target",)))
+    for tokenizer, names in sides:
+        room = next((int(options[name]) for name in names if name in options), None)
+        if tokenizer is not None and room is not None and len(tokenizer) > room:
+            raise CheckpointError(
+                f"{found.origin}: its tokenizer has {len(tokenizer):,} pieces, and the weights are for {room:,}",
+                hint="they do not belong together: look for the tokenizer that the weights were trained with",
+            )
+    return found

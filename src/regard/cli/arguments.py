@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.errors import UsageError
 
-Run = Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)]
+if TYPE_CHECKING:
+    from regard.predictors import TestData
+
+Run = Annotated[Path, typer.Argument(help="A run, or a model of others: a folder or a file.", show_default=False)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Precision = Annotated[str, typer.Option(help="What predictions are computed in: auto, fp32, bf16, or int8 on a CPU.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
@@ -28,6 +33,23 @@ Rest = Annotated[
 ]
 
 _SETTING = re.compile(r"[A-Za-z_]\w*(\.\w+)+=\S*")
+# Options that mean something to some tasks only.
+_ONLY_FOR: Mapping[str, tuple[str, ...]] = {
+    "--beam": ("translation", "language"),
+    "--n-best": ("translation", "language", "answers"),
+    "--prefix": ("translation",),
+    "--align": ("translation",),
+    "--ensemble": ("translation",),
+    "--by-length": ("translation",),
+    "--target": ("translation",),
+    "--stop": ("language",),
+    "--stream": ("language",),
+    "--few-shot": ("language",),
+    "--task": ("language",),
+    "--stride": ("language",),
+    "--context": ("answers",),
+    "--embed": ("masked",),
+}
 
 
 def split_settings(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
@@ -41,3 +63,23 @@ def split_settings(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
             f"{wrong[0]} cannot be set for a model that is trained", hint="what can be set is decode.key=value"
         )
     return [word for word in words if word not in settings], dict(table.get("decode", {}))
+
+
+def refuse_strange(task: str, given: Mapping[str, Any]) -> None:
+    """Refuse options that were given and mean nothing to the task."""
+    for option, value in given.items():
+        if value not in (None, False, []) and task not in _ONLY_FOR[option]:
+            raise UsageError(
+                f"{option} means nothing to a model for {task}", hint=f"it is for {' and '.join(_ONLY_FOR[option])}"
+            )
+
+
+@contextmanager
+def scored_on(run: Path, files: Sequence[str], root: Path | None) -> Iterator[TestData]:
+    """The data to score on; what has to be made of it is kept in a run, and nowhere else."""
+    from regard.checkpoints import RunFolder
+    from regard.predictors import TestData
+
+    with TemporaryDirectory() as elsewhere:
+        made = run / "data" if RunFolder(run).exists() else Path(elsewhere)
+        yield TestData(files, root, made)

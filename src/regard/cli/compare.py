@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.arguments import Data, DataRoot, Device, Json, Precision, Rest, split_settings
-from regard.cli.console import put
+from regard.cli.arguments import Data, DataRoot, Device, Json, Precision, Rest, scored_on, split_settings
+from regard.cli.console import put, say
+from regard.errors import UsageError
 
 if TYPE_CHECKING:
+    from regard.predictors.comparing import Compared
     from regard.tasks.metrics import Comparison
 
 LEVEL = 0.05
@@ -30,44 +32,45 @@ def compare(
     precision: Precision = "auto",
     as_json: Json = False,
 ) -> None:
-    """Compare two trained models on the same pairs by paired bootstrap, and say whether the difference is chance."""
-    from regard.predictors import TestData, load
-    from regard.tasks.metrics import METRICS, paired_bootstrap
-    from regard.tasks.translation import usual_cut
+    """Compare two trained models on the same data by paired bootstrap, and say whether the difference is chance."""
+    from regard.predictors import load
 
+    if resamples < 1:
+        raise UsageError(f"--resamples {resamples}: at least 1 is drawn")
     files, options = split_settings(rest or [])
-    predictors = [load(run, device, precision=precision) for run in (run_a, run_b)]
-    cut = usual_cut(predictors[0].languages)
-    sets = predictors[0].test_pairs(TestData([*(data or []), *files], data_root, run_a / "data"))
-    for name, pairs in sets.items():
-        texts = [[p.text for p in predictor([pair.source for pair in pairs], **options)] for predictor in predictors]
-        references = [pair.target for pair in pairs]
-        found = [
-            paired_bootstrap(references, texts[0], texts[1], metric=metric, n=resamples, seed=seed, **cut)
-            for metric in METRICS
-        ]
-        if as_json:
-            put(json.dumps({"data": name, "n": len(pairs), "comparisons": [_record(each) for each in found]}))
-        else:
-            put(f"{name}: {len(pairs):,} pairs, {resamples:,} resamples, seed {seed}; a = {run_a}, b = {run_b}")
-            for each in found:
-                put(_line(each))
+    first, second = (load(run, device, precision=precision) for run in (run_a, run_b))
+    first.say = say
+    with scored_on(run_a, [*(data or []), *files], data_root) as scored:
+        for compared in first.compare(second, scored, resamples=resamples, seed=seed, **options):
+            if as_json:
+                put(json.dumps(_record(compared), ensure_ascii=False))
+                continue
+            head = f"{compared.data}: {compared.n:,} {compared.unit}, {resamples:,} resamples, seed {seed}"
+            put(f"{head}; a = {run_a}, b = {run_b}")
+            for each in compared.comparisons:
+                put(_line(each, compared))
 
 
 def verdict(found: Comparison) -> str:
     """Which of a and b is better, in words."""
+    from regard.predictors.comparing import LESS_IS_BETTER
+
     if found.p_value >= LEVEL or found.difference == 0:
         return "no significant difference"
-    better = "b" if (found.difference < 0) == (found.name == "TER") else "a"
+    better = "b" if (found.difference < 0) == (found.name in LESS_IS_BETTER) else "a"
     return f"{better} is significantly better"
 
 
-def _line(found: Comparison) -> str:
+def _line(found: Comparison, compared: Compared) -> str:
+    width, digits = max(len(each.name) for each in compared.comparisons), compared.digits
+    numbers = {"a": found.score_a, "b": found.score_b}
+    scores = "   ".join(f"{name} {value:{digits + 4}.{digits}f}" for name, value in numbers.items())
     return (
-        f"  {found.name:<5} a {found.score_a:6.2f}   b {found.score_b:6.2f}   b − a {found.difference:+6.2f}   "
-        f"95 % [{found.low:+.2f}, {found.high:+.2f}]   p = {found.p_value:.3f}   {verdict(found)}"
+        f"  {found.name:<{width}} {scores}   b − a {found.difference:+{digits + 4}.{digits}f}   "
+        f"95 % [{found.low:+.{digits}f}, {found.high:+.{digits}f}]   p = {found.p_value:.3f}   {verdict(found)}"
     )
 
 
-def _record(found: Comparison) -> dict[str, object]:
-    return asdict(found) | {"verdict": verdict(found)}
+def _record(compared: Compared) -> dict[str, object]:
+    comparisons = [asdict(each) | {"verdict": verdict(each)} for each in compared.comparisons]
+    return {"data": compared.data, "n": compared.n, "unit": compared.unit, "comparisons": comparisons}

@@ -25,10 +25,10 @@ def say(text: str = "") -> None:
     talk().print(text, markup=False)
 
 
-def put(line: str) -> None:
-    """One line of data."""
+def put(line: str, *, end: str = "\n") -> None:
+    """One line of data, or a part of one."""
     try:
-        sys.stdout.write(line + "\n")
+        sys.stdout.write(line + end)
         sys.stdout.flush()
     except BrokenPipeError:
         raise NoReader from None

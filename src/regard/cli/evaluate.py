@@ -9,8 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.arguments import Data, DataRoot, Device, Json, Precision, Rest, Run, split_settings
+from regard.cli.arguments import (
+    Data,
+    DataRoot,
+    Device,
+    Json,
+    Precision,
+    Rest,
+    Run,
+    refuse_strange,
+    scored_on,
+    split_settings,
+)
 from regard.cli.console import put, say
+from regard.errors import UsageError
 
 if TYPE_CHECKING:
     from regard.predictors import Evaluation
@@ -24,6 +36,10 @@ def evaluate(
     by_length: Annotated[
         bool, typer.Option("--by-length", help="Translation: BLEU by the length of the source, too.")
     ] = False,
+    stride: Annotated[
+        int | None,
+        typer.Option(help="Language: by how many tokens the window moves; small is fair, large is quick."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the outputs here, a line each.", show_default=False)] = None,
     data_root: DataRoot = None,
     device: Device = "auto",
@@ -31,12 +47,15 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score a trained model by the figures of its task, each with how it was computed."""
-    from regard.predictors import TestData, load
+    from regard.predictors import load
 
     files, options = split_settings(rest or [])
-    options |= {"by_length": True} if by_length else {}
+    options |= ({"by_length": True} if by_length else {}) | ({} if stride is None else {"stride": stride})
     predictor = load(run, device, precision=precision)
-    found = list(predictor.evaluate(TestData([*(data or []), *files], data_root, run / "data"), **options))
+    refuse_strange(predictor.config.task, {"--by-length": by_length, "--stride": stride})
+    predictor.say = say
+    with scored_on(run, [*(data or []), *files], data_root) as scored:
+        found = list(predictor.evaluate(scored, **options))
     for evaluation in found:
         if out is not None:
             _write(_path(out, evaluation.data if len(found) > 1 else None), evaluation.outputs)
@@ -66,6 +85,8 @@ def _path(out: Path, name: str | None) -> Path:
 
 
 def _write(path: Path, outputs: Sequence[str]) -> None:
+    if not outputs:
+        raise UsageError(f"--out {path}: nothing was said that could be written", hint="this task only measures")
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(" ".join(text.splitlines()) + "\n" for text in outputs)

@@ -1,17 +1,19 @@
-"""`regard predict`: a line in, a line out."""
+"""`regard predict`: a line in, an answer out."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.arguments import Device, Json, Precision, Run, split_settings
+from regard.cli.arguments import Device, Json, Precision, Run, refuse_strange, split_settings
+from regard.cli.asking import few_shot_prompts, with_passage
 from regard.cli.console import put, say
 from regard.errors import UsageError
 
@@ -32,14 +34,25 @@ def predict(
         str | None, typer.Option("--input", help="A file of lines; - or nothing is standard input.")
     ] = None,
     beam: Annotated[int | None, typer.Option(help="Width of a beam search (decode.beam).")] = None,
-    n_best: Annotated[int | None, typer.Option(help="How many of its hypotheses to show, with --json.")] = None,
-    prefix: Annotated[str | None, typer.Option(help="How every output has to begin.")] = None,
+    n_best: Annotated[int | None, typer.Option(help="How many of the best outputs to show, with --json.")] = None,
+    prefix: Annotated[str | None, typer.Option(help="Translation: how every output has to begin.")] = None,
     alignment: Annotated[
-        bool, typer.Option("--align", help="After a tab, which words come from which: 0-0 1-2, source first.")
+        bool, typer.Option("--align", help="Translation: after a tab, which words come from which: 0-0 1-2.")
     ] = False,
     ensemble: Annotated[
-        list[Path] | None, typer.Option("--ensemble", help="Another run that votes at every step; may be repeated.")
+        list[Path] | None,
+        typer.Option("--ensemble", help="Translation: another run that votes at every step; may be repeated."),
     ] = None,
+    stop: Annotated[
+        list[str] | None, typer.Option("--stop", help="Language: a text is over where it says this; may be repeated.")
+    ] = None,
+    stream: Annotated[bool, typer.Option("--stream", help="Language: show the text as it comes.")] = False,
+    few_shot: Annotated[
+        str | None, typer.Option(help="Language: a table of questions and answers that shows how it is done.")
+    ] = None,
+    task: Annotated[str | None, typer.Option(help="Language: what is to be done with each input, in words.")] = None,
+    context: Annotated[str | None, typer.Option(help="Answers: a file with the passage; inputs are questions.")] = None,
+    embed: Annotated[bool, typer.Option("--embed", help="Masked: a vector for each text, as JSON.")] = False,
     device: Device = "auto",
     precision: Precision = "auto",
     as_json: Json = False,
@@ -48,18 +61,54 @@ def predict(
     from regard.predictors import load
 
     texts, options = split_settings(inputs or [])
-    given = {"beam": beam, "n_best": n_best, "prefix": prefix}
+    given = {"beam": beam, "n_best": n_best, "prefix": prefix, "stop": stop or None}
     options |= {name: value for name, value in given.items() if value is not None}
     if texts and input_file is not None:
         raise UsageError(f"there are texts to predict for and --input {input_file}; allowed is one of the two")
     predictor = load(run, device, precision=precision)
+    predictor.say = say
+    flags: dict[str, Any] = {f"--{name.replace('_', '-')}": value for name, value in given.items()}
+    flags |= {"--align": alignment, "--ensemble": ensemble, "--stream": stream, "--few-shot": few_shot}
+    refuse_strange(predictor.config.task, flags | {"--task": task, "--context": context, "--embed": embed})
     if ensemble:
         predictor = predictor.ensemble(*(load(other, device, precision=precision) for other in ensemble))
     _check_shown(options, as_json=as_json)
     lines, chunk = (texts, CHUNK) if texts else _lines(input_file or "-")
-    for line, answer in _stream(predictor, lines, chunk=chunk, options=options):
-        aligned = predictor.align(line, answer) if alignment else None
-        put(_record(answer, aligned) if as_json else _plain(answer, aligned))
+    asked = few_shot is not None or task is not None
+    if asked:
+        lines = few_shot_prompts(lines, few_shot, task=task or "")
+        options = {"stop": ["\n"]} | options
+    if context is not None:
+        lines = with_passage(lines, context)
+    show = Show(as_json=as_json, alignment=alignment, asked=asked)
+    if embed:
+        _embed(predictor, lines, chunk=chunk)
+    elif stream or (not asked and _can_stream(predictor, texts, options, as_json=as_json)):
+        _tell(predictor, list(lines), options=options, as_json=as_json)
+    else:
+        for line, answer in _stream(predictor, lines, chunk=chunk, options=options):
+            show(predictor, line, answer)
+
+
+@dataclass
+class Show:
+    """How answers are shown. Continued texts may have lines of their own, so an empty one stands between them."""
+
+    as_json: bool
+    alignment: bool
+    asked: bool
+    n: int = 0
+
+    def __call__(self, predictor: Any, line: str, answer: Any) -> None:
+        """Show one answer."""
+        aligned = predictor.align(line, answer) if self.alignment else None
+        if self.n and not self.as_json and not self.asked and predictor.config.task == "language":
+            put("")
+        self.n += 1
+        if self.asked and not self.as_json:
+            put(" ".join(answer.text.split()))
+        else:
+            put(_record(answer, aligned) if self.as_json else _plain(answer, aligned))
 
 
 def _lines(path: str) -> tuple[Iterable[str], int]:
@@ -81,6 +130,33 @@ def _stream(
         keys = range(begin, begin + len(some))  # a line draws the same random numbers wherever chunks end
         yield from zip(some, predictor(some, keys=keys, **options), strict=True)
         begin += len(some)
+
+
+def _embed(predictor: Any, lines: Iterable[str], *, chunk: int) -> None:
+    stream = iter(lines)
+    while some := list(islice(stream, chunk)):
+        for vector in predictor.embed(some).tolist():
+            put("[" + ", ".join(f"{value:.7g}" for value in vector) + "]")
+
+
+def _can_stream(predictor: Any, texts: list[str], options: dict[str, Any], *, as_json: bool) -> bool:
+    """Whether somebody watches one text being written."""
+    if predictor.config.task != "language" or len(texts) != 1 or as_json or not sys.stdout.isatty():
+        return False
+    chosen = predictor.options({name: value for name, value in options.items() if name != "stop"})
+    return bool(chosen.strategy != "beam" and chosen.n_samples == 1)
+
+
+def _tell(predictor: Any, texts: list[str], *, options: dict[str, Any], as_json: bool) -> None:
+    """The text of one continuation as it comes."""
+    if len(texts) != 1 or as_json:
+        what = "--json" if as_json else f"{len(texts)} texts"
+        raise UsageError(f"--stream and {what} were given; allowed is one text, shown as it comes")
+    pieces = predictor.stream(texts[0], **options)
+    put(texts[0], end="")
+    for piece in pieces:
+        put(piece, end="")
+    put("")
 
 
 def _check_shown(options: dict[str, Any], *, as_json: bool) -> None:

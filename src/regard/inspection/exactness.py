@@ -1,47 +1,38 @@
-"""Whether a model keeps the promises that make its numbers trustworthy, measured on sentences.
+"""Whether a model keeps the promises that make its numbers trustworthy, measured on what it is given.
 
-alone      a sentence decoded alone comes out as among others: greedy, beam search, sampling
-cached     decoding step by step finds the log-probabilities of one pass over the whole target
-explicit   attention computed step by step gives the logits of the fused kernels
+alone      a text computed alone comes out as among others
+explicit   attention computed step by step gives the outputs of the fused kernels
 saved      what is written to disk and read back computes the same bits
 padding    what stands in the padding changes no bit; more of it changes nothing that matters
+
+A `Trial` is a model, inputs to run it on, and how. `writing_exactness` adds what only models that write can promise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import Rows, watch
 from regard.attention.taps import Tap
 from regard.checkpoints import load_weights, read_tensors, weights_of, write_tensors
-from regard.decoding import DecodeOptions
-from regard.decoding.forced import force_decode
-from regard.models.protocol import Seq2SeqModel
-from regard.tasks.given import given_log_probs
-from regard.tasks.pair_training import PairBatch, batch_of
-from regard.tasks.pairs import Languages
-from regard.tasks.translation import Translator
 
 TOLERANCE = 1e-3  # of logits and log-probabilities in single precision: rounding stays far below, mistakes far above
-STRATEGIES = {
-    "greedy": DecodeOptions(max_length=48),
-    "beam": DecodeOptions(strategy="beam", beam=4, max_length=48),
-    "sampling": DecodeOptions(strategy="sample", top_k=10, seed=7, max_length=48),
-}
+MORE = 5  # positions of padding that are added
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One promise: what was compared, the largest difference, how many sentences came out different, and the verdict.
+    """One promise: what was compared, the largest difference, how many texts came out different, and the verdict.
 
-    `kept` where no sentence differs and the difference is within `allowed`.
+    `kept` where no text differs and the difference is within `allowed`.
     """
 
     promise: str
@@ -55,84 +46,123 @@ class Finding:
         return self.n_different == 0 and self.difference <= self.allowed
 
 
+@dataclass(frozen=True)
+class Given:
+    """What a model reads: one text a row, or its source and its target; the text's segments where they are told."""
+
+    rows: tuple[Rows, ...]
+    segments: Tensor | None = None
+
+    def alone(self, i: int) -> Given:
+        """One text without the others, and without padding."""
+        rows = tuple(Rows(side.ids[i : i + 1, : _lengths(side)[i]]) for side in self.rows)
+        segments = None if self.segments is None else self.segments[i : i + 1, : rows[-1].ids.shape[1]]
+        return Given(rows, segments)
+
+    def refilled(self, *, more: int = 0) -> Given:
+        """The same with another id in the padding, and with more padding."""
+        segments = None if self.segments is None else F.pad(self.segments, (0, more))
+        return Given(tuple(_refilled(side, more) for side in self.rows), segments)
+
+
+Run = Callable[[nn.Module, Given], Tensor]
+
+
+def outputs(module: nn.Module, given: Given) -> Tensor:
+    """What a model says: (B, T, …) about every token of the last side, or (B, …) about every text."""
+    segments = {} if given.segments is None else {"segments": given.segments}
+    said = module(*given.rows, **segments)
+    return torch.stack(said, -1) if isinstance(said, tuple) else said
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A model, what it is run on, and how; `by_token` where it says something about every token.
+
+    `limit` is the most positions that it can read, if it has one.
+    """
+
+    module: nn.Module
+    given: Given
+    run: Run = outputs
+    by_token: bool = True
+    limit: int | None = None
+
+    @property
+    def more(self) -> int:
+        """How many positions of padding can be added."""
+        width = max(side.ids.shape[1] for side in self.given.rows)
+        return MORE if self.limit is None else max(0, min(MORE, self.limit - width))
+
+    def __call__(self) -> Tensor:
+        """The outputs."""
+        return self.run(self.module, self.given)
+
+    def apart(self, one: Tensor, other: Tensor) -> float:
+        """The largest difference of two outputs, where there is text."""
+        if not self.by_token:
+            return float((one - other).abs().max())
+        width = min(one.shape[1], other.shape[1])
+        real = torch.arange(width, device=one.device) < _lengths(self.given.rows[-1])[:, None]
+        return float((one[:, :width] - other[:, :width])[real].abs().max())
+
+
 @torch.inference_mode()
-def measure_promises(
-    module: nn.Module, languages: Languages, *, sources: Sequence[str], targets: Sequence[str]
-) -> Iterator[Finding]:
-    """Measure every promise on these sentences and their translations, one finding after another."""
-    assert isinstance(module, Seq2SeqModel)
-    ids = languages.source.encode(sources), languages.target.encode(targets)
-    for name, options in STRATEGIES.items():
-        yield _alone(Translator([module], languages), sources, name=name, options=options)
-    yield _cached(module, languages, *ids)
-    batch = batch_of(languages, *ids).to(module.output_weight.device)
-    if any(isinstance(part, Tap) for part in module.modules()):
-        yield _explicit(module, batch)
-    yield _saved(module, batch)
-    yield from _padding(module, batch)
+def measure_alone(trial: Trial) -> Finding:
+    """Each text by itself against all of them together."""
+    together, apart = trial(), 0.0
+    for i in range(len(together)):
+        alone = trial.run(trial.module, trial.given.alone(i))
+        among = together[i : i + 1, : alone.shape[1]] if trial.by_token else together[i : i + 1]
+        apart = max(apart, float((among - alone).abs().max()))
+    return Finding(f"a batch of one = a batch of {len(together)}", apart, TOLERANCE)
 
 
-def _alone(translator: Translator, sources: Sequence[str], *, name: str, options: DecodeOptions) -> Finding:
-    together = translator(sources, options)
-    alone = [translator([text], options, keys=[i])[0] for i, text in enumerate(sources)]
-    pairs = list(zip(together, alone, strict=True))
-    different = sum([t.ids for t in many] != [t.ids for t in one] for many, one in pairs)
-    apart = max(abs(many[0].score - one[0].score) for many, one in pairs)
-    return Finding(f"a batch of one = a batch of {len(sources)}, {name}", apart, TOLERANCE, different)
+@torch.inference_mode()
+def measure_reading(trial: Trial) -> Iterator[Finding]:
+    """What every model promises about reading, one finding after another."""
+    if any(isinstance(part, Tap) for part in trial.module.modules()):
+        yield _explicit(trial)
+    yield _saved(trial)
+    yield from _padding(trial)
 
 
-def _cached(
-    module: Seq2SeqModel, languages: Languages, sources: Sequence[list[int]], targets: Sequence[list[int]]
-) -> Finding:
-    tokenizer = languages.target.tokenizer
-    capacity = max(map(len, targets)) + 1
-    stepper = module.start(Translator([module], languages).source_rows(sources), capacity=capacity)
-    steps = force_decode(stepper, targets, bos_id=tokenizer.bos_id, eos_id=tokenizer.eos_id, pad_id=tokenizer.pad_id)
-    whole = given_log_probs(module, languages, sources=sources, targets=targets)
-    pairs = zip(steps, whole, strict=True)
-    apart = max(abs(one - other) for a, b in pairs for one, other in zip(a, b, strict=True))
-    return Finding("cached = uncached", apart, TOLERANCE)
+def _explicit(trial: Trial) -> Finding:
+    fused = trial()
+    with watch(trial.module, through=True):
+        explicit = trial()
+    return Finding("fused = explicit", trial.apart(fused, explicit), TOLERANCE)
 
 
-def _explicit(module: nn.Module, batch: PairBatch) -> Finding:
-    fused = module(*batch.rows())
-    with watch(module, through=True):
-        explicit = module(*batch.rows())
-    return Finding("fused = explicit", _apart(fused, explicit, batch), TOLERANCE)
-
-
-def _saved(module: nn.Module, batch: PairBatch) -> Finding:
-    copy = deepcopy(module)
+def _saved(trial: Trial) -> Finding:
+    copy = deepcopy(trial.module)
     for tensor in weights_of(copy).values():
         tensor.zero_()
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
-        write_tensors(path, weights_of(module))
+        write_tensors(path, weights_of(trial.module))
         load_weights(copy, read_tensors(path), origin=str(path))
-    return Finding("saved and loaded = itself", _apart(module(*batch.rows()), copy(*batch.rows()), batch), 0.0)
+    return Finding("saved and loaded = itself", trial.apart(trial(), replace(trial, module=copy)()), 0.0)
 
 
-def _padding(module: nn.Module, batch: PairBatch) -> Iterator[Finding]:
+def _padding(trial: Trial) -> Iterator[Finding]:
     """Other ids in the padding; then more padding."""
-    plain = module(*batch.rows())
-    other = [_refilled(rows) for rows in batch.rows()]
-    yield Finding("what padding holds does not matter", _apart(plain, module(*other), batch), 0.0)
-    wider = [_refilled(rows, extra=5) for rows in batch.rows()]
-    more = module(*wider)[:, : plain.shape[1]]
-    yield Finding("how much padding there is does not matter", _apart(plain, more, batch), TOLERANCE)
+    plain = trial()
+    other = trial.run(trial.module, trial.given.refilled())
+    yield Finding("what padding holds does not matter", trial.apart(plain, other), 0.0)
+    if trial.more:
+        wider = trial.run(trial.module, trial.given.refilled(more=trial.more))
+        yield Finding("how much padding there is does not matter", trial.apart(plain, wider), TOLERANCE)
 
 
-def _refilled(rows: Rows, *, extra: int = 0) -> Rows:
-    """The same rows with another id in the padding, and with more padding."""
+def _lengths(rows: Rows) -> Tensor:
     assert rows.lengths is not None
+    return rows.lengths
+
+
+def _refilled(rows: Rows, more: int) -> Rows:
     n_rows, length = rows.ids.shape
-    ids = torch.full((n_rows, length + extra), int(rows.ids.max()), device=rows.ids.device, dtype=rows.ids.dtype)
-    real = torch.arange(length, device=ids.device) < rows.lengths[:, None]
+    ids = torch.full((n_rows, length + more), int(rows.ids.max()), device=rows.ids.device, dtype=rows.ids.dtype)
+    real = torch.arange(length, device=ids.device) < _lengths(rows)[:, None]
     ids[:, :length] = torch.where(real, rows.ids, ids[:, :length])
     return Rows(ids, rows.lengths)
-
-
-def _apart(one: Tensor, other: Tensor, batch: PairBatch) -> float:
-    """The largest difference of logits (B, T, V) at the real target positions."""
-    real = torch.arange(one.shape[1], device=one.device) < batch.target_lengths[:, None]
-    return float((one - other)[real].abs().max())

@@ -1,196 +1,79 @@
-"""What a model looked at while it read and wrote one sentence: every attention map, with the pieces it is between.
+"""Look at a model while it reads and writes: a scene becomes a record.
 
-    self    (L, H, S, S)    source pieces look at source pieces
-    masked  (L, H, T, T)    what has been written looks at its own past
-    cross   (L, H, T, S)    target pieces look at source pieces
-
-Row t is where the model looked when it predicted target piece t. Both sides end with </s>; the columns of `masked` are
-the pieces that were fed: <s>, then the target without its end.
+look_at(scene, layers=[3], kinds=["cross"], queries=True)      → Look, with weights of what was asked for alone
+look_at_points(estimator, [[65_000]])                          → Look, of Nadaraya–Watson: queries × known points
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
-from typing import Any, Self
+from collections.abc import Collection
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
-from numpy.typing import NDArray
-from torch import nn
 
-from regard.attention import watch
-from regard.attention.taps import Kind, Seen, Tap
-from regard.data import Tokenizer
-from regard.errors import DataError, UsageError
-from regard.inspection.alignments import Alignment, Heads, Method, align
-from regard.tasks.pair_training import batch_of
-from regard.tasks.pairs import Languages
+from regard.errors import UsageError
+from regard.inspection.capture import capture, made_of
+from regard.inspection.record import PICTURES, Axis, Computed, Look, Map, Outputs
+from regard.inspection.scene import Scene, Speech, pair_scene, text_scene
+from regard.inspection.words import Words
+from regard.models.nadaraya_watson import NadarayaWatson
 
-Maps = NDArray[np.float32]
-PICTURES = (".png", ".svg", ".pdf")
-
-
-@dataclass(frozen=True)
-class Words:
-    """The words that pieces make up: their texts, and for each piece (without </s>) the number of its word."""
-
-    texts: list[str]
-    of_piece: list[int]
-
-    @classmethod
-    def of(cls, tokenizer: Tokenizer, ids: Sequence[int]) -> Words:
-        """Whitespace words; of a tokenizer of characters, the characters."""
-        pieces = tokenizer.tokens(ids)
-        alone = tokenizer.kind in ("chars", "words")
-        begins = [i == 0 or alone or piece.startswith("▁") for i, piece in enumerate(pieces)]
-        of_piece = (np.cumsum(begins, dtype=int) - 1).tolist()
-        groups: list[list[int]] = [[] for _ in range(sum(begins))]
-        for place, word in enumerate(of_piece):
-            groups[word].append(place)
-        texts = [_text(tokenizer, [ids[i] for i in group], [pieces[i] for i in group]) for group in groups]
-        return cls(texts, of_piece)
-
-
-@dataclass(frozen=True, eq=False)
-class Look:
-    """A sentence, its translation, and who looked at whom: `weights` by kind of attention, (L, H, T, S) each."""
-
-    source: list[str]
-    target: list[str]
-    source_words: Words
-    target_words: Words
-    weights: dict[str, Maps]
-
-    def align(
-        self,
-        *,
-        method: Method = "argmax",
-        heads: Heads = "mean",
-        threshold: float = 0.3,
-        layer: int | None = None,
-    ) -> Alignment:
-        """Which target word comes from which source word, read off the cross-attention of all layers or of one."""
-        maps = self.cross if layer is None else self.cross[self._layer(layer)]
-        return align(
-            maps,
-            source_words=self.source_words.of_piece,
-            target_words=self.target_words.of_piece,
-            method=method,
-            heads=heads,
-            threshold=threshold,
-        )
-
-    def plot(self, path: Path | str, *, heads: Heads = "mean", layer: int | None = None) -> Path:
-        """Draw the alignment: source words above, target words at the left."""
-        from regard.inspection.plots import draw_alignment
-
-        if Path(path).suffix.lower() not in PICTURES:
-            raise UsageError(f"{path}: not a picture's name; allowed are {', '.join(PICTURES)}")
-        return draw_alignment(
-            self.align(heads=heads, layer=layer),
-            path,
-            source=self.source_words.texts,
-            target=self.target_words.texts,
-        )
-
-    @cached_property
-    def cross(self) -> Maps:
-        """The maps between the two sentences, (L, H, T, S)."""
-        if "cross" not in self.weights:
-            raise UsageError(f"no attention between two sentences was seen; there is {', '.join(self.weights)}")
-        return self.weights["cross"]
-
-    def to_json(self) -> str:
-        """Everything as one JSON object, which `from_json` reads back."""
-        return json.dumps(
-            {
-                "source": self.source,
-                "target": self.target,
-                "source_words": {"texts": self.source_words.texts, "of_piece": self.source_words.of_piece},
-                "target_words": {"texts": self.target_words.texts, "of_piece": self.target_words.of_piece},
-                "weights": {kind: maps.tolist() for kind, maps in self.weights.items()},
-            },
-            ensure_ascii=False,
-        )
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """What `to_json` wrote."""
-        try:
-            record: dict[str, Any] = json.loads(text)
-            sides = [Words(**record[name]) for name in ("source_words", "target_words")]
-            weights = {kind: np.array(maps, dtype=np.float32) for kind, maps in record["weights"].items()}
-            return cls(record["source"], record["target"], sides[0], sides[1], weights)
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"not a record as to_json writes it: {type(error).__name__} {error}") from error
-
-    def _layer(self, layer: int) -> int:
-        if not 0 <= layer < len(self.cross):
-            raise UsageError(f"there is no layer {layer}; there are 0 to {len(self.cross) - 1}")
-        return layer
+__all__ = ["PICTURES", "Look", "Words", "look_at", "look_at_points", "pair_scene", "text_scene"]
 
 
 @torch.inference_mode()
 def look_at(
-    module: nn.Module,
-    languages: Languages,
+    scene: Scene,
     *,
-    source: Sequence[int],
-    target: Sequence[int],
-    kinds: Collection[Kind] | None = None,
+    layers: Collection[int] | None = None,
+    kinds: Collection[str] | None = None,
+    queries: bool = False,
+    alternatives: int = 5,
 ) -> Look:
-    """Run the model over one pair of ids, and keep what every attention of it, or of some kinds, looked at."""
-    if not any(isinstance(part, Tap) for part in module.modules()):
-        raise UsageError(
-            "this model has no attention to look at", hint="train one that has: model.attention=additive, for example"
-        )
-    if not source:
-        raise UsageError("there is nothing to look at: the text is empty")
-    batch = batch_of(languages, [source], [target]).to(next(module.parameters()).device)
-    with watch(module, kinds=kinds) as seen:
-        module(*batch.rows())
-    ends = ["</s>"]
-    return Look(
-        languages.source.tokenizer.tokens(source) + ends,
-        languages.target.tokenizer.tokens(target) + ends,
-        Words.of(languages.source.tokenizer, source),
-        Words.of(languages.target.tokenizer, target),
-        _by_kind(seen),
-    )
+    """Run the model once and keep what it looked at: every attention, or that of some layers and kinds.
 
-
-@torch.inference_mode()
-def look_at_text(
-    module: nn.Module, tokenizer: Tokenizer, ids: Sequence[int], *, segments: Sequence[int] | None = None
-) -> Look:
-    """Run a model of one text over its ids, and keep where each piece looked: both axes are the pieces."""
-    if not ids:
-        raise UsageError("there is nothing to look at: the text is empty")
-    device = next(module.parameters()).device
-    given = {} if segments is None else {"segments": torch.tensor([list(segments)], device=device)}
-    with watch(module) as seen:
-        module(torch.tensor([list(ids)], device=device), **given)
-    tokens, words = tokenizer.tokens(ids), Words.of(tokenizer, ids)
-    return Look(tokens, tokens, words, words, _by_kind(seen))
-
-
-def _by_kind(seen: Seen) -> dict[str, Maps]:
-    """The maps of each kind, layers stacked: (L, H, T, S).
-
-    A model that feeds its attention back takes one step after another, and each is a sight of one row.
+    `queries` keeps the queries and keys of the same layers too; `alternatives` says how many of the likeliest outputs
+    are kept at each place, and 0 keeps none.
     """
-    found: dict[str, list[Maps]] = {}
-    for kind, layer in sorted({(sight.kind, sight.layer) for sight in seen}):
-        steps = [sight.weights[0] for sight in seen.where(kind=kind, layer=layer)]
-        found.setdefault(kind, []).append(torch.cat(steps, 1).float().cpu().numpy())
-    return {kind: np.stack(layers) for kind, layers in found.items()}
+    if alternatives < 0:
+        raise UsageError(f"{alternatives} alternatives cannot be kept; allowed is 0 or more")
+    maps, output = capture(scene, layers=layers, kinds=kinds, queries=queries)
+    said = None
+    if alternatives and scene.speech is not None and scene.speaks:
+        said = _outputs(scene, scene.speech, output, alternatives)
+    used = {side for found in maps.values() for side in (found.rows, found.columns)} | ({said.axis} if said else set())
+    axes = {name: axis for name, axis in scene.axes.items() if name in used}
+    return Look(axes, maps, said, scene.title)
 
 
-def _text(tokenizer: Tokenizer, ids: Sequence[int], pieces: Sequence[str]) -> str:
-    """A word as people write it; a space alone stays one, and what has no text is shown as its pieces."""
-    text = tokenizer.decode(ids)
-    return text.strip() or text or "".join(pieces)
+def look_at_points(model: NadarayaWatson, X: npt.ArrayLike, *, queries: bool = False) -> Look:
+    """How much each known point counts for each row of X, as one map of one layer and one head."""
+    weights = np.asarray(model.weights(X), np.float32)[None, None]
+    asked, known = np.asarray(X), model.X_
+    axes = {"queries": Axis(_coordinates(asked), "points"), "points": Axis(_coordinates(known), "points")}
+    computed = None
+    if queries:
+        query, keys, score = model.compared(X)
+        made = made_of(query[None, None], keys[None, None], score=score)
+        assert made is not None
+        computed = Computed(made[0], made[1], made[2][None].float().numpy(), made[3][None].float().numpy())
+    found = Map("kernel", "queries", "points", weights, (0,), (0,), computed)
+    bandwidth = ", ".join(f"{width:.4g}" for width in model.bandwidth_)
+    return Look(axes, {"kernel": found}, None, f"Nadaraya–Watson, bandwidth {bandwidth}")
+
+
+def _outputs(scene: Scene, speech: Speech, output: Any, n: int) -> Outputs:
+    """The likeliest at each place, and how likely what did come there was."""
+    log_probs = scene.log_probs(output)
+    best = log_probs.topk(min(n, log_probs.shape[-1]))
+    given: list[tuple[str, float] | None] = []
+    for place, index in enumerate(speech.given):
+        given.append(None if index is None else (speech.name(index), float(log_probs[place, index].exp())))
+    tokens = [[speech.name(index) for index in row] for row in best.indices.tolist()]
+    return Outputs(speech.axis, speech.says, tokens, best.values.exp().tolist(), given)
+
+
+def _coordinates(points: npt.NDArray[Any]) -> list[str]:
+    return [", ".join(f"{value:g}" for value in point) for point in points]

@@ -20,9 +20,11 @@ from torch import Tensor, nn
 
 from regard.attention import Cache, Mask, MultiHeadAttention, empty_caches
 from regard.attention.lanes import LaneCache, LaneMemory, SourceCache
+from regard.attention.masks import as_mask, simplify
 from regard.layers.dropout import drop
 from regard.layers.memory import DecoderMemory
 from regard.layers.norms import NormMaker, norm_of
+from regard.layers.steps import BlockStep
 
 Order = Literal["post", "pre"]
 
@@ -170,8 +172,11 @@ class DecoderStack(nn.Module):
         positions: Tensor | None = None,
     ) -> Tensor:
         """(B, T, D) with the encoder's output (B, S, D), or with what `remember` kept of it → (B, T, D)."""
-        if remembered is not None and remembered.own is not None:
-            return self._step_beams(hidden, remembered, memory_mask=memory_mask)
+        if remembered is not None and hidden.shape[1] == 1:
+            if remembered.is_quick:
+                return self._quick_step(hidden, remembered, mask=mask, memory_mask=memory_mask)
+            if remembered.own is not None:
+                return self._step_beams(hidden, remembered, memory_mask=memory_mask)
         for i, block in enumerate(self.blocks):
             hidden = block(
                 hidden,
@@ -197,6 +202,31 @@ class DecoderStack(nn.Module):
             )
         return (hidden if self.final_norm is None else self.final_norm(hidden)).view(shape)
 
+    def _quick_step(
+        self,
+        hidden: Tensor,
+        remembered: DecoderMemory,
+        *,
+        mask: Mask | Tensor | None,
+        memory_mask: Mask | Tensor | None,
+    ) -> Tensor:
+        """The same for any rows of a quickened decoder: (N, 1, D) → (N, 1, D)."""
+        shared, width = remembered.own is not None, remembered.per_source
+        positions = torch.full((width if shared else 1,), remembered.length)
+        own = remembered.step_beams() if shared else simplify(as_mask(mask), 1, remembered.length + 1)
+        x = hidden[:, 0]
+        for step, past, source in zip(remembered.steps, remembered.past, remembered.source, strict=True):
+            x = step(
+                x,
+                past=past,
+                source=source,
+                mask=own,
+                source_mask=memory_mask,
+                widths=(len(positions), width),
+                positions=positions,
+            )
+        return (x if self.final_norm is None else self.final_norm(x))[:, None]
+
     def step(self, hidden: Tensor, memory: LaneMemory, *, positions: Tensor) -> Tensor:
         """One new position a row over fixed buffers, (N, 1, D) → (N, 1, D); `positions` (N, 1) are for rotary heads."""
         for block, past, source in zip(self.blocks, memory.past, memory.source, strict=True):
@@ -206,4 +236,6 @@ class DecoderStack(nn.Module):
     def remember(self, memory: Tensor, *, capacity: int) -> DecoderMemory:
         """Project the encoder's output (B, S, D) once for every layer and make room for `capacity` steps."""
         source = [block.cross.remember(memory) for block in self.blocks if isinstance(block, DecoderBlock)]
-        return DecoderMemory(empty_caches(len(source), capacity=capacity), source)
+        quick = all(BlockStep.suits(block) for block in self.blocks)
+        steps = [BlockStep(block) for block in self.blocks if isinstance(block, DecoderBlock)] if quick else []
+        return DecoderMemory(empty_caches(len(source), capacity=capacity), source, steps=steps)

@@ -13,6 +13,7 @@ A reordering then moves rows of this mask alone. Positions in nobody's past are 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from regard.attention import Cache, Mask, reorder_all
 from regard.attention.few import Written
+from regard.layers.steps import BlockStep
 
 
 @dataclass
@@ -30,12 +32,18 @@ class DecoderMemory:
     source: list[Cache] = field(default_factory=list)
     per_source: int = 1
     own: Tensor | None = None
+    steps: Sequence[BlockStep] = ()  # of a quickened decoder
     _seen: int = 0
 
     @property
     def length(self) -> int:
         """How many target positions have been seen."""
         return self.past[0].length if self.own is None else self._seen
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the next step can be a quick one: nobody watches, and nothing is trained."""
+        return bool(self.steps) and not torch.is_autocast_enabled("cpu") and all(step.is_plain for step in self.steps)
 
     def reorder(self, rows: Tensor, *, same_source: bool = False) -> Tensor | None:
         """Rows change places; `same_source` says that each stays with its own sentence, whose keys then can stay.
@@ -117,7 +125,9 @@ class DecoderMemory:
         most = int(alive.sum(1).max())
         if 2 * most > alive.shape[1]:
             return
-        places = alive.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :most]  # (n, m), in the order of time
+        places = alive.to(torch.int8).argsort(dim=1, descending=True, stable=True)[
+            :, :most
+        ]  # (n, m), in the order of time
         self.own = self.own.gather(2, places[:, None].expand(-1, self.per_source, -1))
         for cache in self.past:
             cache.take(places.T, torch.arange(len(places)))

@@ -112,8 +112,12 @@ class NadarayaWatson(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # sc
 
     def weights(self, X: npt.ArrayLike) -> Array:
         """How much each training point counts for each row of X: (n_queries, n_train), rows that sum to one."""
-        query = self._query(X)
-        return attention_weights(query, self._keys(), score=self._score()).numpy()
+        query, keys, score = self.compared(X)
+        return attention_weights(query, keys, score=score).numpy()
+
+    def compared(self, X: npt.ArrayLike) -> tuple[Tensor, Tensor, Gaussian]:
+        """What `weights` are computed from: the queries (T, D), the keys (S, D) and the score that compares them."""
+        return self._query(X), self._keys(), self._score()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

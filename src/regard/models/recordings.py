@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain
@@ -80,13 +80,13 @@ class Shape:
 class Recording:
     """Fixed buffers of one shape, and the step recorded over them."""
 
-    def __init__(self, model: Recordable, shape: Shape, *, compiled: bool = False) -> None:
+    def __init__(self, model: Recordable, shape: Shape, *, compiled: bool = False, thin: int = 0) -> None:
         device = model.output_weight.device
         masked, cross = attentions(model, "masked"), attentions(model, "cross")
         lanes = Lanes(shape.n_rows, capacity=shape.capacity, device=device)
         n_sources = shape.n_rows // shape.per_source
         lengths = torch.zeros(n_sources, dtype=torch.int64, device=device)
-        self.shape, self.compiled = shape, compiled
+        self.shape, self.compiled, self.thin = shape, compiled, thin
         self.tokens = torch.zeros(shape.n_rows, dtype=torch.int64, device=device)
         self.memory = LaneMemory(
             lanes,
@@ -133,10 +133,22 @@ class Recording:
     def _compute(self, model: Recordable) -> Tensor:
         if self._function is None:
             self._function = _compiled(model.step_once) if self.compiled else model.step_once
-        with _uncached(self.tokens.device, self.shape.dtype) if self.shape.autocast else nullcontext():
+        with self._around():
             logits = self._function(self.tokens, self.memory)
         self.memory.lanes.position.add_(1)
         return logits if logits.dtype.itemsize >= 4 else logits.float()  # decoding wants them so
+
+    def _around(self) -> AbstractContextManager[object]:
+        """What the step is computed under: the caller's precision, or the products that suit its few rows."""
+        device = self.tokens.device
+        if self.shape.autocast:
+            # Weights are cast anew: casts that autocast keeps would be gone when the graph is replayed.
+            return torch.autocast(device.type, dtype=self.shape.dtype, cache_enabled=False)
+        if self.compiled or device.type != "cuda" or self.shape.n_rows > self.thin:
+            return nullcontext()
+        from regard.layers.thin import ThinProducts  # here, because Triton comes with GPU builds only
+
+        return ThinProducts(self.shape.n_rows)
 
     def _keep(self, logits: Tensor) -> None:
         """Into the one place where a replayed step would leave them too."""
@@ -172,10 +184,23 @@ class Recording:
 
 
 class Recordings:
-    """What one model has recorded and nobody uses right now, the latest last; a copy of a model starts with none."""
+    """What one model has recorded and nobody uses right now, the latest last; a copy of a model starts with none.
 
-    def __init__(self, *, on: bool = True, compiled: bool = False, most: int = 32, most_bytes: int | None = None):
-        self.on, self.compiled, self.most, self.most_bytes = on, compiled, most, most_bytes
+    `on=False` switches recording off. `compiled` steps go through `torch.compile` first: fewer kernels, after half a
+    minute. Up to `thin` rows, uncompiled products are those of `layers.thin`. At most `most` recordings are kept, and
+    only the latest if they hold more than `most_bytes`: an eighth of the device's memory, unless given.
+    """
+
+    def __init__(
+        self,
+        *,
+        on: bool = True,
+        compiled: bool = False,
+        thin: int = 1,
+        most: int = 32,
+        most_bytes: int | None = None,
+    ) -> None:
+        self.on, self.compiled, self.thin, self.most, self.most_bytes = on, compiled, thin, most, most_bytes
         self._idle: list[Recording] = []
         self._lock = threading.Lock()
         self._stream: torch.cuda.Stream | None = None
@@ -198,15 +223,16 @@ class Recordings:
         with self._lock:
             now = addresses(model)
             self._idle = [one for one in self._idle if one.addresses == now]
-            found = [one for one in self._idle if one.shape == shape and one.compiled == self.compiled]
+            kind = (shape, self.compiled, self.thin)
+            found = [one for one in self._idle if (one.shape, one.compiled, one.thin) == kind]
             if found:
                 self._idle.remove(found[-1])
                 return found[-1]
         try:
-            return Recording(model, shape, compiled=self.compiled)
+            return Recording(model, shape, compiled=self.compiled, thin=self.thin)
         except torch.OutOfMemoryError:
             self.clear()
-            return Recording(model, shape, compiled=self.compiled)
+            return Recording(model, shape, compiled=self.compiled, thin=self.thin)
 
     def give_back(self, recording: Recording) -> None:
         """Keep a recording for others; the oldest go when there are too many, or they hold too much memory."""
@@ -230,17 +256,11 @@ class Recordings:
     def __len__(self) -> int:
         return len(self._idle)
 
-    def __bool__(self) -> bool:
-        return self.on
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_idle": [], "_lock": None, "_stream": None}
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Recordings:
-        return self._fresh()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _fresh, (self.on, self.compiled, self.most, self.most_bytes)
-
-    def _fresh(self) -> Recordings:
-        return _fresh(self.on, self.compiled, self.most, self.most_bytes)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ = {**state, "_lock": threading.Lock()}
 
 
 def attentions(model: Recordable, kind: str) -> list[MultiHeadAttention]:
@@ -251,15 +271,6 @@ def attentions(model: Recordable, kind: str) -> list[MultiHeadAttention]:
 def addresses(model: Recordable) -> tuple[int, ...]:
     """Where the model's weights lie: elsewhere, a recording would read what is there no more."""
     return tuple(tensor.data_ptr() for tensor in chain(model.parameters(), model.buffers()))
-
-
-def _uncached(device: torch.device, dtype: torch.dtype) -> torch.autocast:
-    """Autocast that casts weights anew: casts it keeps would be gone when a graph is replayed."""
-    return torch.autocast(device.type, dtype=dtype, cache_enabled=False)
-
-
-def _fresh(on: bool, compiled: bool, most: int, most_bytes: int | None) -> Recordings:
-    return Recordings(on=on, compiled=compiled, most=most, most_bytes=most_bytes)
 
 
 def _share_of_memory(device: torch.device) -> int:

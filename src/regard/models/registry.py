@@ -16,11 +16,12 @@ from typing import Any
 from torch import nn
 
 from regard.errors import ConfigError
-from regard.models import bert, gpt, recurrent_encoder, seq2seq, transformer
+from regard.models import bert, gpt, recurrent_encoder, recurrent_lm, seq2seq, transformer
 from regard.models.bert import Bert, BertConfig
 from regard.models.classifier import Classifier, ClassifierConfig, SpanReader, SpanReaderConfig
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.recurrent_encoder import RecurrentEncoder, RecurrentEncoderConfig
+from regard.models.recurrent_lm import RecurrentLM, RecurrentLMConfig
 from regard.models.seq2seq import RecurrentConfig, RecurrentSeq2Seq
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.options import nearest, typed
@@ -48,6 +49,7 @@ MODELS: Mapping[str, Entry] = {
     "classifier": Entry(ClassifierConfig, Classifier, {}),
     "span-reader": Entry(SpanReaderConfig, SpanReader, {}),
     "gpt": Entry(GPTConfig, GPT, gpt.SIZES),
+    "recurrent-lm": Entry(RecurrentLMConfig, RecurrentLM, recurrent_lm.SIZES),
 }
 
 

@@ -6,20 +6,34 @@ model("Who wrote it?\tIt was written by Ada Lovelace in 1843.")     → Answered
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from torch import nn
 
+from regard.data.squad import Question
 from regard.errors import UsageError
-from regard.inspection.look import Look, look_at_text
+from regard.inspection.exactness import Finding, Given, Trial, measure_alone, measure_reading
+from regard.inspection.look import Look, look_at, text_scene
+from regard.inspection.scene import Scene
 from regard.models.classifier import SpanReader
-from regard.options import typed
-from regard.predictors.base import Evaluation, Predictor, TestData, check_texts, test_sets
-from regard.tasks.answer_metrics import answer_metrics
+from regard.predictors.base import (
+    Evaluation,
+    Predictor,
+    TestData,
+    check_texts,
+    first_of,
+    random_texts,
+    refuse_target,
+    test_sets,
+)
+from regard.predictors.comparing import Compared, Figures, paired
+from regard.tasks.answer_metrics import answer_metrics, scores
 from regard.tasks.answerer import Answered, Answerer
-from regard.tasks.answers import AnswerFiles, AnswerOptions
+from regard.tasks.answers import AnswerFiles
+from regard.tasks.framer import FramedRows, Text
+from regard.tasks.labeller import padded
 from regard.tasks.windows import Windows
 from regard.training.recipe import Recipe
 
@@ -34,32 +48,76 @@ class AnswerPredictor(Predictor[Answered]):
 
     def predict(self, texts: Sequence[str], *, keys: Sequence[int] | None = None, **options: Any) -> list[Answered]:
         """Answer each question, which stands before a tab and its passage; `options` are those of `AnswerOptions`."""
-        return self.answerer([_parts(text) for text in texts], self.answer_options(options))
+        return self.answerer([_parts(text) for text in texts], self.options(options))
 
-    def answer_options(self, overrides: dict[str, Any]) -> AnswerOptions:
-        """The recipe's options, changed by the overrides."""
-        return typed(AnswerOptions, asdict(self.config.decode) | overrides, where="decode")
-
-    def look(self, text: str, **options: Any) -> Look:
+    def look(
+        self,
+        text: str,
+        target: str | None = None,
+        *,
+        layers: Collection[int] | None = None,
+        kinds: Collection[str] | None = None,
+        queries: bool = False,
+        **options: Any,
+    ) -> Look:
         """Where each piece of question and passage looked; of a long passage, its first window."""
+        return look_at(self.scene(text, target), layers=layers, kinds=kinds, queries=queries)
+
+    def scene(self, text: str, target: str | None = None) -> Scene:
+        """A question and its passage, ready to be looked at."""
         check_texts([text])
-        question, passage = _parts(text)
+        refuse_target(target)
         framer = self.windows.framer
-        framed = framer([(question, passage)])[0]
-        return look_at_text(self.module, framer.tokenizer, framed.ids, segments=framed.segments)
+        framed = framer([_parts(text)])[0]
+        return text_scene(self.module, framer.tokenizer, framed.ids, segments=framed.segments, says="span")
+
+    def tests(self, data: TestData) -> Mapping[str, Sequence[Question]]:
+        """The questions to score on, by name: those of the files given, else of every test set of the recipe."""
+        files = AnswerFiles(self.config.data, data.root)
+        if data.files:
+            return {data.files[0]: files.questions(data.files)}
+        sets = files.read()
+        return test_sets(sets.tests or {"valid": sets.valid})
 
     def evaluate(self, data: TestData, **options: Any) -> Iterator[Evaluation]:
         """Exact match and F1 on each test set, with 95 % intervals."""
-        files = AnswerFiles(self.config.data, data.root)
-        chosen = self.answer_options(options)
-        if data.files:
-            found = {data.files[0]: files.questions(data.files)}
-        else:
-            sets = files.read()
-            found = sets.tests or {"valid": sets.valid}
-        for name, questions in test_sets(found).items():
+        chosen = self.options(options)
+        for name, questions in self.tests(data).items():
             said = [answer.text for answer in self.answerer.answer(questions, chosen)]
             yield Evaluation(name, len(questions), "questions", answer_metrics(said, questions), said)
+
+    def compare(
+        self, other: Any, data: TestData, *, resamples: int = 1000, seed: int = 1, **options: Any
+    ) -> Iterator[Compared]:
+        """Exact match and F1 of both models' answers to the same questions."""
+        self._check_same_task(other)
+        for name, questions in self.tests(data).items():
+            systems = (self._figures(questions, options), other._figures(questions, options))
+            found = paired(systems, len(questions), resamples=resamples, seed=seed)
+            yield Compared(name, len(questions), "questions", found, digits=2)
+
+    def verify(self, data: TestData, *, n: int = 24) -> Iterator[Finding]:
+        """What this model promises, measured on questions of a test set, or on random pieces."""
+        name, questions = first_of(lambda: self.tests(data), n)
+        asked: list[Text] = [(one.question, one.context) for one in questions]
+        framer = self.windows.framer
+        if len(asked) < 2:
+            name, sides = "random pieces", [random_texts(framer.tokenizer, n, seed=seed) for seed in (1, 2)]
+            asked = list(zip(*sides, strict=True))
+        self.say(f"on {len(asked)} questions of {name}")
+        rows = FramedRows.of(framer, asked)
+        device = next(self.module.parameters()).device
+        given, segments = padded(rows, range(len(rows)), framer.tokenizer.pad_id, device=device)
+        limit = self.answerer.model.config.backbone.get("n_positions")
+        trial = Trial(self.module, Given((given,), segments), limit=limit)
+        yield measure_alone(trial)
+        yield from measure_reading(trial)
+
+    def _figures(self, questions: Sequence[Question], options: Mapping[str, Any]) -> Figures:
+        said = self.answerer.answer(questions, self.options(options))
+        pairs = zip(said, questions, strict=True)
+        table = 100 * np.array([scores(answer.text, question) for answer, question in pairs])  # (n, 2)
+        return lambda drawn: dict(zip(("exact", "f1"), table[drawn].mean(0).tolist(), strict=True))
 
 
 def _parts(text: str) -> tuple[str, str]:

@@ -2,23 +2,30 @@
 
 model("…")              one prediction        model(["…", "…"])     one each; nothing depends on the neighbours
 model.evaluate(…)       figures on test sets, each with how it was computed
+model.compare(b, …)     whether another model is better, or whether that is chance
+model.verify(…)         whether batching, caching, fused kernels, saving and padding leave its results alone
 model.look("…")         what it looked at
 """
 
 from __future__ import annotations
 
+import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 from torch import nn
 
+from regard.data import Tokenizer
 from regard.decoding import DecodeOptions
 from regard.decoding.options import ONLY_FOR
-from regard.errors import UsageError
+from regard.errors import DataError, UsageError
+from regard.inspection.exactness import Finding
 from regard.options import typed
+from regard.predictors.comparing import Compared
 from regard.tasks.metrics import LengthBucket, Metric
 from regard.training.recipe import Recipe
 
@@ -68,10 +75,14 @@ class Evaluation:
 
 
 class Predictor(ABC, Generic[Said]):
-    """A model with the recipe it was made by, ready for its task. Made by `load`."""
+    """A model with the recipe it was made by, ready for its task. Made by `load`.
+
+    `say` is told what a user should know about inputs, such as that one was cut; by default nobody listens.
+    """
 
     def __init__(self, module: nn.Module, config: Recipe) -> None:
         self.module, self.config = module, config
+        self.say: Callable[[str], None] = lambda _: None
 
     @overload
     def __call__(self, inputs: str, /, **options: Any) -> Said: ...
@@ -95,24 +106,49 @@ class Predictor(ABC, Generic[Said]):
         """Figures on each test set."""
 
     @abstractmethod
-    def look(self, text: str, **options: Any) -> Any:
-        """What the model looks at when it reads a text."""
+    def compare(
+        self, other: Any, data: TestData, *, resamples: int = 1000, seed: int = 1, **options: Any
+    ) -> Iterator[Compared]:
+        """Another model for the same task (b) against this one (a) on each test set, by paired bootstrap."""
 
-    def options(self, overrides: Mapping[str, Any]) -> DecodeOptions:
-        """The recipe's decoding options, changed by the overrides.
+    @abstractmethod
+    def verify(self, data: TestData, *, n: int = 24) -> Iterator[Finding]:
+        """What this model promises, measured on `n` texts: of a test set, or random ones where it is not here."""
 
-        An override that only one strategy knows chooses that strategy: `beam=5` is a beam search. What the recipe
-        says about a strategy that is not used is left aside.
+    @abstractmethod
+    def look(self, text: str, target: str | None = None, **options: Any) -> Any:
+        """What the model looks at when it reads a text and, where it writes, says the target.
+
+        Options: `layers` and `kinds` to look at, `queries` to keep queries and keys as well.
         """
-        given = dict(overrides)
-        defaults = {f.name: f.default for f in fields(DecodeOptions)}
-        implied = {ONLY_FOR[name] for name in given if name in ONLY_FOR and str(given[name]) != str(defaults[name])}
-        if "strategy" not in given and len(implied) == 1:
-            given["strategy"] = implied.pop()
-        base = asdict(self.config.decode)
-        strategy = given.get("strategy", base["strategy"])
-        kept = {name: value for name, value in base.items() if ONLY_FOR.get(name, strategy) == strategy}
-        return typed(DecodeOptions, kept | given, where="decode")
+
+    def options(self, overrides: Mapping[str, Any]) -> Any:
+        """The recipe's `[decode]` section, changed by the overrides, as what it is for the task.
+
+        An override that only one strategy of decoding knows chooses that strategy: `beam=5` is a beam search. What
+        the recipe says about a strategy that is not used is left aside.
+        """
+        section, given = self.config.decode, dict(overrides)
+        kept = asdict(section)
+        if isinstance(section, DecodeOptions):
+            kept, given = _of_one_strategy(kept, given)
+        return typed(type(section), kept | given, where="decode")
+
+    def _check_same_task(self, other: Any) -> None:
+        if type(other) is not type(self):
+            raise UsageError(
+                f"a model for {self.config.task} and one for {other.config.task} cannot be compared",
+                hint="give two runs of the same task",
+            )
+
+
+def _of_one_strategy(base: dict[str, Any], given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    defaults = {f.name: f.default for f in fields(DecodeOptions)}
+    implied = {ONLY_FOR[name] for name in given if name in ONLY_FOR and str(given[name]) != str(defaults[name])}
+    if "strategy" not in given and len(implied) == 1:
+        given["strategy"] = implied.pop()
+    strategy = given.get("strategy", base["strategy"])
+    return {name: value for name, value in base.items() if ONLY_FOR.get(name, strategy) == strategy}, given
 
 
 Set = TypeVar("Set")
@@ -123,6 +159,34 @@ def test_sets(found: Mapping[str, Set]) -> Mapping[str, Set]:
     if not found:
         raise UsageError("the recipe names no test set", hint="say what to score on: --data FILE")
     return found
+
+
+def refuse_options(options: Mapping[str, Any], what: str) -> None:
+    """Refuse decoding options where nothing is decoded."""
+    if options:
+        raise UsageError(f"decode.{next(iter(options))} means nothing {what}")
+
+
+def first_of(sets: Callable[[], Mapping[str, Iterable[Set]]], n: int) -> tuple[str, list[Set]]:
+    """The name and the first `n` of the first test set; none where the data is not here."""
+    try:
+        name, examples = next(iter(sets().items()))
+        return name, list(islice(examples, n))
+    except (DataError, UsageError):
+        return "", []
+
+
+def random_texts(tokenizer: Tokenizer, n: int, *, seed: int = 1) -> list[str]:
+    """Texts of 3 to 20 random pieces, no special ones."""
+    chance = random.Random(seed)
+    pieces = [index for index in range(len(tokenizer)) if index not in tokenizer.special_ids]
+    return [tokenizer.decode(chance.choices(pieces, k=chance.randint(3, 20))) for _ in range(n)]
+
+
+def refuse_target(target: str | None) -> None:
+    """A model that writes nothing cannot be made to say something."""
+    if target is not None:
+        raise UsageError("a target was given, and this model writes nothing", hint="leave --target out")
 
 
 def check_texts(texts: Sequence[object]) -> None:

@@ -7,20 +7,35 @@ model("A dog runs.\tAn animal moves.")             a pair, parted by a tab
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from regard.data.label_space import LabelSpace
 from regard.data.labelled import Example
 from regard.errors import UsageError
-from regard.inspection.look import Look, look_at_text
+from regard.inspection.exactness import Finding, Given, Trial, measure_alone, measure_reading
+from regard.inspection.look import Look, look_at, text_scene
+from regard.inspection.scene import Scene
 from regard.models.classifier import Classifier
-from regard.predictors.base import Evaluation, Predictor, TestData, check_texts, test_sets
+from regard.predictors.base import (
+    Evaluation,
+    Predictor,
+    TestData,
+    check_texts,
+    first_of,
+    random_texts,
+    refuse_options,
+    refuse_target,
+    test_sets,
+)
+from regard.predictors.comparing import Compared, Figures, paired
 from regard.tasks.framer import FramedRows, Framer, Text
-from regard.tasks.label_training import metrics, text_of
-from regard.tasks.labeller import Labeller, Labelling
+from regard.tasks.label_metrics import class_figures, number_figures
+from regard.tasks.label_training import encoded, metrics, text_of
+from regard.tasks.labeller import Labeller, Labelling, Outputs, padded
 from regard.tasks.labels import LabelFiles
 from regard.training.recipe import Recipe
 
@@ -33,37 +48,102 @@ class LabelPredictor(Predictor[Labelling]):
         assert isinstance(module, Classifier)
         self.space, self.labeller = space, Labeller(module, framer, space)
 
-    def predict(
-        self, texts: Sequence[str], *, keys: Sequence[int] | None = None, k: int | None = None, **options: Any
-    ) -> list[Labelling]:
+    def predict(self, texts: Sequence[str], *, keys: Sequence[int] | None = None, **options: Any) -> list[Labelling]:
         """Label each text; a tab parts the two texts of a pair."""
-        if options:
-            raise UsageError(f"decode.{next(iter(options))} means nothing to a classifier")
-        return self.labeller([_parts(text) for text in texts])
+        refuse_options(options, "to a classifier: all its labels have their probability")
+        rows = self._rows([_parts(text) for text in texts])
+        return [self.labeller.labelling(row) for row in self.labeller.outputs(rows)]
 
-    def look(self, text: str, **options: Any) -> Look:
+    def look(
+        self,
+        text: str,
+        target: str | None = None,
+        *,
+        layers: Collection[int] | None = None,
+        kinds: Collection[str] | None = None,
+        queries: bool = False,
+        **options: Any,
+    ) -> Look:
         """Where each piece of a text looked, and where the label was read off, if by attention."""
+        return look_at(self.scene(text, target), layers=layers, kinds=kinds, queries=queries)
+
+    def scene(self, text: str, target: str | None = None) -> Scene:
+        """A text, or a pair, ready to be looked at."""
         check_texts([text])
+        refuse_target(target)
         framer = self.labeller.framer
         framed = framer([_parts(text)])[0]
-        return look_at_text(self.module, framer.tokenizer, framed.ids, segments=framed.segments)
+        names = () if self.space.numeric else self.space.names
+        return text_scene(
+            self.module, framer.tokenizer, framed.ids, segments=framed.segments, says="label", names=names
+        )
+
+    def tests(self, data: TestData) -> Mapping[str, Sequence[Example]]:
+        """The examples to score on, by name: those of the files given, else of every test set of the recipe."""
+        files = LabelFiles(self.config.data, data.root)
+        if data.files:
+            return {data.files[0]: files.read_known(files.sources(data.files), self.space)}
+        sets = files.read()
+        return test_sets(sets.tests or {"valid": sets.valid})
 
     def evaluate(self, data: TestData, **options: Any) -> Iterator[Evaluation]:
         """The figures of the task on each test set, with 95 % intervals."""
-        files = LabelFiles(self.config.data, data.root)
-        if data.files:
-            found = {data.files[0]: files.read_known(files.sources(data.files), self.space)}
-        else:
-            sets = files.read()
-            found = sets.tests or {"valid": sets.valid}
-        for name, examples in test_sets(found).items():
-            yield self._evaluation(name, examples)
+        refuse_options(options, "to a classifier: all its labels have their probability")
+        for name, examples in self.tests(data).items():
+            outputs = self._outputs(examples)
+            said = [self.labeller.labelling(row).plain() for row in outputs]
+            yield Evaluation(name, len(examples), "examples", metrics(self.space, outputs, examples), said)
 
-    def _evaluation(self, name: str, examples: Sequence[Example]) -> Evaluation:
-        rows = FramedRows.of(self.labeller.framer, (text_of(example) for example in examples))
-        outputs = self.labeller.outputs(rows)
-        said = [self.labeller.labelling(row).plain() for row in outputs]
-        return Evaluation(name, len(examples), "examples", metrics(self.space, outputs, examples), said)
+    def compare(
+        self, other: Any, data: TestData, *, resamples: int = 1000, seed: int = 1, **options: Any
+    ) -> Iterator[Compared]:
+        """All figures of both models' labels of the same examples."""
+        refuse_options(options, "to a classifier: all its labels have their probability")
+        self._check_same_task(other)
+        if self.space.names != other.space.names:
+            raise UsageError(f"the two models have different labels: {_named(self.space)}, and {_named(other.space)}")
+        for name, examples in self.tests(data).items():
+            systems = (self._figures(examples), other._figures(examples))
+            found = paired(systems, len(examples), resamples=resamples, seed=seed)
+            yield Compared(name, len(examples), "examples", found)
+
+    def verify(self, data: TestData, *, n: int = 24) -> Iterator[Finding]:
+        """What this model promises, measured on texts of a test set, or on random pieces."""
+        name, examples = first_of(lambda: self.tests(data), n)
+        tokenizer, texts = self.labeller.framer.tokenizer, [text_of(example) for example in examples]
+        if len(texts) < 2:
+            name, texts = "random pieces", list[Text](random_texts(tokenizer, n))
+        self.say(f"on {len(texts)} texts of {name}")
+        rows = FramedRows.of(self.labeller.framer, texts)
+        device = next(self.module.parameters()).device
+        given, segments = padded(rows, range(len(rows)), tokenizer.pad_id, device=device)
+        limit = self.labeller.model.config.backbone.get("n_positions")
+        trial = Trial(self.module, Given((given,), segments), by_token=False, limit=limit)
+        yield measure_alone(trial)
+        yield from measure_reading(trial)
+
+    def _rows(self, texts: Sequence[Text]) -> FramedRows:
+        rows = FramedRows.of(self.labeller.framer, texts)
+        if rows.shortened:
+            longest = self.labeller.framer.max_tokens
+            self.say(f"{rows.shortened:,} of {len(texts):,} texts were cut to {longest:,} tokens")
+        return rows
+
+    def _outputs(self, examples: Sequence[Example]) -> Outputs:
+        return self.labeller.outputs(self._rows([text_of(example) for example in examples]))
+
+    def _figures(self, examples: Sequence[Example]) -> Figures:
+        outputs = self._outputs(examples)
+        if self.space.numeric:
+            truth = np.array([float(example.label) for example in examples])
+            numbers = self.space.mean + self.space.scale * outputs[:, 0]
+            return lambda drawn: number_figures(truth[drawn], numbers[drawn])
+        labels, said, n = encoded(self.space, examples), outputs.argmax(1), len(self.space.names)
+        return lambda drawn: class_figures(labels[drawn], said[drawn], n_classes=n)
+
+
+def _named(space: LabelSpace) -> str:
+    return "numbers" if space.numeric else ", ".join(space.names)
 
 
 def _parts(text: str) -> Text:

@@ -8,21 +8,41 @@ model.log_probs("To be, or not to be")     what it thinks of a text, piece by pi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from regard.data import Tokenizer
-from regard.inspection.look import Look, look_at_text
-from regard.predictors.base import Evaluation, Predictor, TestData, check_texts, test_sets
+from regard.data import Document, Tokenizer
+from regard.decoding import DecodeOptions
+from regard.errors import UsageError
+from regard.inspection.exactness import Finding
+from regard.inspection.look import Look, look_at, text_scene
+from regard.inspection.scene import Scene
+from regard.inspection.writing_exactness import measure_continuing
+from regard.predictors.base import (
+    Evaluation,
+    Predictor,
+    TestData,
+    check_texts,
+    first_of,
+    random_texts,
+    refuse_options,
+    test_sets,
+)
+from regard.predictors.comparing import Compared, Figures, paired
 from regard.predictors.precision import in_precision
-from regard.tasks.perplexity import measure_text
+from regard.tasks.intervals import Drawn
+from regard.tasks.perplexity import TextMeasure, measure_text
 from regard.tasks.texts import TextFiles
 from regard.tasks.writing import Continuation, Writer
 from regard.training.recipe import Recipe
+
+PASSAGE = 2000  # characters that are compared at once
+_LOOKED_AT = 100_000  # of a document, where a few passages are enough
 
 
 @dataclass(frozen=True)
@@ -61,19 +81,11 @@ class LanguagePredictor(Predictor[Written]):
     """A language model with its tokenizer."""
 
     def __init__(
-        self,
-        module: nn.Module,
-        tokenizer: Tokenizer,
-        config: Recipe,
-        *,
-        context: int,
-        precision: str = "auto",
-        say: Callable[[str], None] = lambda _: None,
+        self, module: nn.Module, tokenizer: Tokenizer, config: Recipe, *, context: int, precision: str = "auto"
     ) -> None:
         super().__init__(module, config)
         self.tokenizer, self.context = tokenizer, context
-        quick: Any = in_precision(module, precision)
-        self.writer = Writer([quick], tokenizer, context=context, separated=config.data.separated, say=say)
+        self.writer = self._writer(in_precision(module, precision))
 
     def predict(
         self,
@@ -85,14 +97,20 @@ class LanguagePredictor(Predictor[Written]):
     ) -> list[Written]:
         """Go on with each text. `stop` are strings after which it is over, `options` fields of `DecodeOptions`."""
         stops = [stop] if isinstance(stop, str) else list(stop)
-        found = self.writer(texts, self.options(options), stop=stops, keys=keys)
+        found = self.writer(texts, self.decoding(options), stop=stops, keys=keys)
         return [Written.of(text, several) for text, several in zip(texts, found, strict=True)]
 
     def stream(self, text: str, *, stop: Sequence[str] | str = (), key: int = 0, **options: Any) -> Iterator[str]:
         """Go on with one text, piece by piece as it comes."""
         check_texts([text])
         stops = [stop] if isinstance(stop, str) else list(stop)
-        return self.writer.stream(text, self.options(options), stop=stops, key=key)
+        return self.writer.stream(text, self.decoding(options), stop=stops, key=key)
+
+    def decoding(self, overrides: Mapping[str, Any]) -> DecodeOptions:
+        """How to go on; ids beyond the tokenizer's, which some models have to fill up, never come."""
+        options: DecodeOptions = self.options(overrides)
+        unused = range(len(self.tokenizer), len(self.module.output_weight))  # type: ignore[arg-type]
+        return replace(options, banned=(*options.banned, *unused))
 
     @torch.inference_mode()
     def log_probs(self, text: str) -> list[tuple[str, float]]:
@@ -100,30 +118,123 @@ class LanguagePredictor(Predictor[Written]):
         check_texts([text])
         marks = self.writer.marks
         ids = [*(marks.opening or marks.nothing), *self.tokenizer.encode(text)]
+        self._check_fits(len(ids) - 1)
         logits = self.module(torch.tensor([ids], device=next(self.module.parameters()).device))[0].float()
         terms = logits[:-1].log_softmax(-1).gather(-1, torch.tensor(ids[1:], device=logits.device)[:, None])[:, 0]
         return list(zip(self.tokenizer.tokens(ids[1:]), terms.tolist(), strict=True))
 
-    def look(self, text: str, **options: Any) -> Look:
-        """Where each piece of a text looked."""
-        check_texts([text])
-        return look_at_text(self.module, self.tokenizer, self.writer.prompt(text))
+    def look(
+        self,
+        text: str,
+        target: str | None = None,
+        *,
+        layers: Collection[int] | None = None,
+        kinds: Collection[str] | None = None,
+        queries: bool = False,
+        **options: Any,
+    ) -> Look:
+        """Where each piece of a text looked; `target` is how it goes on, if more is to be read."""
+        return look_at(self.scene(text, target), layers=layers, kinds=kinds, queries=queries)
+
+    def scene(self, text: str, target: str | None = None) -> Scene:
+        """A text, ready to be looked at."""
+        check_texts([text] if target is None else [text, target])
+        ids = self.writer.prompt(text + (target or ""))
+        self._check_fits(len(ids))
+        return text_scene(self.module, self.tokenizer, ids, says="next")
+
+    def tests(self, data: TestData) -> Mapping[str, Callable[[], Iterable[Document]]]:
+        """The texts to score on, by name: those of the files given, else of every test set of the recipe."""
+        files = TextFiles(self.config.data, data.root, data.made)
+        if data.files:
+            return {data.files[0]: files.source(tuple(data.files), what="data").documents}
+        found = files.tests or ({"valid": files.valid} if files.valid is not None else {})
+        return {name: source.documents for name, source in test_sets(found).items()}
 
     def evaluate(self, data: TestData, *, stride: int | None = None, **options: Any) -> Iterator[Evaluation]:
         """Loss, perplexity and bits per character of each test text."""
-        files = TextFiles(self.config.data, data.root, data.made)
-        given = {"data": files.source(tuple(data.files), what="data")} if data.files else None
-        found = given or files.tests or ({"valid": files.valid} if files.valid is not None else {})
-        for name, source in test_sets(found).items():
-            documents = list(source.documents())
-            measure = measure_text(
-                self.module,  # type: ignore[arg-type]  # the task's models are language models
-                self.tokenizer,
-                documents,
-                context=self.context,
-                stride=stride,
-                separated=self.config.data.separated,
+        refuse_options(options, "when a text is measured: nothing is decoded")
+        for name, documents in self.tests(data).items():
+            found = list(documents())
+            measure = self._measure(found, stride=stride)
+            yield Evaluation(name, sum(not one.more for one in found), "documents", measure.metrics(), [])
+
+    def compare(
+        self, other: Any, data: TestData, *, resamples: int = 1000, seed: int = 1, **options: Any
+    ) -> Iterator[Compared]:
+        """Bits per character of both models on the same passages; the loss a token, too, where tokens are the same.
+
+        Documents are cut into passages, each read by itself.
+        """
+        refuse_options(options, "when a text is measured: nothing is decoded")
+        self._check_same_task(other)
+        same = self.tokenizer.fingerprint() == other.tokenizer.fingerprint()
+        for name, documents in self.tests(data).items():
+            texts = [text for document in documents() for text in passages(document.text)]
+            texts = [text for text in texts if min(self._pieces(text), other._pieces(text)) > 1]
+            systems = (_figures(self, texts, tokens=same), _figures(other, texts, tokens=same))
+            found = paired(systems, len(texts), resamples=resamples, seed=seed)
+            yield Compared(name, len(texts), "passages", found)
+
+    def verify(self, data: TestData, *, n: int = 24) -> Iterator[Finding]:
+        """What this model promises, measured on passages of a test text, or on random pieces."""
+        sets = lambda: {name: _short_passages(documents()) for name, documents in self.tests(data).items()}  # noqa: E731
+        name, texts = first_of(sets, n)
+        usable = [text for text in texts if self._pieces(text) > 1]
+        if len(usable) < 2:
+            name, usable = "random pieces", [t for t in random_texts(self.tokenizer, n) if self._pieces(t) > 1]
+        self.say(f"on {len(usable)} passages of {name}")
+        return measure_continuing(self.module, self._writer, texts=usable)
+
+    def _writer(self, module: nn.Module) -> Writer:
+        model: Any = module
+        separated = self.config.data.separated
+        return Writer([model], self.tokenizer, context=self.context, separated=separated, say=lambda t: self.say(t))
+
+    def _measure(self, documents: Sequence[Document], *, stride: int | None = None) -> TextMeasure:
+        return measure_text(
+            self.module,  # type: ignore[arg-type]  # the task's models are language models
+            self.tokenizer,
+            documents,
+            context=self.context,
+            stride=stride,
+            separated=self.config.data.separated,
+        )
+
+    def _pieces(self, text: str) -> int:
+        return len(self.writer.marks.opening) + len(self.tokenizer.encode(text))
+
+    def _check_fits(self, n: int) -> None:
+        if n > self.context:
+            raise UsageError(
+                f"the text has {n:,} tokens and the model reads {self.context:,} at once", hint="give a shorter text"
             )
-            label = data.files[0] if data.files else name
-            n = sum(not document.more for document in documents)
-            yield Evaluation(label, n, "documents", measure.metrics(), [])
+
+
+def passages(text: str, *, longest: int = PASSAGE) -> Iterator[str]:
+    """A text in pieces of at most `longest` characters, cut at the last line end or space where there is one."""
+    while text.strip():
+        if len(text) <= longest:
+            yield text
+            return
+        cut = max(text.rfind("\n", 0, longest), text.rfind(" ", longest // 2, longest))
+        end = longest if cut < longest // 2 else cut + 1
+        if text[:end].strip():
+            yield text[:end]
+        text = text[end:]
+
+
+def _short_passages(documents: Iterable[Document]) -> Iterator[str]:
+    return (text for document in documents for text in passages(document.text[:_LOOKED_AT], longest=200))
+
+
+def _figures(predictor: LanguagePredictor, texts: Sequence[str], *, tokens: bool) -> Figures:
+    found = [predictor._measure([Document(text, "")]) for text in texts]
+    table = np.array([(one.nll, one.extent.characters, one.n_tokens) for one in found])
+
+    def figures(drawn: Drawn) -> dict[str, float]:
+        nll, characters, n_tokens = table[drawn].sum(0)
+        bits = {"bits per character": float(nll / np.log(2) / characters)}
+        return bits | ({"loss": float(nll / n_tokens)} if tokens else {})
+
+    return figures

@@ -8,22 +8,46 @@ model.embed(["A text.", "Another."])            → (2, D)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor, nn
 
-from regard.data import Tokenizer
+from regard.data import Document, Tokenizer
+from regard.data.masking import UNUSED
 from regard.errors import UsageError
-from regard.inspection.look import Look, look_at_text
+from regard.inspection.exactness import Finding, Given, Trial, measure_alone, measure_reading, outputs
+from regard.inspection.look import Look, look_at, text_scene
+from regard.inspection.scene import Scene
 from regard.models.bert import Bert
-from regard.predictors.base import Evaluation, Predictor, TestData, check_texts, test_sets
+from regard.predictors.base import (
+    Evaluation,
+    Predictor,
+    TestData,
+    check_texts,
+    first_of,
+    random_texts,
+    refuse_options,
+    refuse_target,
+    test_sets,
+)
+from regard.predictors.comparing import Compared, Figures, paired
 from regard.tasks.filler import Filler, Guess, encode_with_masks
+from regard.tasks.framer import FramedRows
+from regard.tasks.intervals import Drawn
+from regard.tasks.labeller import padded
 from regard.tasks.masked import corpus_of
+from regard.tasks.masked_batches import MaskedBatch
 from regard.tasks.masked_training import MaskedTraining
 from regard.tasks.metrics import Metric
 from regard.training.recipe import Recipe
+
+_LOOKED_AT = 100_000  # characters of a document, where a few sentences are enough
 
 
 @dataclass(frozen=True)
@@ -65,18 +89,18 @@ class MaskedPredictor(Predictor[Filled | Judged]):
     def __init__(self, module: nn.Module, tokenizer: Tokenizer, config: Recipe) -> None:
         super().__init__(module, config)
         assert isinstance(module, Bert)
-        self.tokenizer, self.filler = tokenizer, Filler(module, tokenizer)
+        self.bert, self.tokenizer, self.filler = module, tokenizer, Filler(module, tokenizer)
 
     def predict(
-        self, texts: Sequence[str], *, keys: Sequence[int] | None = None, k: int | None = None, **options: Any
+        self, texts: Sequence[str], *, keys: Sequence[int] | None = None, **options: Any
     ) -> list[Filled | Judged]:
         """Fill the masks of each text with the `k` likeliest pieces; two texts parted by a tab are judged as a pair."""
-        if options:
-            raise UsageError(f"decode.{next(iter(options))} means nothing to a BERT; what can be set is decode.k")
+        chosen = self.options(options)
         found: dict[int, Filled | Judged] = {}
         pairs = [i for i, text in enumerate(texts) if "\t" in text]
         others = [i for i, text in enumerate(texts) if "\t" not in text]
-        filled = self.filler.fill([texts[i] for i in others], k=int(k or self.config.decode.k))
+        self._check_heads(fills=bool(others), judges=bool(pairs))
+        filled = self.filler.fill([texts[i] for i in others], k=chosen.k)
         found |= {i: Filled(one.text, one.masks) for i, one in zip(others, filled, strict=True)}
         parts = [texts[i].split("\t", 1) for i in pairs]
         judged = self.filler.judge([first for first, _ in parts], [second for _, second in parts])
@@ -88,37 +112,137 @@ class MaskedPredictor(Predictor[Filled | Judged]):
         check_texts(texts)
         return self.filler.embed(texts, normalise=normalise)
 
-    def look(self, text: str, **options: Any) -> Look:
-        """Where each piece of a text looked."""
+    def look(
+        self,
+        text: str,
+        target: str | None = None,
+        *,
+        layers: Collection[int] | None = None,
+        kinds: Collection[str] | None = None,
+        queries: bool = False,
+        **options: Any,
+    ) -> Look:
+        """Where each piece of a text, or of two parted by a tab, looked."""
+        return look_at(self.scene(text, target), layers=layers, kinds=kinds, queries=queries)
+
+    def scene(self, text: str, target: str | None = None) -> Scene:
+        """A text, or two parted by a tab, ready to be looked at."""
         check_texts([text])
+        refuse_target(target)
         first, tab, second = text.partition("\t")
         framed = self.filler.framer.frame(self._ids(first), self._ids(second) if tab else None)
-        return look_at_text(
-            self.module, self.tokenizer, framed.ids, segments=framed.segments if self._segments else None
-        )
+        segments = framed.segments if self.bert.config.n_segments else None
+        return text_scene(self.module, self.tokenizer, framed.ids, segments=segments, says="here")
+
+    def tests(self, data: TestData) -> Mapping[str, Callable[[], Iterable[Document]]]:
+        """The texts to score on, by name: those of the files given, else of every test set of the recipe."""
+        files = self.config.data.files(data.root, data.made)
+        if data.files:
+            return {data.files[0]: files.source(tuple(data.files), what="data").documents}
+        found = files.tests or ({"valid": files.valid} if files.valid is not None else {})
+        return {name: source.documents for name, source in test_sets(found).items()}
 
     def evaluate(self, data: TestData, **options: Any) -> Iterator[Evaluation]:
         """Loss and accuracy of masked pieces and of next sentences on each test text."""
-        settings = self.config.data
-        files = settings.files(data.root, data.made)
-        given = {"data": files.source(tuple(data.files), what="data")} if data.files else None
-        found = given or files.tests or ({"valid": files.valid} if files.valid is not None else {})
-        for name, source in test_sets(found).items():
-            corpus = corpus_of(source.documents, settings, self.tokenizer, folder=data.made, name=f"evaluate-{name}")
-            task = MaskedTraining(
-                self.tokenizer, corpus, corpus, data=settings, budget_tokens=max(4096, settings.length), seed=0
-            )
-            figures = task.evaluate(self.module)  # type: ignore[arg-type]
-            how = f"{settings.mask_share:.0%} masked, always the same"
+        refuse_options(options, "when pieces are masked: each is guessed once")
+        for name, documents in self.tests(data).items():
+            with TemporaryDirectory() as folder:
+                task = self._task(documents, Path(folder))
+                figures = task.evaluate(self.bert)
+                n = task.valid_plan.corpus.header.documents
+            how = f"{self.config.data.mask_share:.0%} masked, always the same"
             metrics = {key: Metric(key.replace("_", " "), value, how, digits=4) for key, value in figures.items()}
-            label = data.files[0] if data.files else name
-            yield Evaluation(label, corpus.header.documents, "documents", metrics, [])
+            yield Evaluation(name, n, "documents", metrics, [])
 
-    @property
-    def _segments(self) -> bool:
-        return bool(self.filler.model.config.n_segments)
+    def compare(
+        self, other: Any, data: TestData, *, resamples: int = 1000, seed: int = 1, **options: Any
+    ) -> Iterator[Compared]:
+        """How well both guess the same masked pieces; for that they need the same pieces."""
+        refuse_options(options, "when pieces are masked: each is guessed once")
+        self._check_same_task(other)
+        if self.tokenizer.fingerprint() != other.tokenizer.fingerprint():
+            raise UsageError(
+                "these models cut texts into different pieces, so they are not asked the same",
+                hint="train both with the same tokenizer: tokenizer.file=RUN/tokenizer.json",
+            )
+        for name, documents in self.tests(data).items():
+            with TemporaryDirectory() as folder:
+                batches = list(self._task(documents, Path(folder)).valid_batches())
+            systems = (_guesses(self.bert, batches), _guesses(other.bert, batches))
+            n = sum(len(batch.lengths) for batch in batches)
+            yield Compared(name, n, "examples", paired(systems, n, resamples=resamples, seed=seed))
+
+    def verify(self, data: TestData, *, n: int = 24) -> Iterator[Finding]:
+        """What this model promises, measured on sentences of a test text, or on random pieces."""
+        sets = lambda: {name: _sentences(documents()) for name, documents in self.tests(data).items()}  # noqa: E731
+        name, texts = first_of(sets, n)
+        if len(texts) < 2:
+            name, texts = "random pieces", random_texts(self.tokenizer, n)
+        self.say(f"on {len(texts)} sentences of {name}")
+        rows = FramedRows.of(self.filler.framer, texts)
+        device = self.bert.output_weight.device
+        given, segments = padded(rows, range(len(rows)), self.tokenizer.pad_id, device=device)
+        trial = Trial(
+            self.module,
+            Given((given,), segments if self.bert.config.n_segments else None),
+            run=outputs if self.bert.config.mlm else _encoded,
+            limit=self.bert.config.n_positions,
+        )
+        yield measure_alone(trial)
+        yield from measure_reading(trial)
+
+    def _task(self, documents: Callable[[], Iterable[Document]], folder: Path) -> MaskedTraining:
+        """The validation of training, on these documents; of a model without a judge, pieces alone are guessed."""
+        self._check_heads(fills=True, judges=False)
+        settings = replace(self.config.data, next_sentence=self.config.data.next_sentence and self.bert.config.nsp)
+        settings = replace(settings, length=min(settings.length, self.bert.config.n_positions))
+        corpus = corpus_of(documents, settings, self.tokenizer, folder=folder, name="evaluate")
+        budget = max(4096, settings.length)
+        return MaskedTraining(self.tokenizer, corpus, corpus, data=settings, budget_tokens=budget, seed=0)
+
+    def _check_heads(self, *, fills: bool, judges: bool) -> None:
+        lacks = "fills masks" if fills and not self.bert.config.mlm else ""
+        lacks = lacks or ("judges pairs of texts" if judges and not self.bert.config.nsp else "")
+        if lacks:
+            raise UsageError(
+                f"this model has no head that {lacks}", hint="it turns texts into vectors: regard predict --embed"
+            )
 
     def _ids(self, text: str) -> list[int]:
         return (
             self.tokenizer.encode(text) if self.tokenizer.mask_id is None else encode_with_masks(self.tokenizer, text)
         )
+
+
+def _sentences(documents: Iterable[Document]) -> Iterator[str]:
+    for document in documents:
+        yield from (line.strip() for line in document.text[:_LOOKED_AT].splitlines() if line.strip())
+
+
+def _encoded(module: nn.Module, given: Given) -> Tensor:
+    assert isinstance(module, Bert)
+    return module.encode(given.rows[0], segments=given.segments)
+
+
+@torch.inference_mode()
+def _guesses(model: Bert, batches: Sequence[MaskedBatch]) -> Figures:
+    """The figures of masked pieces, from the sums of each example: (n, 3) of loss, right guesses, and pieces."""
+    parts = []
+    for batch in batches:
+        there = batch.to(model.output_weight.device)
+        segments = there.segments if model.config.n_segments else None
+        encoded = model.encode(there.rows(), segments=segments)  # (B, T, D)
+        used = there.labels != UNUSED
+        places, labels = there.places[used], there.labels[used]
+        scores = model.unembed(model.mlm_hidden(encoded.flatten(0, 1)[places])).float()
+        terms = -scores.log_softmax(-1).gather(-1, labels[:, None])[:, 0]
+        each = torch.stack((terms, (scores.argmax(-1) == labels).float(), torch.ones_like(terms)), 1).double()
+        sums = torch.zeros(len(encoded), 3, dtype=torch.float64, device=each.device)
+        parts.append(sums.index_add_(0, places // encoded.shape[1], each).cpu().numpy())
+    table = np.concatenate(parts)
+
+    def figures(drawn: Drawn) -> dict[str, float]:
+        loss, right, n = table[drawn].sum(0)
+        return {"mlm loss": float(loss / n), "mlm accuracy": float(right / n)}
+
+    return figures

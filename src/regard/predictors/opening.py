@@ -48,8 +48,32 @@ def load(folder: Path | str, device: str = "auto", *, precision: str = "auto") -
 
 
 def recipe_of(found: Pretrained) -> Recipe:
-    """A recipe for a model that others trained: its task, and how it was published to be decoded."""
-    return make_recipe({"task": found.task, "model": {"name": found.model}, "decode": dict(found.decode)})
+    """A recipe for a model that others trained: its task, what it is, how it reads, and how it is to be decoded."""
+    model = {"name": found.model, **given_options(found.options)}
+    table = {"task": found.task, "model": model, "data": _reading(found), "decode": dict(found.decode)}
+    return make_recipe(table)
+
+
+def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as a recipe can hold them: what is not set is left out, also of a backbone."""
+    return {
+        name: given_options(value) if isinstance(value, Mapping) else value
+        for name, value in options.items()
+        if value is not None
+    }
+
+
+def _reading(found: Pretrained) -> dict[str, Any]:
+    """What the `[data]` section says about how a model reads: as much as it can."""
+    if found.task == "masked":
+        return {"next_sentence": bool(found.options.get("nsp", True))}
+    if found.task not in ("labels", "answers"):
+        return {}
+    limit = found.options["backbone"].get("n_positions")
+    longest = {} if limit is None else {"max_tokens": int(limit)}
+    if found.task == "answers":
+        return longest
+    return longest | {"labels": "numbers" if found.options["n_outputs"] == 1 else "classes"}
 
 
 def read_recipe(run: RunFolder) -> Recipe:
@@ -66,33 +90,34 @@ def read_recipe(run: RunFolder) -> Recipe:
 
 
 def _translation(found: Pretrained, recipe: Recipe, module: nn.Module, precision: str) -> TranslationPredictor:
-    languages = Languages.of(_tokenizer(found), found.target_tokenizer, moses=recipe.data.moses)
+    languages = Languages.of(tokenizer_of(found), found.target_tokenizer, moses=recipe.data.moses)
     return TranslationPredictor([module], languages, recipe, precision=precision)
 
 
 def _language(found: Pretrained, recipe: Recipe, module: nn.Module, precision: str) -> LanguagePredictor:
     context = context_of(found, recipe)
-    return LanguagePredictor(module, _tokenizer(found), recipe, context=context, precision=precision)
+    return LanguagePredictor(module, tokenizer_of(found), recipe, context=context, precision=precision)
 
 
 def _masked(found: Pretrained, recipe: Recipe, module: nn.Module, precision: str) -> MaskedPredictor:
-    return MaskedPredictor(module, _tokenizer(found), recipe)
+    return MaskedPredictor(module, tokenizer_of(found), recipe)
 
 
 def _labels(found: Pretrained, recipe: Recipe, module: nn.Module, precision: str) -> LabelPredictor:
-    folder = Path(found.origin).parent
-    if found.labels is not None:
-        space = LabelSpace(found.labels)
-    elif (folder / "labels.json").exists():
-        space = LabelSpace.load(folder)
-    else:
-        n = int(found.options["n_outputs"])
-        space = LabelSpace(tuple(f"LABEL_{i}" for i in range(n)) if n > 1 else ())
-    return LabelPredictor(module, framer_for(_tokenizer(found), found.options, recipe), space, recipe)
+    return LabelPredictor(module, framer_for(tokenizer_of(found), found.options, recipe), label_space(found), recipe)
+
+
+def label_space(found: Pretrained) -> LabelSpace:
+    """What a classifier's outputs mean: the run's labels, else those that were published; one output is a number."""
+    folder = Path(found.origin) if Path(found.origin).is_dir() else Path(found.origin).parent
+    if (folder / "labels.json").exists():
+        return LabelSpace.load(folder)
+    n = int(found.options["n_outputs"])
+    return LabelSpace((found.labels or tuple(f"LABEL_{i}" for i in range(n))) if n > 1 else ())
 
 
 def _answers(found: Pretrained, recipe: Recipe, module: nn.Module, precision: str) -> AnswerPredictor:
-    return AnswerPredictor(module, windows_for(_tokenizer(found), found.options, recipe), recipe)
+    return AnswerPredictor(module, windows_for(tokenizer_of(found), found.options, recipe), recipe)
 
 
 OPEN: Mapping[str, Open] = {
@@ -104,9 +129,13 @@ OPEN: Mapping[str, Open] = {
 }
 
 
-def _tokenizer(found: Pretrained) -> Tokenizer:
+def tokenizer_of(found: Pretrained) -> Tokenizer:
+    """The tokenizer of a model, without which nothing can be asked of it."""
     if found.tokenizer is None:
-        raise CheckpointError(f"{found.origin}: there is no tokenizer beside the weights")
+        raise CheckpointError(
+            f"{found.origin}: there is no tokenizer beside the weights",
+            hint="put its files into the same folder",
+        )
     return found.tokenizer
 
 

@@ -9,7 +9,7 @@ model.look("A dog runs along the beach.").plot("a.png")   what it looked at
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,12 +19,24 @@ from torch import nn
 from regard.data import Pair
 from regard.errors import UsageError
 from regard.inspection.alignments import Alignment
-from regard.inspection.look import Look, look_at
+from regard.inspection.exactness import Finding
+from regard.inspection.look import Look, look_at, pair_scene
+from regard.inspection.scene import Scene
+from regard.inspection.writing_exactness import measure_translation
 from regard.models.protocol import as_seq2seq
-from regard.predictors.base import Evaluation, Predictor, TestData, check_texts, test_sets
+from regard.predictors.base import (
+    Evaluation,
+    Predictor,
+    TestData,
+    check_texts,
+    first_of,
+    random_texts,
+    test_sets,
+)
+from regard.predictors.comparing import Compared
 from regard.predictors.precision import in_precision
 from regard.tasks.given import given_log_probs
-from regard.tasks.metrics import Metric, bleu_by_length
+from regard.tasks.metrics import METRICS, Metric, bleu_by_length, paired_bootstrap
 from regard.tasks.pairs import Languages, PairFiles
 from regard.tasks.translation import Translation, Translator, usual_cut
 from regard.training.jobs.translation import scores
@@ -92,12 +104,25 @@ class TranslationPredictor(Predictor[Prediction]):
         found = self._translator(texts, self.options(options), prefixes=prefixes, keys=keys)
         return [Prediction.of(several) for several in found]
 
-    def look(self, text: str, target: str | None = None, **options: Any) -> Look:
+    def look(
+        self,
+        text: str,
+        target: str | None = None,
+        *,
+        layers: Collection[int] | None = None,
+        kinds: Collection[str] | None = None,
+        queries: bool = False,
+        **options: Any,
+    ) -> Look:
         """What the model looks at when it translates `text`, as it would itself, or into the `target` given."""
+        return look_at(self.scene(text, target, **options), layers=layers, kinds=kinds, queries=queries)
+
+    def scene(self, text: str, target: str | None = None, **options: Any) -> Scene:
+        """A text and its translation, ready to be looked at."""
         check_texts([text] if target is None else [text, target])
         source = self.languages.source.encode([text])[0]
         written = self(text, **options).ids if target is None else self.languages.target.encode([target])[0]
-        return look_at(self.module, self.languages, source=source, target=written)
+        return pair_scene(self.module, self.languages, source=source, target=written)
 
     def log_probs(self, texts: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
         """What the model thinks of translations given: the log-probability of each piece and of the end after it."""
@@ -109,7 +134,8 @@ class TranslationPredictor(Predictor[Prediction]):
         source = self.languages.source.encode([text])[0]
         if not source:
             return Alignment([], np.zeros((0, 0)), "argmax")
-        return look_at(self.module, self.languages, source=source, target=prediction.ids, kinds=["cross"]).align()
+        scene = pair_scene(self.module, self.languages, source=source, target=prediction.ids)
+        return look_at(scene, kinds=["cross"], alternatives=0).align()
 
     def test_pairs(self, data: TestData) -> Mapping[str, list[Pair]]:
         """The pairs to score on, by name: those of the files given, else of every test set of the recipe."""
@@ -125,6 +151,33 @@ class TranslationPredictor(Predictor[Prediction]):
         """BLEU, chrF, TER, exact match, and the loss of the references, on each test set."""
         for name, pairs in self.test_pairs(data).items():
             yield self._evaluation(name, pairs, by_length=by_length, options=options)
+
+    def compare(
+        self, other: Any, data: TestData, *, resamples: int = 1000, seed: int = 1, **options: Any
+    ) -> Iterator[Compared]:
+        """BLEU, chrF and TER of both models' translations of the same pairs."""
+        self._check_same_task(other)
+        cut = usual_cut(self.languages)
+        for name, pairs in self.test_pairs(data).items():
+            sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+            a, b = ([one.text for one in model(sources, **options)] for model in (self, other))
+            found = [
+                paired_bootstrap(references, a, b, metric=metric, n=resamples, seed=seed, **cut) for metric in METRICS
+            ]
+            yield Compared(name, len(pairs), "pairs", found, digits=2)
+
+    def verify(self, data: TestData, *, n: int = 24) -> Iterator[Finding]:
+        """What this model promises, measured on pairs of a test set, or on sentences of random pieces."""
+        name, pairs = first_of(lambda: self.test_pairs(data), 2 * n)
+        usable = [pair for pair in pairs if pair.source.strip() and pair.target.strip()][:n]
+        if len(usable) > 1:
+            self.say(f"on {len(usable)} pairs of {name}")
+            sources, targets = [pair.source for pair in usable], [pair.target for pair in usable]
+        else:
+            self.say(f"on {n} sentences of random pieces: the recipe's test set is not here")
+            sides = (self.languages.source.tokenizer, self.languages.target.tokenizer)
+            sources, targets = (random_texts(tokenizer, n, seed=seed) for seed, tokenizer in enumerate(sides))
+        return measure_translation(self.module, self.languages, sources=sources, targets=targets)
 
     def ensemble(self, *others: TranslationPredictor) -> TranslationPredictor:
         """A predictor for which these models vote at every step; they have to share their vocabularies."""

@@ -4,6 +4,9 @@
 
 A loss is summed over windows, and `n_tokens` counts windows: the trainer divides by it, so that accumulated batches are
 one big batch. A window without the whole answer points to [CLS] (Devlin et al., 2019).
+
+With `r_drop` α > 0 every window is read twice, with different dropout (Liang et al., 2021): α times the symmetric
+divergence of the two readings, halved over starts and ends as above, is added to their mean loss.
 """
 
 from __future__ import annotations
@@ -18,13 +21,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention import Rows
-from regard.data import BatchPlan, Position, pad
+from regard.data import Position, pad
 from regard.data.batching import Indices
 from regard.data.squad import Question
 from regard.models.classifier import SpanReader
 from regard.tasks.answer_metrics import answer_figures
 from regard.tasks.answerer import Answerer
 from regard.tasks.answers import AnswerOptions
+from regard.tasks.example_plan import example_plan
 from regard.tasks.framer import FramedRows
 from regard.tasks.losses import Losses
 from regard.tasks.windows import NOT_HERE, Passage, Windows
@@ -69,15 +73,19 @@ class AnswerTraining:
         *,
         budget_tokens: int,
         seed: int,
+        batch_examples: int = 0,
         ambiguous: bool = True,
+        r_drop: float = 0.0,
         options: AnswerOptions | None = None,
     ) -> None:
-        self.windows, self.valid = windows, list(valid)
+        self.windows, self.valid, self.r_drop = windows, list(valid), r_drop
         self.options = options or AnswerOptions(no_answer=any(not question.answers for question in train))
         places: list[tuple[int, int, int, int]] = []
         self.rows = FramedRows(_rows(windows(train), train, places, ambiguous=ambiguous))
         self.places = np.array(places, np.int64)  # (n, 4): the passage's first token and length, the answer's ends
-        self.plan = BatchPlan(self.rows.lengths, self.rows.lengths, budget_tokens=budget_tokens, seed=seed)
+        self.plan = example_plan(
+            self.rows.lengths, budget_tokens=budget_tokens, batch_examples=batch_examples, seed=seed
+        )
 
     def batches(self, position: Position, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Position, AnswerBatch]]:
         """Batches without end from a position on; each of `world` processes gets its share of every batch."""
@@ -108,13 +116,18 @@ class AnswerTraining:
 
     def loss(self, model: SpanReader, batch: AnswerBatch) -> Losses:
         """The summed loss of a batch's windows, with gradients."""
-        scores = model(Rows(batch.ids, batch.lengths), segments=batch.segments)
+        n = 2 if self.r_drop else 1
+        rows = Rows(torch.cat([batch.ids] * n), torch.cat([batch.lengths] * n))
+        scores = model(rows, segments=torch.cat([batch.segments] * n))
         full = torch.promote_types(scores.start.dtype, torch.float32)
-        start, end = (one.to(full).masked_fill(~batch.allowed, float("-inf")) for one in scores)
-        total = F.cross_entropy(start, batch.starts, reduction="sum") + F.cross_entropy(
-            end, batch.ends, reduction="sum"
-        )
-        return Losses(total / 2, (total / 2).detach(), torch.tensor(batch.n_tokens, device=total.device))
+        total = apart = torch.zeros((), device=rows.ids.device, dtype=full)
+        for side, targets in zip(scores, (batch.starts, batch.ends), strict=True):
+            log_p = side.to(full).masked_fill(~torch.cat([batch.allowed] * n), float("-inf")).log_softmax(-1)
+            total = total + F.nll_loss(log_p, torch.cat([targets] * n), reduction="sum") / (2 * n)
+            if self.r_drop:
+                apart = apart + divergence(*log_p.chunk(2), allowed=batch.allowed) / 2
+        plain = total.detach()
+        return Losses(total + self.r_drop * apart, plain, torch.tensor(batch.n_tokens, device=total.device))
 
     def evaluate(self, model: SpanReader) -> dict[str, float]:
         """Exact match and F1 on the validation questions, answered as they will be in use."""
@@ -127,6 +140,12 @@ class AnswerTraining:
         found = Answerer(model, self.windows).answer(some, self.options)
         right = [question.answers[0].text if question.answers else "" for question in some]
         return [(q.question, answer, said.text) for q, answer, said in zip(some, right, found, strict=True)]
+
+
+def divergence(log_p: Tensor, log_q: Tensor, *, allowed: Tensor) -> Tensor:
+    """½ [KL(p‖q) + KL(q‖p)] of places (B, T), summed; both are nothing where no answer may stand."""
+    apart = torch.where(allowed, log_p - log_q, 0.0)
+    return ((log_p.exp() - log_q.exp()) * apart).sum() / 2
 
 
 def _rows(

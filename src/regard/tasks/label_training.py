@@ -1,12 +1,7 @@
 """Labelling as something to train: batches of framed texts, their loss, and how good the labels are so far.
 
-    classes     cross-entropy, with label smoothing where asked for
-    numbers     squared error on the scale of the training labels
-    lm_weight   λ > 0 adds the language model's own loss on the input text (Radford et al., 2018), for GPT backbones
-
-A loss is summed over examples, and `n_tokens` counts examples: the trainer divides by it. The language model's loss is
-λ / T̄ · Σ over tokens, where T̄ is the mean number of predicted tokens a *training* example has, a constant: an example
-adds about λ times its mean loss a token, and batches that are accumulated, shared or packed add up to one big batch.
+A loss is summed over examples, and `n_tokens` counts examples: the trainer divides by it. `label_loss` says what it is
+made of; the T̄ of its language model's part is the mean number of predicted tokens a *training* example has.
 """
 
 from __future__ import annotations
@@ -28,14 +23,13 @@ from regard.data.packing import PackedPlan, pack
 from regard.errors import ConfigError
 from regard.models.classifier import Classifier
 from regard.tasks.compiling import compiled
+from regard.tasks.example_plan import example_plan
 from regard.tasks.framer import FramedRows, Framer, Text
+from regard.tasks.label_loss import NOTHING, label_loss
 from regard.tasks.label_metrics import class_figures, class_metrics, number_figures, number_metrics
 from regard.tasks.labeller import Labeller, Outputs, probabilities
-from regard.tasks.losses import Losses, linear_cross_entropy
+from regard.tasks.losses import Losses
 from regard.tasks.metrics import Metric
-from regard.tasks.pair_training import rows_of
-
-_NOTHING = -1  # a token with nothing to predict after it
 
 
 @dataclass(frozen=True)
@@ -80,20 +74,23 @@ class LabelTraining:
         *,
         budget_tokens: int,
         seed: int,
+        batch_examples: int = 0,
         packed: bool = False,
         label_smoothing: float = 0.0,
         lm_weight: float = 0.0,
+        r_drop: float = 0.0,
         objective: str | None = None,
     ) -> None:
         self.framer, self.space, self.valid = framer, space, list(valid)
-        self.label_smoothing, self.lm_weight = label_smoothing, lm_weight
+        self.label_smoothing, self.lm_weight, self.r_drop = label_smoothing, lm_weight, r_drop
         self.objective = _objective(objective, space)
         self.rows = FramedRows.of(framer, (text_of(example) for example in train))
         self.valid_rows = FramedRows.of(framer, (text_of(example) for example in valid))
         self.targets = encoded(space, train)
-        plan = PackedPlan if packed else BatchPlan
-        self.plan: PackedPlan | BatchPlan = plan(
-            self.rows.lengths, self.rows.lengths, budget_tokens=budget_tokens, seed=seed
+        self.plan: PackedPlan | BatchPlan = (
+            PackedPlan(self.rows.lengths, self.rows.lengths, budget_tokens=budget_tokens, seed=seed)
+            if packed
+            else example_plan(self.rows.lengths, budget_tokens=budget_tokens, batch_examples=batch_examples, seed=seed)
         )
         self._lm_scale = lm_weight / max(1.0, float((self.rows.lengths - 1).mean()))
         self._loss: Callable[..., tuple[Tensor, Tensor, Tensor]] = label_loss
@@ -107,19 +104,19 @@ class LabelTraining:
         """The examples of these numbers as one batch; none are a batch without examples."""
         rows = [self.rows.ids(int(i)) for i in indices]
         segments = [self.rows.segments(int(i)) for i in indices]
-        following = [np.append(ids[1:], _NOTHING) for ids in rows] if self.lm_weight else None
+        following = [np.append(ids[1:], NOTHING) for ids in rows] if self.lm_weight else None
         targets = torch.from_numpy(self.targets[indices])
         n, pad_id = len(indices), self.framer.tokenizer.pad_id
         if not isinstance(self.plan, PackedPlan):
             ids, lengths = pad(rows, pad_id)
-            coming = None if following is None else pad(following, _NOTHING)[0]
+            coming = None if following is None else pad(following, NOTHING)[0]
             return LabelBatch(
                 ids, lengths, pad(segments, 0)[0], targets, torch.ones(n, dtype=torch.bool), n, following=coming
             )
         plan = self.plan
         room = {"budget_tokens": plan.budget_tokens, "max_documents": plan.max_documents, "longest": plan.longest}
         ids, lengths = pack(rows, pad_id, **room)
-        coming = None if following is None else pack(following, _NOTHING, **room)[0][None]
+        coming = None if following is None else pack(following, NOTHING, **room)[0][None]
         targets = F.pad(targets, (0, plan.max_documents - n))
         real = torch.arange(plan.max_documents) < n
         return LabelBatch(
@@ -149,7 +146,7 @@ class LabelTraining:
                 hint="leave it 0, or use a gpt",
             )
         tensors = (batch.ids, batch.lengths, batch.segments, batch.targets, batch.real, batch.following)
-        return Losses(*self._loss(model, *tensors, batch.longest, self.label_smoothing, self._lm_scale))
+        return Losses(*self._loss(model, *tensors, batch.longest, self.label_smoothing, self._lm_scale, self.r_drop))
 
     def evaluate(self, model: Classifier) -> dict[str, float]:
         """The loss of an example and all figures on the validation data."""
@@ -165,39 +162,6 @@ class LabelTraining:
 
     def _labeller(self, model: Classifier) -> Labeller:
         return Labeller(model, self.framer, self.space)
-
-
-def label_loss(
-    model: Classifier,
-    ids: Tensor,
-    lengths: Tensor,
-    segments: Tensor,
-    targets: Tensor,
-    real: Tensor,
-    following: Tensor | None,
-    longest: int | None,
-    smoothing: float,
-    lm_scale: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Summed loss, its plain part and the examples of a batch: tensors in, tensors out, so that it compiles whole."""
-    rows = rows_of(ids, lengths, longest)
-    encoded = model.encode(rows, segments=segments)
-    scores = model.classify(encoded, rows)
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    if targets.is_floating_point():
-        plain = (scores[:, 0] - targets).square()
-        losses = plain
-    else:
-        plain = F.cross_entropy(scores, targets, reduction="none")
-        losses = F.cross_entropy(scores, targets, reduction="none", label_smoothing=smoothing) if smoothing else plain
-    total = torch.where(real, losses, 0.0).sum()
-    if following is not None:
-        backbone: Any = model.backbone
-        words = linear_cross_entropy(
-            encoded, backbone.output_weight, following, ignore_id=_NOTHING, bias=backbone.output_bias
-        )
-        total = total + lm_scale * words.total
-    return total, torch.where(real, plain, 0.0).sum().detach(), real.sum()
 
 
 def text_of(example: Example) -> Text:

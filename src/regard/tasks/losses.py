@@ -9,12 +9,14 @@ Smoothing ε is that of `F.cross_entropy`: 1 − ε on the label, ε spread even
     ∂loss/∂z = softmax(z) − (1 − ε) · 1[label] − ε/V
 
 The gradient is known as soon as the scores are. So both are made in the forward pass, a chunk of rows at a time, and
-the scores of a chunk are overwritten by their softmax. The ε/V terms are the same for all classes: they need Σ W and
-Σ h only, and no pass over the scores.
+the scores of a chunk are overwritten by their gradient. The ε/V terms are the same for all classes: they need Σ W and
+Σ h only, and no pass over the scores. What happens to a chunk's scores is written out in `_overwrite`; training on a
+GPU does it by one kernel, see `softmax_rows`, and to a compiler the whole loss is then one operation.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -45,29 +47,26 @@ def linear_cross_entropy(
     """
     _check(hidden, weight, labels=labels, smoothing=smoothing)
     device = hidden.device.type
-    if device == "cuda" and torch.compiler.is_compiling() and bias is None and chunk is None:
-        return _left_to_the_compiler(hidden, weight, labels, smoothing=smoothing, ignore_id=ignore_id)
     if torch.is_autocast_enabled(device):
         hidden = hidden.to(torch.get_autocast_dtype(device))
     inputs = (hidden, weight, bias)
     wanted = [torch.is_grad_enabled() and x is not None and x.requires_grad for x in inputs]
-    with torch.no_grad(), torch.autocast(device, enabled=False):
-        rows = _rows(hidden, labels, ignore_id=ignore_id)
-        gradients = _start(rows, len(weight), smoothing=smoothing, wanted=wanted)
-        norms, gold = _sweep(rows, weight, bias, smoothing=smoothing, chunk=chunk, gradients=gradients)
-        evenly = weight.sum(0, dtype=rows.full).mul_(smoothing / len(weight)) if smoothing else None  # (D,)
-        losses = norms - (1 - smoothing) * gold
-        if evenly is not None:
-            losses -= rows.states.to(rows.full) @ evenly[:, None]
-        if bias is not None:
-            losses -= smoothing * bias.mean(dtype=rows.full)
-        total, nll = rows.sum(losses), rows.sum(norms - gold)
-        kept = _finish(gradients, rows, inputs, evenly=evenly)
-    return Losses(differentiable(total, kept, inputs), nll, rows.n_real)
+    by_kernel = any(wanted) and _suits_kernel(hidden)
+    if not by_kernel and device == "cuda" and torch.compiler.is_compiling() and chunk is None:
+        return _left_to_the_compiler(*inputs, labels, smoothing=smoothing, ignore_id=ignore_id)
+    sweep = _sweep_as_one if by_kernel else _sweep
+    with torch.no_grad():
+        total, nll, n_real, *kept = sweep(*inputs, labels, smoothing, ignore_id, chunk, *wanted)
+    gradients = [gradient if asked else None for gradient, asked in zip(kept, wanted, strict=True)]
+    return Losses(differentiable(total, gradients, inputs), nll, n_real)
+
+
+def _suits_kernel(hidden: Tensor) -> bool:
+    return hidden.is_cuda and hidden.dtype in (torch.bfloat16, torch.float32)
 
 
 def _left_to_the_compiler(
-    hidden: Tensor, weight: Tensor, labels: Tensor, *, smoothing: float, ignore_id: int
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, *, smoothing: float, ignore_id: int
 ) -> Losses:
     """The loss as plain expressions, which the compiler makes one pass over the scores each way.
 
@@ -77,7 +76,7 @@ def _left_to_the_compiler(
     labels = labels.reshape(-1)
     real = labels != ignore_id
     states = hidden.reshape(-1, hidden.shape[-1])
-    scores = F.linear(states, weight)
+    scores = F.linear(states, weight, bias)
     is_label = torch.arange(weight.shape[0], device=labels.device) == labels[:, None]
     norms = torch.logsumexp(scores.float(), 1)
     gold = torch.where(is_label, scores, 0.0).sum(1, dtype=torch.float32)
@@ -85,8 +84,62 @@ def _left_to_the_compiler(
     total = nll
     if smoothing:
         evenly = states.float() @ weight.float().mean(0)
+        if bias is not None:
+            evenly = evenly + bias.float().mean()
         total = torch.where(real, norms - (1 - smoothing) * gold - smoothing * evenly, 0.0)
     return Losses(total.sum(), nll.detach().sum(), real.sum())
+
+
+def _sweep(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    smoothing: float,
+    ignore_id: int,
+    chunk: int | None,
+    wants_hidden: bool,
+    wants_weight: bool,
+    wants_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Loss, negative log-likelihood, tokens, and the gradients of hidden, weight and bias: empty if not wanted."""
+    wanted = (wants_hidden, wants_weight, wants_bias)
+    with torch.autocast(hidden.device.type, enabled=False):
+        rows = _rows(hidden, labels, ignore_id=ignore_id)
+        gradients = _start(rows, len(weight), smoothing=smoothing, wanted=wanted)
+        norms, gold = _go_through(rows, weight, bias, smoothing=smoothing, chunk=chunk, gradients=gradients)
+        evenly = weight.sum(0, dtype=rows.full).mul_(smoothing / len(weight)) if smoothing else None  # (D,)
+        losses = norms - (1 - smoothing) * gold
+        if evenly is not None:
+            losses -= rows.states.to(rows.full) @ evenly[:, None]
+        if bias is not None:
+            losses -= smoothing * bias.mean(dtype=rows.full)
+        total, nll = rows.sum(losses), rows.sum(norms - gold)
+        return total, nll, rows.n_real, *_finish(gradients, rows, (hidden, weight, bias), evenly=evenly)
+
+
+# To a compiler one operation, inside which scores may be overwritten and products be added up in place.
+_sweep_as_one = torch.library.custom_op("regard::linear_cross_entropy", _sweep, mutates_args=())
+
+
+@_sweep_as_one.register_fake
+def _(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    smoothing: float,
+    ignore_id: int,
+    chunk: int | None,
+    wants_hidden: bool,
+    wants_weight: bool,
+    wants_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    full = torch.float64 if hidden.dtype == torch.float64 else torch.float32
+    sums = [hidden.new_empty((), dtype=dtype) for dtype in (full, full, torch.int64)]
+    wanted = zip((hidden, weight, bias), (wants_hidden, wants_weight, wants_bias), strict=True)
+    grads = [x.new_empty(x.shape) if x is not None and asked else hidden.new_empty(0) for x, asked in wanted]
+    return sums[0], sums[1], sums[2], grads[0], grads[1], grads[2]
 
 
 class _Rows(NamedTuple):
@@ -132,7 +185,7 @@ def _rows(hidden: Tensor, labels: Tensor, *, ignore_id: int) -> _Rows:
     return _Rows(states.masked_fill(~real, 0), labels.masked_fill(~real, 0), real, None, n_real)
 
 
-def _start(rows: _Rows, n_classes: int, *, smoothing: float, wanted: list[bool]) -> _Gradients:
+def _start(rows: _Rows, n_classes: int, *, smoothing: float, wanted: Sequence[bool]) -> _Gradients:
     """Room for the wanted gradients; those of weight and bias begin with their part of the ε/V term."""
     share = -smoothing / n_classes
     return _Gradients(
@@ -142,26 +195,51 @@ def _start(rows: _Rows, n_classes: int, *, smoothing: float, wanted: list[bool])
     )
 
 
-def _sweep(
+def _go_through(
     rows: _Rows, weight: Tensor, bias: Tensor | None, *, smoothing: float, chunk: int | None, gradients: _Gradients
 ) -> tuple[Tensor, Tensor]:
     """The log-sum-exp of each row's scores and the score of its label, both (N, 1); gradients grow on the way."""
+    learning = any(gradient is not None for gradient in gradients)
+    by_kernel = learning and _suits_kernel(rows.states)
+    # Where the scores are overwritten by a kernel they stay in the precision of the product, as gradients do anyway.
+    kind = rows.states.dtype if by_kernel else rows.full
+    overwrite = _overwrite_by_kernel if by_kernel else _overwrite
     matrix = weight.to(rows.states.dtype)
     norms, gold = [], []
-    for part in parts(len(rows.states), chunk or rows_at_once(len(weight), weight.device)):
-        states, labels = rows.states[part], rows.labels[part]
-        scores = _product(states, matrix.t(), rows.full)
-        if bias is not None:
-            scores.add_(bias)
-        gold.append(scores.gather(1, labels))
-        peak = scores.amax(1, keepdim=True)
-        probabilities = torch.softmax(scores, 1, out=scores)
-        # The largest probability is at least 1/V: unlike the label's, its logarithm is always there.
-        norms.append(peak - probabilities.amax(1, keepdim=True).log())
-        if any(gradient is not None for gradient in gradients):
-            probabilities.scatter_(1, labels, probabilities.gather(1, labels).sub_(1 - smoothing))
-            _collect(gradients, probabilities, rows, matrix=matrix, part=part)
+    at_once = max(1, rows_at_once(len(weight), weight.device) * 4 // kind.itemsize)
+    for part in parts(len(rows.states), chunk or at_once):
+        scores = _scores(rows.states[part], matrix, bias, kind)
+        found = overwrite(scores, rows.labels[part], kept=1 - smoothing)
+        norms.append(found[0])
+        gold.append(found[1])
+        if learning:
+            _collect(gradients, scores, rows, matrix=matrix, part=part)
     return torch.cat(norms), torch.cat(gold)
+
+
+def _scores(states: Tensor, matrix: Tensor, bias: Tensor | None, kind: torch.dtype) -> Tensor:
+    if bias is not None and states.dtype == kind:
+        return torch.addmm(bias.to(kind), states, matrix.t())
+    scores = _product(states, matrix.t(), kind)
+    return scores if bias is None else scores.add_(bias)
+
+
+def _overwrite(scores: Tensor, labels: Tensor, *, kept: float) -> tuple[Tensor, Tensor]:
+    """The log-sum-exp of each row and its label's score, (n, 1); `scores` become softmax(scores) − kept · 1[label]."""
+    gold = scores.gather(1, labels)
+    peak = scores.amax(1, keepdim=True)
+    probabilities = torch.softmax(scores, 1, out=scores)
+    # The largest probability is at least 1/V: unlike the label's, its logarithm is always there.
+    norms = peak - probabilities.amax(1, keepdim=True).log()
+    probabilities.scatter_(1, labels, probabilities.gather(1, labels).sub_(kept))
+    return norms, gold
+
+
+def _overwrite_by_kernel(scores: Tensor, labels: Tensor, *, kept: float) -> tuple[Tensor, Tensor]:
+    from regard.tasks.softmax_rows import overwrite_by_gradient  # here, because Triton comes with GPU builds only
+
+    norms, gold = overwrite_by_gradient(scores, labels[:, 0], kept=kept)
+    return norms[:, None], gold[:, None]
 
 
 def _collect(gradients: _Gradients, scores_grad: Tensor, rows: _Rows, *, matrix: Tensor, part: slice) -> None:
@@ -173,14 +251,14 @@ def _collect(gradients: _Gradients, scores_grad: Tensor, rows: _Rows, *, matrix:
     elif gradients.weight is not None:
         gradients.weight.add_(_product(grad.t(), states, rows.full))
     if gradients.bias is not None:
-        real = torch.ones_like(scores_grad[:, 0]) if rows.real is None else rows.real[part, 0].to(rows.full)
-        gradients.bias.addmv_(scores_grad.t(), real)
+        real = states.new_ones(len(states)) if rows.real is None else rows.real[part, 0].to(states.dtype)
+        gradients.bias.add_(_product(real[None], grad, rows.full)[0])
 
 
 def _finish(
     gradients: _Gradients, rows: _Rows, inputs: tuple[Tensor, Tensor, Tensor | None], *, evenly: Tensor | None
-) -> list[Tensor | None]:
-    """The gradients in the shapes and types of the inputs."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients in the shapes and types of the inputs, and nothing (0,) for those that nobody asks for."""
     grad, shape = gradients.hidden, inputs[0].shape
     if grad is not None:
         if evenly is not None:
@@ -190,8 +268,9 @@ def _finish(
         if rows.chosen is not None:
             grad = grad.new_zeros(shape[:-1].numel(), shape[-1]).index_copy_(0, rows.chosen, grad)
         grad = grad.view(shape)
-    whole = (grad, gradients.weight, gradients.bias)
-    return [None if g is None or x is None else g.to(x.dtype) for g, x in zip(whole, inputs, strict=True)]
+    whole = zip((grad, gradients.weight, gradients.bias), inputs, strict=True)
+    kept = [rows.states.new_empty(0) if g is None or x is None else g.to(x.dtype) for g, x in whole]
+    return kept[0], kept[1], kept[2]
 
 
 def symmetric_kl(

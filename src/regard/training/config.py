@@ -25,6 +25,8 @@ class TrainConfig:
     clip                  largest gradient norm; 0 switches clipping off
     label_smoothing       share of the probability spread over all words
     r_drop                weight of the divergence between two dropout passes (Liang et al., 2021); 0: one pass
+    compile, graphs       let the compiler fuse the loss, and record it as one piece of GPU work; auto: on a GPU, where all
+                          batches have one shape. Processes that share a GPU are better off without recording
     ema                   decay of the moving average of the weights; 0: none
     average               how many snapshots, one an evaluation, are averaged; 0: none. The average is what is
                           evaluated and kept
@@ -55,6 +57,7 @@ class TrainConfig:
     average: int = 0
     precision: Precision = "auto"
     compile: Switch = "auto"
+    graphs: Switch = "auto"
     device: str = "auto"
     eval_every: int = 500
     eval_from: int = 0
@@ -107,7 +110,9 @@ class ReadingConfig(TrainConfig):
 class TuningConfig(TrainConfig):
     """What suits fine-tuning: a few epochs at a small rate that falls to nothing.
 
-    lm_weight             weight of the language model's own loss beside the task's (Radford et al., 2018); GPT only
+    batch_examples        so many examples a batch, drawn at random; 0: as many of like length as batch_tokens hold
+    lm_weight             weight of the language model's own loss beside the task's (Radford et al., 2018), for models
+                          that predict the next word
     """
 
     epochs: float = 3.0
@@ -119,4 +124,14 @@ class TuningConfig(TrainConfig):
     warmup: int = 100
     clip: float = 1.0
     label_smoothing: float = 0.0
+    batch_examples: int = 0
     lm_weight: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        wrong = [f"train.{k} is {getattr(self, k)}, at least 0" for k in ("batch_examples", "lm_weight")
+                 if getattr(self, k) < 0]  # fmt: skip
+        if self.batch_examples and self.layout == "packed":
+            wrong.append("train.batch_examples counts rows that are padded; train.layout is packed, by batch_tokens")
+        if wrong:
+            raise ConfigError("; ".join(wrong))

@@ -41,7 +41,7 @@ class Kind:
 SECTIONS = ("data", "tokenizer", "train", "decode")
 KINDS: Mapping[str, Kind] = {
     "translation": Kind(("transformer", "recurrent"), PairData, PieceConfig),
-    "language": Kind(("gpt",), TextData, TextPieces, train=ReadingConfig),
+    "language": Kind(("gpt", "recurrent-lm"), TextData, TextPieces, train=ReadingConfig),
     "masked": Kind(("bert",), MaskedData, MaskedPieces, GuessOptions, ReadingConfig),
     "labels": Kind(("classifier",), LabelData, MaskedPieces, GuessOptions, TuningConfig),
     "answers": Kind(("span-reader",), AnswerData, MaskedPieces, AnswerOptions, TuningConfig),

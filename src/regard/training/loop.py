@@ -58,9 +58,9 @@ class Trainer:
         self.progress = Progress()
         self._saved = 0
         self.reporter = Reporter(run, steps=config.steps, speaks=self.world.first)
-        # Recorded GPU work hands out the same memory at every pass, where gradients of several cannot be added up.
-        self._graphs = self.device.type == "cuda" and task.static_shapes and config.accumulate == 1
         automatic = self.device.type == "cuda" and task.static_shapes
+        # Recorded GPU work hands out the same memory at every pass, where gradients of several cannot be added up.
+        self._graphs = automatic and config.accumulate == 1 and config.graphs != "off"
         if config.compile == "on" or (config.compile == "auto" and automatic):
             task.compile(graphs=self._graphs)
 

@@ -11,6 +11,7 @@ from regard.tasks.answer_training import AnswerTraining
 from regard.tasks.answerer import Answerer
 from regard.tasks.answers import AnswerFiles, QuestionSets
 from regard.tasks.windows import Windows
+from regard.training.config import TuningConfig
 from regard.training.jobs.job import Place, Say
 from regard.training.jobs.labels import framer_for
 from regard.training.jobs.pieces import tokenizer_for
@@ -33,12 +34,16 @@ class AnswerJob:
             recipe, self.tokenizer, start, forced={}, n_positions=recipe.data.max_tokens
         )
         self.windows = windows_for(self.tokenizer, self.described.options, recipe)
+        train = recipe.train
+        assert isinstance(train, TuningConfig)
         self.task = AnswerTraining(
             self.windows,
             self.sets.train,
             self.sets.valid,
-            budget_tokens=recipe.train.batch_tokens,
-            seed=recipe.train.seed,
+            budget_tokens=train.batch_tokens,
+            seed=train.seed,
+            batch_examples=train.batch_examples,
+            r_drop=train.r_drop,
             ambiguous=recipe.data.ambiguous,
             options=recipe.decode,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from regard.data.labelled import Example
@@ -23,8 +24,10 @@ from regard.training.recipe import Recipe
 POOLING: dict[str, dict[str, str]] = {  # what suits a backbone, unless the recipe says otherwise
     "bert": {"pooling": "first", "transform": "pooler"},
     "gpt": {"pooling": "last"},
+    "recurrent-lm": {"pooling": "last"},
     "recurrent-encoder": {"pooling": "attention"},
 }
+CONTINUING = ("gpt", "recurrent-lm")  # backbones that read forward, and predict the next word
 
 
 class LabelJob:
@@ -42,12 +45,13 @@ class LabelJob:
         self.model, self.described = begin_with_backbone(
             recipe, self.tokenizer, start, forced=forced, n_positions=length
         )
+        self.described = replace(self.described, labels=self.sets.space.names or None)
         if place.world.first:
             self.sets.space.save(place.run.path)
         self.framer = framer_for(self.tokenizer, self.described.options, recipe)
         train = recipe.train
         assert isinstance(train, TuningConfig)
-        if train.lm_weight and backbone != "gpt":
+        if train.lm_weight and backbone not in CONTINUING:
             raise ConfigError(
                 f"train.lm_weight is for a language model below the head, and this one stands on a {backbone}"
             )
@@ -58,9 +62,11 @@ class LabelJob:
             self.sets.valid,
             budget_tokens=train.batch_tokens,
             seed=train.seed,
+            batch_examples=train.batch_examples,
             packed=train.layout == "packed",
             label_smoothing=train.label_smoothing,
             lm_weight=train.lm_weight,
+            r_drop=train.r_drop,
             objective=recipe.data.objective,
         )
 
@@ -97,7 +103,7 @@ def framer_for(tokenizer: Tokenizer, options: Any, recipe: Recipe) -> Framer:
     """How texts are put between special tokens for this backbone; no longer than it can read."""
     backbone = options["backbone"]
     longest = min(recipe.data.max_tokens, backbone.get("n_positions", recipe.data.max_tokens))
-    return Framer(tokenizer, max_tokens=longest, closing=backbone["name"] == "gpt")
+    return Framer(tokenizer, max_tokens=longest, closing=backbone["name"] in CONTINUING)
 
 
 def start_backbone(recipe: Recipe, start: Any) -> str:

@@ -56,7 +56,8 @@ class MaskedJob:
         """Loss and accuracy of both tasks on the validation documents, and on every test set."""
         found = {"valid": self.task.evaluate(self.model)}  # type: ignore[arg-type]  # the task's models are BERTs
         for name, source in self.files.tests.items():
-            corpus = corpus_of(source.documents, self.recipe.data, self.tokenizer, folder=self.folder, name=name)
+            made = self.folder / source.fingerprint()[:24]  # its own: the file may have changed since
+            corpus = corpus_of(source.documents, self.recipe.data, self.tokenizer, folder=made, name=name)
             task = self._task(self.train_corpus, corpus, device=torch.device("cpu"))
             found[name] = task.evaluate(self.model)  # type: ignore[arg-type]
         for name, figures in found.items():
