@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test fast check bench tables clean
+.PHONY: setup demo test fast check bench exhibits tables clean
 
 setup: $(STAMP)
 
@@ -30,6 +30,9 @@ check: setup  ## style, types, and who may import whom
 
 bench: setup  ## side by side with the peers; a table, then one line of JSON
 	$(BIN)/python benchmarks/attention.py
+
+exhibits: setup  ## run every idea of the lectures and write docs/exhibits
+	$(BIN)/regard exhibits --all --out docs/exhibits
 
 tables: setup  ## write the README's tables from results/*.json
 	$(BIN)/python benchmarks/tables.py

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from regard.data import learn_tokenizer
-from regard.errors import DataError, UsageError
-from regard.inspection.look import Look, Words, look_at
+from regard.errors import DataError, ShapeError, UsageError
+from regard.inspection.look import Look, Words, look_at, pair_scene, text_scene
+from regard.inspection.record import Axis, Map
 from regard.models.registry import build
 from regard.tasks.pairs import Languages, TextSide
 
@@ -27,6 +28,10 @@ def recurrent(size: int, **options: object) -> torch.nn.Module:
     return model("recurrent", size, **({"d_embedding": 16, "d_hidden": 16, "n_layers": 1} | options))
 
 
+def look(module: torch.nn.Module, both: Languages, source: list[int], target: list[int], **options: object) -> Look:
+    return look_at(pair_scene(module, both, source=source, target=target), **options)
+
+
 @pytest.mark.parametrize("kind", ["bpe", "words", "bytes"])
 def test_words_are_those_between_spaces(kind):
     tokenizer = languages(kind).source.tokenizer
@@ -44,14 +49,32 @@ def test_characters_stand_for_themselves_and_unknown_ones_are_shown():
     assert words.of_piece == [0, 1, 2, 3]
 
 
+def test_marks_are_no_words_and_part_what_stands_beside_them():
+    tokenizer = languages("bpe").source.tokenizer
+    ids = [tokenizer.bos_id, *tokenizer.encode("dog"), tokenizer.eos_id, *tokenizer.encode("dog"), tokenizer.eos_id]
+    words = Words.of(tokenizer, ids)
+    assert words.texts == ["dog", "dog"]
+    assert [words.of_piece[i] for i in (0, -1)] == [-1, -1]
+    assert words.groups()[0] == [0]
+    assert Axis(tokenizer.tokens(ids), words=words).real == [i for i, word in enumerate(words.of_piece) if word >= 0]
+
+
+def test_labels_as_people_read_them():
+    words = Words(["running", "dogs."], [0, 0, 1, 1, -1])
+    assert Axis(["▁run", "ning", "▁dogs", ".", "</s>"], words=words).shown == ["run", "·ning", "dogs", ".", "</s>"]
+    assert Axis(["run", "##ning", "dogs", ".", "[SEP]"], words=words).shown == ["run", "·ning", "dogs", ".", "[SEP]"]
+    assert Axis(["▁", "\n"], words=Words(["", ""], [0, 1])).shown == ["␣", "⏎"]
+
+
 def test_a_transformer_shows_every_kind_of_attention():
     both = languages("words")
     size = len(both.source.tokenizer)
     module = model("transformer", size, d_model=16, n_heads=2, d_feedforward=16, n_encoder_layers=3, n_decoder_layers=2)
     source, target = both.source.encode(["a dog runs", "ein Hund"])
-    seen = look_at(module, both, source=source, target=target)
+    seen = look(module, both, source, target)
     assert seen.source == ["▁a", "▁dog", "▁runs", "</s>"]
     assert seen.target == ["▁ein", "▁Hund", "</s>"]
+    assert seen.axes["fed"].labels == ["<s>", "▁ein", "▁Hund"]
     shapes = {kind: maps.shape for kind, maps in seen.weights.items()}
     assert shapes == {"cross": (2, 2, 3, 4), "masked": (2, 2, 3, 3), "self": (3, 2, 4, 4)}
     for maps in seen.weights.values():
@@ -64,42 +87,140 @@ def test_a_transformer_shows_every_kind_of_attention():
         seen.align(layer=2)
 
 
+def test_what_was_said_is_kept_with_what_might_have_been():
+    both = languages("words")
+    module = recurrent(len(both.source.tokenizer), attention="dot")
+    source, target = both.source.encode(["a dog runs", "ein Hund"])
+    said = look(module, both, source, target, alternatives=3).outputs
+    assert (said.axis, said.says) == ("target", "here")
+    assert [token for token, _ in said.given] == ["▁ein", "▁Hund", "</s>"]
+    scene = pair_scene(module, both, source=source, target=target)
+    with torch.inference_mode():
+        probabilities = scene.log_probs(scene.run()).exp()
+    assert said.probabilities[1] == pytest.approx(probabilities[1].topk(3).values.tolist())
+    assert said.given[1][1] == pytest.approx(float(probabilities[1, target[1]]))
+    assert look(module, both, source, target, alternatives=0).outputs is None
+    with pytest.raises(UsageError, match="-1 alternatives"):
+        look(module, both, source, target, alternatives=-1)
+
+
 def test_input_feeding_gives_one_map_of_all_steps():
     both = languages("words")
     torch.manual_seed(0)
     module = recurrent(len(both.source.tokenizer), attention="additive", input_feeding=True)
     source, target = both.source.encode(["a dog runs", "ein Hund"])
-    seen = look_at(module, both, source=source, target=target)
+    seen = look(module, both, source, target, queries=True)
     assert seen.weights["cross"].shape == (1, 1, 3, 4)
-    shorter = look_at(module, both, source=source, target=target[:1])
+    assert seen.maps["cross"].computed.queries.shape == (1, 1, 3, 16)
+    assert seen.maps["cross"].computed.keys.shape == (1, 1, 4, 16)
+    shorter = look(module, both, source, target[:1])
     np.testing.assert_allclose(seen.cross[:, :, :2], shorter.cross, atol=1e-6)
     assert not np.allclose(seen.cross[0, 0, 0], seen.cross[0, 0, 1]), "each step has a row of its own"
+
+
+def test_only_what_was_asked_for_is_computed(monkeypatch):
+    both = languages("words")
+    size = len(both.source.tokenizer)
+    module = model("transformer", size, d_model=16, n_heads=2, d_feedforward=16, n_encoder_layers=4, n_decoder_layers=4)
+    from regard.attention import taps
+
+    calls = []
+    explicit = taps.attention_weights
+    monkeypatch.setattr(taps, "attention_weights", lambda *a, **k: calls.append(1) or explicit(*a, **k))
+    seen = look(module, both, [5, 6], [7], layers=[3], kinds=["cross", "self"])
+    assert len(calls) == 2
+    assert {kind: found.layers for kind, found in seen.maps.items()} == {"cross": (3,), "self": (3,)}
+    assert seen.maps["self"].of_layer(3).shape == (2, 3, 3)
+    assert "fed" not in seen.axes
+    with pytest.raises(UsageError, match=r"no layer 0; there are \(3,\)"):
+        seen.maps["self"].of_layer(0)
+    with pytest.raises(UsageError, match="no attention of kind 'pool' is in this model; there may be self, masked"):
+        look(module, both, [5, 6], [7], kinds=["pool"])
 
 
 def test_a_model_without_attention_says_so():
     both = languages("words")
     module = recurrent(len(both.source.tokenizer), attention="none")
     with pytest.raises(UsageError, match="no attention to look at") as problem:
-        look_at(module, both, source=[5], target=[5])
+        look(module, both, [5], [5])
     assert "model.attention" in problem.value.hint
 
 
-def test_a_record_comes_back_from_json_and_a_foreign_one_does_not():
+def test_nothing_to_read_and_nothing_between_two_sentences():
+    both = languages("words")
+    tokenizer = both.source.tokenizer
+    module = recurrent(len(tokenizer), attention="dot")
+    with pytest.raises(UsageError, match="the text is empty"):
+        pair_scene(module, both, source=[], target=[5])
+    gpt = build("gpt", {"n_tokens": len(tokenizer), "d_model": 16, "n_heads": 2, "n_layers": 1}).eval()
+    with pytest.raises(UsageError, match="the text is empty"):
+        text_scene(gpt, tokenizer, [])
+    seen = look_at(text_scene(gpt, tokenizer, [5, 6], says="next"))
+    assert seen.source == seen.target == tokenizer.tokens([5, 6])
+    assert seen.outputs.given[-1] is None, "nothing is known of what comes after the last"
+    with pytest.raises(UsageError, match="no attention between two sentences was seen; there is masked"):
+        seen.align()
+    with pytest.raises(UsageError, match="no attention of kind 'self' was seen; there is masked"):
+        seen.of("self")
+
+
+@pytest.mark.parametrize("suffix", ["json", "npz"])
+def test_a_record_comes_back_from_a_file(tmp_path, suffix):
     both = languages("bpe")
-    module = recurrent(len(both.source.tokenizer), attention="general")
-    seen = look_at(module, both, source=both.source.encode(["naïve 😀"])[0], target=both.target.encode(["Hund"])[0])
-    again = Look.from_json(seen.to_json())
-    assert (again.source, again.target) == (seen.source, seen.target)
-    assert (again.source_words, again.target_words) == (seen.source_words, seen.target_words)
+    module = recurrent(len(both.source.tokenizer), attention="additive")
+    source, target = both.source.encode(["naïve 😀"])[0], both.target.encode(["Hund"])[0]
+    seen = look(module, both, source, target, queries=True)
+    again = Look.load(seen.save(tmp_path / "new" / f"a.{suffix}"))
+    assert again.axes == seen.axes
+    assert again.outputs == seen.outputs
+    for name in ("queries", "keys", "vector"):
+        mine, theirs = (getattr(one.maps["cross"].computed, name) for one in (seen, again))
+        np.testing.assert_array_equal(mine, theirs)
     np.testing.assert_array_equal(again.cross, seen.cross)
-    with pytest.raises(DataError, match="not a record"):
-        Look.from_json('{"source": []}')
+    half = Look.load(seen.save(tmp_path / f"half.{suffix}", half=True))
+    np.testing.assert_array_equal(half.cross, seen.cross.astype(np.float16).astype(np.float32))
+    assert half.maps["cross"].heads == seen.maps["cross"].heads
+    assert half.maps["cross"].computed.form == "tanh"
+
+
+def test_a_foreign_file_is_no_record(tmp_path):
+    for text in ("{", "[1]", '{"source": []}', '{"format": "regard attention 99"}'):
+        with pytest.raises(DataError, match="not a record as to_json writes it"):
+            Look.from_json(text)
+    (tmp_path / "a.npz").write_text("nothing")
+    with pytest.raises(DataError, match=r"a\.npz: not a record as Look\.save writes it"):
+        Look.load(tmp_path / "a.npz")
+    with pytest.raises(DataError, match=r"b\.json: there is no such file"):
+        Look.load(tmp_path / "b.json")
+    seen = Look({"text": Axis(["a"])}, {})
+    with pytest.raises(UsageError, match=r"a\.txt: not a record's name; allowed are \.json, \.npz"):
+        seen.save(tmp_path / "a.txt")
+
+
+def test_weights_that_do_not_fit_their_axes_are_refused():
+    axes = {"text": Axis(["a", "b"])}
+    with pytest.raises(ShapeError, match=r"\(1, 1, 2, 3\) do not fit \(L, H, T, S\) = \(1, 1, 2, 2\)"):
+        Look(axes, {"self": Map("self", "text", "text", np.zeros((1, 1, 2, 3), np.float32), (0,), (0,))})
+    with pytest.raises(UsageError, match="between 'text' and 'source'"):
+        Look(axes, {"self": Map("self", "text", "source", np.zeros((1, 1, 2, 2), np.float32), (0,), (0,))})
+
+
+def test_words_get_the_sum_of_their_pieces_and_ask_with_the_mean():
+    weights = np.array([[0.1, 0.2, 0.3, 0.4], [0.3, 0.2, 0.1, 0.4], [0.25, 0.25, 0.25, 0.25], [0, 0, 0, 1.0]])
+    axis = Axis(["▁a", "b", "▁c", "</s>"], words=Words(["ab", "c"], [0, 0, 1, -1]))
+    one = Look({"text": axis}, {"self": Map("self", "text", "text", np.float32(weights)[None, None], (0,), (0,))})
+    merged = one.by_words()
+    assert merged.axes["text"].labels == ["ab", "c", "</s>"]
+    assert merged.axes["text"].kind == "words"
+    expected = [[0.4, 0.2, 0.4], [0.5, 0.25, 0.25], [0, 0, 1]]
+    np.testing.assert_allclose(merged.maps["self"].weights[0, 0], expected, atol=1e-6)
+    np.testing.assert_array_equal(merged.by_words().maps["self"].weights, merged.maps["self"].weights)
 
 
 def test_a_picture_has_a_pictures_name(tmp_path):
     both = languages("words")
     module = recurrent(len(both.source.tokenizer), attention="dot")
-    seen = look_at(module, both, source=[5, 6], target=[7])
+    seen = look(module, both, [5, 6], [7])
     assert seen.plot(tmp_path / "a.svg").read_text().startswith("<?xml")
     with pytest.raises(UsageError, match=r"allowed are \.png, \.svg, \.pdf"):
         seen.plot(tmp_path / "a.gif")

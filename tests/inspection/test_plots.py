@@ -7,14 +7,18 @@ from PIL import Image
 from regard.errors import ShapeError, UsageError
 from regard.inspection import plots
 from regard.inspection.alignments import Alignment
-from regard.inspection.plots import draw_alignment, draw_lengths, draw_weights
+from regard.inspection.colours import DARK, LIGHT
+from regard.inspection.plots import draw_alignment, draw_grid, draw_lengths, draw_weights
+from regard.inspection.record import Axis, Look, Map
 from regard.tasks.metrics import LengthBucket, Metric
+
+FULL = [10, 45, 88]  # the colour of weight 1
 
 
 def centre_of_full_weight(path):
     """Where the colour of weight 1 lies, as shares of height and width; the colour bar at the right is left out."""
     pixels = np.asarray(Image.open(path).convert("RGB"), dtype=int)
-    full = (np.abs(pixels - [8, 48, 107]).sum(-1) < 6)[:, : int(pixels.shape[1] * 0.7)]
+    full = (np.abs(pixels - FULL).sum(-1) < 6)[:, : int(pixels.shape[1] * 0.7)]
     rows, columns = np.nonzero(full)
     return rows.mean() / pixels.shape[0], columns.mean() / pixels.shape[1]
 
@@ -58,9 +62,9 @@ def drawn(monkeypatch):
     figures = []
     save = plots._save
 
-    def save_and_keep(figure, path):
+    def save_and_keep(figure, path, *theme):
         figures.append(figure)
-        saved = save(figure, path)
+        saved = save(figure, path, *theme)
         figure.draw_without_rendering()  # texts remember the resolution they were drawn at last
         return saved
 
@@ -91,7 +95,7 @@ def test_an_alignment_has_its_source_above_and_its_target_at_the_left(tmp_path, 
     lowest = max(label.get_window_extent().y0 for label in axis.get_yticklabels())
     assert all(label.get_window_extent().y0 > lowest for label in axis.get_xticklabels())
     pixels = np.asarray(Image.open(path).convert("RGB"), dtype=int)
-    rows, columns = np.nonzero(np.abs(pixels - [8, 48, 107]).sum(-1) < 6)
+    rows, columns = np.nonzero(np.abs(pixels - FULL).sum(-1) < 6)
     assert rows.mean() < 0.5 * pixels.shape[0], "the first target word is the top row"
     assert columns.mean() > 0.8 * pixels.shape[1], "the last source word is the right column"
     assert (np.abs(pixels - [196, 98, 10]).sum(-1) < 6).any(), "the pair has its dot"
@@ -127,6 +131,76 @@ def test_an_alignment_and_labels_that_do_not_fit(tmp_path):
         )
     with pytest.raises(UsageError, match="nothing to draw: 0 target and 2 source words"):
         draw_alignment(alignment_of([], n_target=0, n_source=2), tmp_path / "a.png", source=list("ab"), target=[])
+
+
+WORD = "Straßenbahnhaltestelle"
+
+
+def grid(n_down, n_across, n_rows, n_columns):
+    weights = np.full((n_down, n_across, n_rows, n_columns), 1 / n_columns)
+    names = [[f"head {i * n_across + j}" for j in range(n_across)] for i in range(n_down)]
+    return weights, names
+
+
+@pytest.mark.parametrize("n", [5, 20, 60])
+@pytest.mark.parametrize("heads", [(1, 1), (2, 4)])
+def test_labels_of_many_maps_never_overlap(tmp_path, drawn, n, heads):
+    weights, names = grid(*heads, n, n + 3)
+    path = tmp_path / "a.png"
+    draw_grid(weights, path, rows=[WORD] * n, columns=[WORD] * (n + 3), names=names, title="title")
+    figure = drawn[0]
+    maps = figure.axes[: heads[0] * heads[1]]
+    labels = [label for axis in maps for label in (*axis.get_xticklabels(), *axis.get_yticklabels(), axis.xaxis.label)]
+    shown = [label for label in labels if label.get_text()]
+    assert overlaps([*shown, figure._suptitle]) == 0
+    assert len(shown) > len(maps) + 6, "some labels are there"
+    assert all(label.get_fontsize() >= 6.5 for label in shown)
+    page = figure.bbox
+    for label in shown:
+        box = label.get_window_extent()
+        assert page.x0 <= box.x0 < box.x1 <= page.x1
+        assert page.y0 <= box.y0 < box.y1 <= page.y1
+    assert max(Image.open(path).size) <= 15 * 160
+
+
+def test_maps_stand_where_their_names_do_and_the_scale_says_what_full_colour_means(tmp_path, drawn):
+    weights, names = grid(2, 2, 48, 48)
+    weights[1, 0, 0] = np.eye(48)[3]
+    draw_grid(weights, tmp_path / "a.png", rows=["a"] * 48, columns=["b"] * 48, names=[names[0], ["here", ""]])
+    axes = drawn[0].axes
+    assert [axis.get_xlabel() for axis in axes[:4]] == ["head 0", "head 1", "here", ""]
+    np.testing.assert_array_equal(axes[2].images[0].get_array(), weights[1, 0])
+    assert not axes[3].images, "an empty name leaves its place empty"
+    assert axes[4].get_yticklabels()[-1].get_text() == "≥ 0.5", "24 times an even share of 48 places"
+    with pytest.raises(ShapeError, match=r"do not fit names and labels of \(1, 2, 48, 48\)"):
+        draw_grid(weights, tmp_path / "a.png", rows=["a"] * 48, columns=["b"] * 48, names=names[:1])
+
+
+def a_look(n_layers=3, n_heads=5, n=6):
+    weights = np.random.default_rng(0).dirichlet(np.ones(n), size=(n_layers, n_heads, n)).astype(np.float32)
+    found = Map("self", "text", "text", weights, tuple(range(n_layers)), tuple(range(n_heads)))
+    return Look({"text": Axis(list("abcdef")[:n])}, {"self": found})
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(
+    ("options", "n_maps"),
+    [({}, 15), ({"layer": 1}, 5), ({"picture": "overview", "layer": 1}, 5), ({"picture": "rollout"}, 1)],
+)
+def test_a_record_draws_what_is_asked_for(tmp_path, drawn, options, n_maps, dark):
+    path = a_look().plot(tmp_path / "a.png", dark=dark, **options)
+    pictures = [axis for axis in drawn[0].axes if axis.images]
+    assert len(pictures) == n_maps
+    corner = np.asarray(Image.open(path).convert("RGB"))[2, 2]
+    paper = (DARK if dark else LIGHT).paper
+    assert corner.tolist() == [int(paper[i : i + 2], 16) for i in (1, 3, 5)]
+
+
+def test_a_picture_that_is_not_there(tmp_path):
+    with pytest.raises(UsageError, match="picture is 'lines'; it may be auto, alignment, heads, overview, rollout"):
+        a_look().plot(tmp_path / "a.png", picture="lines")
+    with pytest.raises(UsageError, match="there is no layer 3; there are 0 to 2"):
+        a_look().plot(tmp_path / "a.png", layer=3)
 
 
 def buckets(scores, counts):

@@ -18,13 +18,40 @@ PARAMETERS = {
     ("transformer", "big"): 214_245_376,
     ("recurrent", "small"): 21_113_600,
     ("recurrent", "base"): 56_003_072,
+    ("bert", "tiny"): 5_269_130,
+    ("bert", "small"): 12_932_746,
+    ("bert", "minilm"): 25_387_146,
+    ("bert", "base"): 115_088_010,
+    ("bert", "large"): 342_866_058,
+    ("recurrent-encoder", "tiny"): 2_434_560,
+    ("recurrent-encoder", "small"): 10_524_672,
+    ("recurrent-encoder", "base"): 29_446_144,
+    ("gpt", "tiny"): 5_562_112,
+    ("gpt", "small"): 24_953_856,
+    ("gpt", "gpt1"): 113_863_680,
+    ("gpt", "gpt2"): 114_258_432,
+    ("gpt", "gpt2-medium"): 341_248_000,
+    ("gpt", "llama-tiny"): 5_474_432,
+    ("gpt", "llama-small"): 23_650_176,
+    ("recurrent-lm", "tiny"): 5_164_160,
+    ("recurrent-lm", "small"): 20_376_960,
+    ("recurrent-lm", "gpt1"): 53_074_688,
+}
+PUBLISHED = {  # with their own vocabularies; of BERT the encoder with its pooler, as Hugging Face's files hold them
+    ("bert", "base", 30_522): 109_482_240,
+    ("bert", "large", 30_522): 335_141_888,
+    ("bert", "minilm", 30_522): 22_713_216,
+    ("gpt", "gpt1", 40_478): 116_534_784,
+    ("gpt", "gpt2", 50_257): 124_439_808,
+    ("gpt", "gpt2-medium", 50_257): 354_823_168,
 }
 PAPER_PARAMETERS = {"base": 65e6, "big": 213e6}  # table 3
 PAPER_FLOPS = {"base": (100_000, 3.3e18), "big": (300_000, 2.3e19)}  # steps, and table 2
 
 
 def sized(name, size):
-    return configure(name, size, n_source=VOCABULARY, n_target=VOCABULARY)
+    sides = ("n_source", "n_target") if "n_source" in MODELS[name].options else ("n_tokens",)
+    return configure(name, size, **dict.fromkeys(sides, VOCABULARY))
 
 
 def test_no_size_of_any_model_is_missing_from_the_table():
@@ -36,6 +63,14 @@ def test_parameters(name, size):
     with torch.device("meta"):
         model = MODELS[name].model(sized(name, size))
     assert count_parameters(model) == PARAMETERS[name, size]
+
+
+@pytest.mark.parametrize(("name", "size", "n_tokens"), PUBLISHED)
+def test_published_parameters(name, size, n_tokens):
+    bare = {"mlm": False, "nsp": False} if name == "bert" else {}
+    with torch.device("meta"):
+        model = MODELS[name].model(configure(name, size, n_tokens=n_tokens, **bare))
+    assert count_parameters(model) == PUBLISHED[name, size, n_tokens]
 
 
 @pytest.mark.parametrize("size", PAPER_PARAMETERS)

@@ -1,8 +1,10 @@
 """Recorded steps equal ordinary ones: on a processor all but the recording itself, on a GPU that too."""
 
 import pickle
+from contextlib import nullcontext
 from copy import deepcopy
 from functools import partial
+from typing import ClassVar
 
 import pytest
 import torch
@@ -230,15 +232,27 @@ def test_recordings_serve_again_but_never_two_at_once():
     assert once_more.step(torch.ones(18, dtype=torch.long)).shape == (18, V)
 
 
+@pytest.mark.parametrize("make", [transformer, gpt])
+def test_a_recording_that_serves_again_has_forgotten(make):
+    model = make()
+    for rows in (ragged(5, 3, 4), ragged(2, 5, 1)):
+        options = {**STRATEGIES["beam"], "first": last_tokens(rows), "pace": Pace(100, 0.0, False)}
+        expected, found = (decoded(start(rows), rows, **options) for start in (model.start, model.start_recorded))
+        same(found, expected)
+        assert len(model.recordings) == 1
+
+
 def test_recordings_are_forgotten_when_weights_move_or_there_are_too_many():
     model, source = transformer(), ragged(5, 3)
     for _ in range(2):
         model.start_recorded(source).step(torch.tensor([1, 2]))
     assert len(model.recordings) == 1
+    before = model.recordings._idle[0]
     weight = model.decoder.blocks[0].attention.out.weight
     weight.data = weight.data.clone() * 2
     changed = model.start_recorded(source)
     torch.testing.assert_close(changed.step(torch.tensor([1, 2])), model.start(source).step(torch.tensor([1, 2])))
+    assert changed._recording is not before
     assert len(model.recordings) == 0
     model.recordings = Recordings(most=2)
     for n_rows in (1, 2, 3, 4):
@@ -320,6 +334,52 @@ def test_a_step_can_be_compiled_as_a_whole(make, monkeypatch):
         step(torch.tensor([3, 4]))
     _, step, _ = both(model, ragged(3, 3, 1))
     step(torch.tensor([3, 4, 5]))
+
+
+class PretendedStream:
+    device = torch.device("cpu")
+
+    def wait_stream(self, other):
+        assert isinstance(other, PretendedStream)
+
+
+class PretendedGraph:
+    """Notes what would happen on a GPU."""
+
+    told: ClassVar[list[str]] = []
+
+    def capture_begin(self, *, capture_error_mode):
+        self.told.append("begin")
+
+    def capture_end(self):
+        self.told.append("end")
+
+    def replay(self):
+        self.told.append("replay")
+
+
+def test_the_first_step_is_run_the_second_recorded_and_the_others_replayed(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", PretendedGraph)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: PretendedStream())
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: None)
+    monkeypatch.setattr(Recordings, "stream", lambda recordings, device: PretendedStream())
+    PretendedGraph.told.clear()
+    model, source = transformer(), ragged(5, 3)
+    stepper, tokens = model.start_recorded(source), torch.tensor([1, 2])
+    torch.testing.assert_close(stepper.step(tokens), model.start(source).step(tokens))
+    assert PretendedGraph.told == []
+    stepper.step(tokens)
+    assert PretendedGraph.told == ["begin", "end", "replay"]
+    stepper.step(tokens)
+    stepper.select(torch.tensor([1, 0]), same_source=True)
+    stepper.step(tokens)
+    assert PretendedGraph.told == ["begin", "end", *["replay"] * 3]
+    del stepper
+    model.start_recorded(ragged(4, 4)).step(tokens)
+    assert PretendedGraph.told[2:] == ["replay"] * 4, "what is recorded already is replayed from the first step on"
+    model.start_recorded(ragged(4, 4, 4)).step(torch.tensor([1, 2, 3]))
+    assert len(PretendedGraph.told) == 6
 
 
 def test_rounding_wastes_little():

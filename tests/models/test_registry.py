@@ -11,7 +11,7 @@ from regard.models.registry import MODELS, build, configure, entry
     [
         (
             lambda: configure("transfomer"),
-            "no model is called 'transfomer'; there are transformer, recurrent",
+            "no model is called 'transfomer'; there are transformer, recurrent, bert, ",
             "did you mean transformer?",
         ),
         (
@@ -26,6 +26,31 @@ from regard.models.registry import MODELS, build, configure, entry
             "did you mean d_model, n_heads?",
         ),
         (lambda: build("transformer", {"name": 1}), "no option of transformer is called 'name'; there are", None),
+        (
+            lambda: configure("gpt", "gpt-2"),
+            "no size of gpt is called 'gpt-2'; there are tiny, small, gpt1, gpt2, gpt2-medium, llama-tiny, ",
+            "did you mean gpt2?",
+        ),
+        (
+            lambda: configure("classifier", "base"),
+            "no size of classifier is called 'base'; there are none",
+            None,
+        ),
+        (
+            lambda: build("classifier", {"backbone": {"name": "brt"}}),
+            "no model is called 'brt'; there are ",
+            "did you mean bert?",
+        ),
+        (
+            lambda: build("span-reader", {"backbone": {"name": "transformer"}}),
+            "a head cannot stand on 'transformer': it takes a model that reads one text",
+            None,
+        ),
+        (
+            lambda: build("classifier", {}),
+            "the backbone has no name; given: nothing",
+            'write backbone = { name = "bert", size = "tiny" }, for example',
+        ),
         (
             lambda: configure("recurrent", cell="lsmt"),
             "recurrent.cell = 'lsmt': input should be 'rnn', 'gru' or 'lstm'",
@@ -66,3 +91,11 @@ def test_every_size_is_a_config_of_its_model(name):
         config = configure(name, size)
         assert isinstance(config, entry(name).config)
         assert {option: getattr(config, option) for option in options} == options
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_is_of_a_task(name):
+    from regard.training.kinds import KINDS
+
+    below_a_head = {"recurrent-encoder"}
+    assert name in below_a_head or any(name in kind.models for kind in KINDS.values())

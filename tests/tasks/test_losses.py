@@ -187,10 +187,100 @@ def test_compiled_without_a_break_and_for_any_number_of_rows():
         torch.testing.assert_close(mine[1].grad, theirs[1].grad)
 
 
+@pytest.fixture
+def by_kernel(monkeypatch):
+    """The way of a GPU, on Triton's interpreter where there is none."""
+    pytest.importorskip("triton", reason="Triton is not installed: it is part of the dev extra on Linux")
+    monkeypatch.setattr("regard.tasks.losses._suits_kernel", lambda hidden: True)
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.mark.parametrize("n_classes", [17, 9000])  # one round of the kernel, and two with a rest
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_kernel_equals_its_explicit_twin(dtype, n_classes, by_kernel):
+    from regard.tasks.losses import _overwrite
+    from regard.tasks.softmax_rows import overwrite_by_gradient
+
+    scores = torch.randn(5, n_classes, device=by_kernel).mul_(10).to(dtype)
+    scores[1, -1] = 300.0
+    labels = torch.tensor([3, 16, n_classes - 1, 0, n_classes // 2], device=by_kernel)
+    exact = scores.double()
+    expected = _overwrite(exact, labels[:, None], kept=0.9)
+    found = overwrite_by_gradient(scores, labels, kept=0.9)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours.double(), theirs[:, 0], rtol=1e-6, atol=1e-5)
+    rounding = {torch.float32: 1e-6, torch.bfloat16: 8e-3}[dtype]  # the interpreter cuts bits off
+    torch.testing.assert_close(scores.double(), exact, rtol=rounding, atol=1e-6)
+    assert scores[1, 0] == 0, "beside a score of 300 nothing is left"
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_by_the_kernel_it_equals_cross_entropy(smoothing, biased, compiled, by_kernel):
+    loss = torch.compile(linear_cross_entropy, backend="aot_eager", fullgraph=True, dynamic=False)
+    loss = loss if compiled else linear_cross_entropy
+    hidden, weight, bias, labels = inputs(torch.float32, biased=biased)
+    labels = labels.to(by_kernel)
+    theirs = copies(*(None if x is None else x.to(by_kernel).double() for x in (hidden, weight, bias)))
+    expected = plain(*theirs, labels, smoothing=smoothing)
+    (expected / 7).backward()
+    mine = copies(*(None if x is None else x.to(by_kernel) for x in (hidden, weight, bias)))
+    losses = loss(mine[0], mine[1], labels, smoothing=smoothing, bias=mine[2], chunk=4)
+    (losses.total / 7).backward()
+    torch.testing.assert_close(losses.total.double(), expected, rtol=1e-5, atol=0)
+    assert losses.n_tokens.item() == N - 4
+    for got, want in zip(mine, theirs, strict=True):
+        assert want is None or torch.allclose(got.grad.double(), want.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_the_operation_tells_a_compiler_the_truth(by_kernel):
+    from regard.tasks.losses import _sweep_as_one
+
+    hidden, weight, bias, labels = (x.detach().to(by_kernel) for x in inputs(torch.float32, biased=True))
+    for wanted in ((True, True, True), (True, False, False)):
+        arguments = (hidden, weight, bias, labels, 0.1, 0, 4, *wanted)
+        torch.library.opcheck(_sweep_as_one, arguments, test_utils=("test_schema", "test_faketensor"))
+
+
+def test_by_the_kernel_scores_keep_the_precision_of_the_product(by_kernel):
+    hidden, weight, _, labels = inputs(torch.float32)
+    expected = plain(hidden, weight, None, labels, smoothing=0.1)
+    expected.backward()
+    mine = copies(hidden.to(by_kernel), weight.to(by_kernel))
+    with torch.autocast(by_kernel.type, torch.bfloat16):
+        losses = linear_cross_entropy(*mine, labels.to(by_kernel), smoothing=0.1)
+    losses.total.backward()
+    torch.testing.assert_close(losses.total.cpu(), expected, rtol=0.02, atol=0)
+    for got, want in zip(mine, (hidden, weight), strict=True):
+        assert got.grad.dtype == torch.float32
+        torch.testing.assert_close(got.grad.cpu(), want.grad, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("biased", [False, True])
+def test_left_to_the_compiler_it_is_the_same(smoothing, biased):
+    from regard.tasks.losses import _left_to_the_compiler
+
+    hidden, weight, bias, labels = inputs(torch.float32, biased=biased)
+    theirs, mine = copies(hidden, weight, bias), copies(hidden, weight, bias)
+    expected = plain(*theirs, labels, smoothing=smoothing)
+    expected.backward()
+    losses = _left_to_the_compiler(*mine, labels, smoothing=smoothing, ignore_id=0)
+    losses.total.backward()
+    torch.testing.assert_close(losses.total, expected)
+    for got, want in zip(mine, theirs, strict=True):
+        assert want is None or torch.allclose(got.grad, want.grad, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("half", [False, True])
-def test_on_a_gpu(half, compiled):
+@pytest.mark.parametrize("chunk", [None, 300])
+@pytest.mark.parametrize("kernel", [False, True])
+def test_on_a_gpu(half, compiled, chunk, kernel, monkeypatch):
+    if not kernel:
+        monkeypatch.setattr("regard.tasks.losses._suits_kernel", lambda hidden: False)
     loss = torch.compile(linear_cross_entropy, dynamic=False, fullgraph=True) if compiled else linear_cross_entropy
     hidden, weight = torch.randn(1000, 64, device="cuda"), torch.randn(3000, 64, device="cuda") / 8
     labels = torch.randint(0, 20, (1000,), device="cuda")
@@ -199,7 +289,7 @@ def test_on_a_gpu(half, compiled):
     expected.backward()
     mine = copies(hidden, weight)
     with torch.autocast("cuda", torch.bfloat16, enabled=half):
-        losses = loss(*mine, labels, smoothing=0.1, chunk=300)
+        losses = loss(*mine, labels, smoothing=0.1, chunk=chunk)
     losses.total.backward()
     torch.testing.assert_close(losses.total.double(), expected, rtol=1e-3, atol=0)
     for got, want in zip(mine, theirs, strict=True):

@@ -18,7 +18,6 @@ import triton.language as tl
 from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
-WIDEST = 128  # features a head
 _FEW_PROGRAMS = 256  # about what a GPU runs at once: with fewer, each program may take more of it
 
 

@@ -1,4 +1,4 @@
-"""`regard look`: what a model looked at, as a picture, as a record, or as lines."""
+"""`regard look`: what a model looked at, as a picture, as a page, as a record, or as lines."""
 
 from __future__ import annotations
 
@@ -14,41 +14,62 @@ from regard.errors import UsageError
 if TYPE_CHECKING:
     from regard.inspection.look import Look
 
+RECORDS, PAGES = (".json", ".npz"), (".html",)
+
 
 def look(
     run: Run,
-    text: Annotated[str, typer.Argument(metavar="INPUT", help="The text to read.", show_default=False)],
+    text: Annotated[
+        str, typer.Argument(metavar="INPUT", help="The text to read; a tab parts two of them.", show_default=False)
+    ],
     target: Annotated[
-        str | None, typer.Option(help="What the model is made to say; else what it says itself.", show_default=False)
+        str | None,
+        typer.Option(help="What a model that writes is made to say; else what it says itself.", show_default=False),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="A picture (.png, .svg, .pdf) or a record (.json) to write.", show_default=False),
+        typer.Option(
+            help="A picture (.png, .svg, .pdf), a page (.html) or a record (.json, .npz) to write.", show_default=False
+        ),
     ] = None,
     layer: Annotated[int | None, typer.Option(help="One layer, from 0; else all of them.", show_default=False)] = None,
     device: Device = "auto",
 ) -> None:
-    """See which source word each target word looked at; without --out, a line for each: target, source, weight."""
+    """See who looked at whom; without --out, a line for each word or piece: itself, what it looked at most, weight."""
     from regard.inspection.look import PICTURES
     from regard.predictors import load
 
-    if out is not None and out.suffix.lower() not in (*PICTURES, ".json"):
-        raise UsageError(f"--out {out}: allowed are names that end in {', '.join((*PICTURES, '.json'))}")
+    allowed = (*PICTURES, *PAGES, *RECORDS)
+    if out is not None and out.suffix.lower() not in allowed:
+        raise UsageError(f"--out {out}: allowed are names that end in {', '.join(allowed)}")
     seen = load(run, device).look(text, target)
     if out is None:
-        for line in _lines(seen, layer):
+        for line in _aligned(seen, layer) if "cross" in seen.maps else _most(seen, layer):
             put(line)
-    elif out.suffix.lower() == ".json":
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(seen.to_json() + "\n", encoding="utf-8")
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if out.suffix.lower() in RECORDS:
+        seen.save(out)
+    elif out.suffix.lower() in PAGES:
+        seen.page(out)
     else:
         seen.plot(out, layer=layer)
-    if out is not None:
-        say(f"{'record' if out.suffix.lower() == '.json' else 'picture'}: {out}")
+    kind = "record" if out.suffix.lower() in RECORDS else "page" if out.suffix.lower() in PAGES else "picture"
+    say(f"{kind}: {out}")
 
 
-def _lines(seen: Look, layer: int | None) -> list[str]:
+def _aligned(seen: Look, layer: int | None) -> list[str]:
+    """Of two texts: which word comes from which."""
     alignment = seen.align(layer=layer)
     sources, targets = seen.source_words.texts, seen.target_words.texts
     pairs = sorted(alignment.pairs, key=lambda pair: pair[::-1])
     return [f"{targets[t]}\t{sources[s]}\t{alignment.matrix[t, s]:.3f}" for s, t in pairs]
+
+
+def _most(seen: Look, layer: int | None) -> list[str]:
+    """Of one text: where each piece looked most, the mean of all heads."""
+    found = seen.of()
+    weights = found.weights.mean((0, 1)) if layer is None else found.of_layer(layer).mean(0)  # (T, S)
+    rows, columns = seen.axes[found.rows].labels, seen.axes[found.columns].labels
+    best = weights.argmax(1).tolist()
+    return [f"{row}\t{columns[s]}\t{weights[t, s]:.3f}" for t, (row, s) in enumerate(zip(rows, best, strict=True))]

@@ -16,6 +16,7 @@ from regard.cli.compare import compare
 from regard.cli.console import INTERRUPTED, NoReader, explain, put
 from regard.cli.demo import demo
 from regard.cli.evaluate import evaluate
+from regard.cli.exhibits import exhibits
 from regard.cli.export import export
 from regard.cli.import_ import import_
 from regard.cli.look import look
@@ -34,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verb in (train, predict, evaluate, compare, look, verify, export, demo):
+for verb in (train, predict, evaluate, compare, look, verify, export, demo, exhibits):
     app.command()(verb)
 app.command("import")(import_)
 app.add_typer(recipes.app)

@@ -87,7 +87,7 @@ def align(
     to_source, to_target = _memberships("source_words", source_words), _memberships("target_words", target_words)
     n_pieces = np.maximum(to_target.sum(0), 1)  # a number that no piece has is an empty row, not a division by zero
     words = (to_target.T / n_pieces[:, None]) @ maps @ to_source
-    head = _sharpest(words) if heads == "sharpest" and words.ndim > 2 else None
+    head = sharpest(words) if heads == "sharpest" and words.ndim > 2 else None
     chosen = words[head] if head else words.mean(axis=tuple(range(words.ndim - 2)))
     matrix = _scaled(chosen)
     return Alignment(_extract(matrix, method, threshold), matrix, method, head)
@@ -125,7 +125,7 @@ def _scaled(matrix: Matrix) -> Matrix:
     return scaled
 
 
-def _sharpest(words: Matrix) -> tuple[int, ...]:
+def sharpest(words: Matrix) -> tuple[int, ...]:
     """The head with the most weight on pairs that choose each other.
 
     Pairs, not rows: a head that always looks at the full stop has sharp rows as well. And before rows are scaled, so

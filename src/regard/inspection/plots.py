@@ -1,11 +1,11 @@
 """Pictures of attention, for people: the only file that draws.
 
     draw_weights(weights, rows=..., columns=..., path=...)      one map (T, S) or a row of heads (H, T, S)
+    draw_grid(weights, path, rows=..., columns=...)             maps (R, C, T, S) in rows and columns: heads, layers
     draw_alignment(alignment, path, source=..., target=...)     source words above, target words at the left
     draw_lengths(path, models=...)                              BLEU by source length, one line a model
 
-The colour map runs from the page's white to dark blue, in even steps of lightness: it survives a grey printer and
-colour-blindness. Labels shrink, then thin out, before they would overlap.
+Colours are those of `colours`, on white or dark paper. Labels shrink, then thin out, before they would overlap.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from regard.errors import ShapeError, UsageError
 from regard.inspection.alignments import Alignment
+from regard.inspection.colours import DARK, LIGHT, Theme, full_colour
 from regard.tasks.metrics import LengthBucket
 
-COLOURS = "Blues"
 LINES = ("#0b3c73", "#c4620a", "#4b8b3b", "#7b3f99")
 _DPI = 160
 _CELL_INCHES = 0.34
@@ -49,11 +50,11 @@ def draw_weights(
         raise ShapeError(
             f"weights of shape {np.shape(weights)} do not fit {len(rows)} row labels and {len(columns)} column labels"
         )
-    with matplotlib.rc_context({"font.family": "DejaVu Sans"}):
+    with matplotlib.rc_context(_style(LIGHT)):
         figure = Figure(figsize=_size(maps.shape, rows, columns), layout="constrained")
         axes = figure.subplots(1, len(maps), squeeze=False)[0]
         for i, (axis, weights_of_head) in enumerate(zip(axes, maps, strict=True)):
-            image = axis.imshow(weights_of_head, cmap=COLOURS, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+            image = axis.imshow(weights_of_head, cmap=_shades(LIGHT), vmin=0, vmax=1, aspect="auto")
             _label(axis, rows if i == 0 else [""] * len(rows), columns)
             axis.set_title(names[i] if names else "", fontsize=10)
             axis.set_xlabel(column_name or "")
@@ -71,6 +72,7 @@ def draw_alignment(
     source: Sequence[str],
     target: Sequence[str],
     title: str | None = None,
+    dark: bool = False,
 ) -> Path:
     """Draw who looked at whom: source words above, target words at the left, dark is attended; a dot marks a pair.
 
@@ -91,17 +93,62 @@ def draw_alignment(
         cell * len(columns) + _room(rows, size) + 0.4,
         cell * len(rows) + _room(columns, size) + (0.8 if title else 0.4),
     )
-    with matplotlib.rc_context({"font.family": "DejaVu Sans"}):
+    theme = DARK if dark else LIGHT
+    with matplotlib.rc_context(_style(theme)):
         figure = Figure(figsize=inches)
         figure.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1)
         axis = figure.subplots()
-        axis.imshow(matrix, cmap=COLOURS, vmin=0, vmax=1, aspect="equal", interpolation="nearest")
+        axis.imshow(matrix, cmap=_shades(theme), vmin=0, vmax=1, aspect="equal", interpolation="nearest")
         _label(axis, rows, columns, size=size)
-        _grid(axis, matrix.shape)
+        _grid(axis, matrix.shape, theme)
         sources, targets = [source for source, _ in alignment.pairs], [target for _, target in alignment.pairs]
-        axis.scatter(sources, targets, s=(14 * cell) ** 2, color=LINES[1], linewidths=0)
+        axis.scatter(sources, targets, s=(14 * cell) ** 2, color=theme.accent, linewidths=0)
         figure.suptitle(title or "", fontsize=12)
-        return _save(figure, path)
+        return _save(figure, path, theme)
+
+
+def draw_grid(
+    weights: NDArray[np.floating[Any]],
+    path: Path | str,
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    names: Sequence[Sequence[str]],
+    title: str | None = None,
+    labelled: bool = True,
+    dark: bool = False,
+) -> Path:
+    """Draw maps (R, C, T, S) in R rows and C columns, each under its name; an empty name leaves its place empty.
+
+    Colour goes with the root of the weight, so that faint attention is seen, and is full from `full_colour` on.
+    Unlabelled maps are small; their names, two lines each, are then those of the whole row and of the whole column.
+    """
+    theme, (n_down, n_across, n_rows, n_columns) = DARK if dark else LIGHT, weights.shape
+    _check_grid(weights, rows, columns, names)
+    cell = _cell(n_down, n_across, n_rows, n_columns, labelled=labelled)
+    size = float(np.clip(0.6 * 72 * cell, 6.5, 10.0))
+    room = (_room(rows, size), _room(columns, size)) if labelled else (0.3, 0.2)
+    inches = (n_across * (n_columns * cell + 0.16) + room[0] + 1.1, n_down * (n_rows * cell + 0.34) + room[1] + 0.6)
+    most = full_colour(n_columns)
+    with matplotlib.rc_context(_style(theme)):
+        figure = Figure(figsize=inches, layout="constrained")
+        axes = figure.subplots(n_down, n_across, squeeze=False)
+        for (i, j), axis in np.ndenumerate(axes):
+            if not names[i][j]:
+                axis.set_axis_off()
+                continue
+            norm = PowerNorm(0.5, vmin=0, vmax=most, clip=True)
+            image = axis.imshow(weights[i, j], cmap=_shades(theme), norm=norm, aspect="equal", interpolation="nearest")
+            _frame(axis, theme)
+            if labelled:
+                _thinned(axis, rows if j == 0 else (), columns if i == 0 else (), cell=cell, size=size)
+                axis.set_xlabel(names[i][j], fontsize=10)
+            else:
+                axis.set_title(names[i][j].partition("\n")[2] if i == 0 else "", fontsize=9)
+                axis.set_ylabel(names[i][j].partition("\n")[0] if j == 0 else "", fontsize=9, rotation=0, labelpad=12)
+        _bar(figure, image, axes, most)
+        figure.suptitle(title or "", fontsize=12)
+        return _save(figure, path, theme)
 
 
 def draw_lengths(
@@ -148,16 +195,65 @@ def _shared_labels(models: Mapping[str, Sequence[LengthBucket]]) -> list[str]:
     return [label for label, _ in kinds.pop()]
 
 
+def _style(theme: Theme) -> Any:
+    names = ("text.color", "axes.labelcolor", "xtick.color", "ytick.color")
+    return {"font.family": "DejaVu Sans", "axes.facecolor": theme.paper} | dict.fromkeys(names, theme.ink)
+
+
+def _shades(theme: Theme) -> LinearSegmentedColormap:
+    return LinearSegmentedColormap.from_list("attention", theme.shades)
+
+
+def _check_grid(
+    weights: NDArray[np.floating[Any]], rows: Sequence[str], columns: Sequence[str], names: Sequence[Sequence[str]]
+) -> None:
+    shape = (len(names), len(names[0]) if names else 0, len(rows), len(columns))
+    if weights.shape != shape or not weights.size:
+        raise ShapeError(f"weights of shape {weights.shape} do not fit names and labels of {shape}")
+
+
+def _cell(n_down: int, n_across: int, n_rows: int, n_columns: int, *, labelled: bool) -> float:
+    """Inches of a cell: as large as reads well, as small as a page demands."""
+    most = 0.3 if labelled else 1.1 / max(n_rows, n_columns)
+    return min(most, 11.5 / (n_across * n_columns), 11.5 / (n_down * n_rows))
+
+
+def _frame(axis: Any, theme: Theme) -> None:
+    axis.set_xticks([])
+    axis.set_yticks([])
+    axis.spines[:].set_color(theme.rule)
+
+
+def _thinned(axis: Any, rows: Sequence[str], columns: Sequence[str], *, cell: float, size: float) -> None:
+    """Labels at the left and above, as many as have room."""
+    step = max(1, int(np.ceil(size * 1.5 / 72 / cell)))
+    places = range(0, len(rows), step)
+    axis.set_yticks(places, [_clip(rows[i]) for i in places], fontsize=size)
+    places = range(0, len(columns), step)
+    axis.set_xticks(places, [_clip(columns[i]) for i in places], fontsize=size, rotation=90)
+    axis.xaxis.tick_top()
+    axis.tick_params(length=0)
+
+
+def _bar(figure: Figure, image: Any, axes: Any, most: float) -> None:
+    bar = figure.colorbar(image, ax=list(axes.flat), shrink=0.8, aspect=30, pad=0.015, fraction=0.04)
+    ticks = [0, most / 16, most / 4, most]
+    bar.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks[:-1]] + ["1" if most == 1 else f"≥ {most:.2g}"])
+    bar.set_label("weight", fontsize=9)
+    bar.ax.tick_params(labelsize=8, length=2)
+    bar.outline.set_visible(False)
+
+
 def _room(labels: Sequence[str], size: float) -> float:
     """Inches that the longest label takes at a font size, as `_clip` leaves it."""
     return 0.01 * size * min(max(map(len, labels)), 24)
 
 
-def _grid(axis: Any, shape: tuple[int, ...]) -> None:
+def _grid(axis: Any, shape: tuple[int, ...], theme: Theme) -> None:
     """Thin lines between cells, so that the eye finds the word of a far cell."""
     axis.set_xticks(np.arange(shape[1] + 1) - 0.5, minor=True)
     axis.set_yticks(np.arange(shape[0] + 1) - 0.5, minor=True)
-    axis.grid(which="minor", color="#e6e6e6", linewidth=0.6)
+    axis.grid(which="minor", color=theme.rule, linewidth=0.6)
     axis.tick_params(which="minor", length=0)
 
 
@@ -193,8 +289,8 @@ def _clip(label: str) -> str:
     return shown.replace("$", r"\$")
 
 
-def _save(figure: Figure, path: Path | str) -> Path:
+def _save(figure: Figure, path: Path | str, theme: Theme = LIGHT) -> Path:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=_DPI, facecolor="white")
+    figure.savefig(path, dpi=_DPI, facecolor=theme.paper)
     return path

@@ -2,6 +2,7 @@
 
 embed(ids)             (..., T) → (..., T, D), times √D when scaled            Vaswani et al. (2017), section 3.4
 embed.unembed(hidden)  (..., T, D) → (..., T, V) with the same matrix: tied    Press & Wolf (2017)
+in_working_precision(vectors)    the vectors as a stack of blocks should get them
 """
 
 from __future__ import annotations
@@ -44,3 +45,15 @@ class Embedding(nn.Module):
             scores: Tensor = self.quick(hidden)
             return scores
         return F.linear(hidden, self.weight)
+
+
+def in_working_precision(vectors: Tensor) -> Tensor:
+    """Vectors (..., D) in bfloat16 where matrix products are computed in it (autocast), otherwise as they are.
+
+    Embeddings are not products, so they come in single precision, and every block that adds to them would go on in it:
+    twice the memory to read and write at each addition and norm. Sums over a stack are short enough for bfloat16.
+    """
+    device = vectors.device.type
+    if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.bfloat16:
+        return vectors.to(torch.bfloat16)
+    return vectors

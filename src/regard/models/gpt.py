@@ -42,6 +42,7 @@ from regard.layers import (
     Order,
     norm_of,
 )
+from regard.layers.embeddings import in_working_precision
 from regard.models.gpt_stepper import GPTStepper, refuse_beyond
 from regard.models.recorded import Contents, RecordedStepper
 from regard.models.recordings import Recordings
@@ -162,7 +163,7 @@ class GPT(nn.Module):
         embedded: Tensor = self.embedding(ids)
         if self.positions is not None:
             embedded = self.positions(embedded, positions=positions, offset=offset)
-        dropped: Tensor = self.dropout(embedded)
+        dropped: Tensor = self.dropout(in_working_precision(embedded))
         return dropped
 
     def unembed(self, hidden: Tensor) -> Tensor:

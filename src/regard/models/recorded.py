@@ -20,7 +20,7 @@ from torch import Tensor
 
 from regard.attention.lanes import LaneMemory
 from regard.errors import ShapeError, UsageError
-from regard.models.recordings import Recordable, Recording, Shape, attentions
+from regard.models.recording import Recordable, Recording, Shape, attentions
 
 Layers = list[tuple[Tensor, Tensor]]  # keys and values, layer by layer
 
@@ -92,7 +92,6 @@ class Contents:
         for cache, held in zip(memory.past, self.past, strict=bool(self.past)):
             cache.fill(*held, ancestors=self.ancestors)
         if self.source and self.sources is not None and self.lengths is not None:
-            memory.source[0].lengths.zero_()
             memory.source[0].lengths[: len(self.sources)] = self.lengths[self.sources]
             for source, kept in zip(memory.source, self.source, strict=True):
                 source.fill(*kept, rows=self.sources)

@@ -82,4 +82,4 @@ def _refuse_unknown(what: str, given: Iterable[str], allowed: Iterable[str]) -> 
     near = [best for name in unknown if (best := nearest(name, allowed))]
     hint = f"did you mean {', '.join(near)}?" if near else None
     names = ", ".join(repr(name) for name in unknown)
-    raise ConfigError(f"no {what} is called {names}; there are {', '.join(allowed)}", hint=hint)
+    raise ConfigError(f"no {what} is called {names}; there are {', '.join(allowed) or 'none'}", hint=hint)

@@ -76,6 +76,8 @@ class AnswerPredictor(Predictor[Answered]):
         files = AnswerFiles(self.config.data, data.root)
         if data.files:
             return {data.files[0]: files.questions(data.files)}
+        if not self.config.data.train:  # it was trained elsewhere
+            return test_sets({})
         sets = files.read()
         return test_sets(sets.tests or {"valid": sets.valid})
 

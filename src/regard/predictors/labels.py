@@ -83,6 +83,8 @@ class LabelPredictor(Predictor[Labelling]):
         files = LabelFiles(self.config.data, data.root)
         if data.files:
             return {data.files[0]: files.read_known(files.sources(data.files), self.space)}
+        if not self.config.data.train:  # it was trained elsewhere
+            return test_sets({})
         sets = files.read()
         return test_sets(sets.tests or {"valid": sets.valid})
 

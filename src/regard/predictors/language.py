@@ -144,12 +144,13 @@ class LanguagePredictor(Predictor[Written]):
         return text_scene(self.module, self.tokenizer, ids, says="next")
 
     def tests(self, data: TestData) -> Mapping[str, Callable[[], Iterable[Document]]]:
-        """The texts to score on, by name: those of the files given, else of every test set of the recipe."""
+        """The texts to score on, by name: of the files given, else of the recipe's test sets, else held out."""
         files = TextFiles(self.config.data, data.root, data.made)
         if data.files:
             return {data.files[0]: files.source(tuple(data.files), what="data").documents}
-        found = files.tests or ({"valid": files.valid} if files.valid is not None else {})
-        return {name: source.documents for name, source in test_sets(found).items()}
+        found = {name: source.documents for name, source in files.tests.items()}
+        held_out = {"valid": files.valid_documents} if self.config.data.train else {}
+        return test_sets(found or held_out)
 
     def evaluate(self, data: TestData, *, stride: int | None = None, **options: Any) -> Iterator[Evaluation]:
         """Loss, perplexity and bits per character of each test text."""

@@ -135,12 +135,13 @@ class MaskedPredictor(Predictor[Filled | Judged]):
         return text_scene(self.module, self.tokenizer, framed.ids, segments=segments, says="here")
 
     def tests(self, data: TestData) -> Mapping[str, Callable[[], Iterable[Document]]]:
-        """The texts to score on, by name: those of the files given, else of every test set of the recipe."""
+        """The texts to score on, by name: of the files given, else of the recipe's test sets, else held out."""
         files = self.config.data.files(data.root, data.made)
         if data.files:
             return {data.files[0]: files.source(tuple(data.files), what="data").documents}
-        found = files.tests or ({"valid": files.valid} if files.valid is not None else {})
-        return {name: source.documents for name, source in test_sets(found).items()}
+        found = {name: source.documents for name, source in files.tests.items()}
+        held_out = {"valid": files.valid_documents} if self.config.data.train else {}
+        return test_sets(found or held_out)
 
     def evaluate(self, data: TestData, **options: Any) -> Iterator[Evaluation]:
         """Loss and accuracy of masked pieces and of next sentences on each test text."""

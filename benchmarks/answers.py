@@ -1,0 +1,137 @@
+"""SQuAD: a small pretrained encoder fine-tuned to answer by regard, beside transformers from the same weights.
+
+    python benchmarks/answers.py --jobs 6 --save                  three seeds, three sides; parts are kept
+    python benchmarks/answers.py --who ours --seeds 1             a part of it
+    python benchmarks/answers.py --collect --save                 only put together what is there
+
+Only SQuAD's development articles are at hand: four fifths of them, by questions, are learnt from, the others are asked
+about. Windows, epochs, rates and batches are those of the recipe answers/squad on both sides; the final weights count.
+Ours reads every window twice (R-Drop) and scores the passage's tokens only; `alike` is ours with one reading.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+from answers_peer import fine_tune_answers
+from glue import FINAL, trained
+from parts import Figures, Part, Parts, folder_of, mean, spread
+from record import row, save
+from regard.data.places import find_data
+from regard.tasks.answer_metrics import answer_figures
+from regard.tasks.answers import AnswerFiles, QuestionSets
+from regard.training.config import TuningConfig
+from regard.training.recipe import Recipe, find_recipe, make_recipe
+
+SIDES = ("ours", "alike", "peer")
+FIGURES = ("f1", "exact")
+TINY = ["train.epochs=1", "train.batch_examples=4", "train.warmup=2", "data.max_tokens=96", "data.overlap=32"]
+
+
+def one(part: Part, options: argparse.Namespace) -> Figures:
+    """Exact match and F1 of one side with one seed."""
+    who, seed = part
+    recipe = recipe_of(seed, options=options, more=["train.r_drop=0"] if who == "alike" else [])
+    found = peer(recipe, options) if who == "peer" else trained(recipe, options)
+    return {figure: round(found[figure], 3) for figure in FIGURES}
+
+
+def peer(recipe: Recipe, options: argparse.Namespace) -> Figures:
+    """The other side: fine-tune it, and ask it."""
+    assert isinstance(recipe.train, TuningConfig)
+    sets: QuestionSets = AnswerFiles(recipe.data, options.data_root).read()
+    said = fine_tune_answers(
+        find_data(str(recipe.model["start"]), options.data_root),
+        sets.train,
+        sets.valid,
+        data=recipe.data,
+        config=recipe.train,
+        options=recipe.decode,
+        device=options.device,
+    )
+    return answer_figures(said, sets.valid)
+
+
+def recipe_of(seed: str, *, options: argparse.Namespace, more: list[str]) -> Recipe:
+    """The recipe, the same for all sides but for `more`; without test articles, for nothing is chosen."""
+    table = find_recipe("answers/squad")
+    if options.start:
+        table["model"]["start"] = options.start
+    settings = [f"train.seed={seed}", f"train.device={options.device}", "data.split=[0.8, 0.2]", *FINAL]
+    if options.tiny:
+        table["data"]["train"] = [str(_few(table["data"]["train"][0], options))]
+    return make_recipe(table, [*settings, *(TINY if options.tiny else []), *more, *options.set])
+
+
+def _few(name: str, options: argparse.Namespace) -> Path:
+    """A file with two questions of one passage of five articles."""
+    import gzip
+
+    table = json.loads(gzip.decompress(Path(find_data(name, options.data_root)).read_bytes()))
+    for article in table["data"]:
+        article["paragraphs"] = article["paragraphs"][:1]
+        article["paragraphs"][0]["qas"] = article["paragraphs"][0]["qas"][:2]
+    path: Path = options.parts / "few.json"
+    path.write_text(json.dumps({"data": table["data"][:5]}))
+    return path
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", nargs="+", default=["1", "2", "3"])
+    parser.add_argument("--who", nargs="+", default=list(SIDES), choices=SIDES)
+    parser.add_argument("--parts", type=Path, help="where parts are kept; runs/answers")
+    parser.add_argument("--data-root", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--start", help="the pretrained encoder, a Hugging Face folder, instead of the recipe's")
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="change the recipe, for all sides")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--jobs", type=int, default=1, help="how many parts at a time")
+    parser.add_argument("--tiny", action="store_true", help="a few questions: does it run?")
+    parser.add_argument("--collect", action="store_true", help="train nothing, put together what is there")
+    parser.add_argument("--save", action="store_true", help="write results/answers.json")
+    options = parser.parse_args()
+    options.parts = options.parts or folder_of("answers", [*(["tiny"] if options.tiny else []), *options.set])
+    return options
+
+
+def main() -> None:
+    options = parsed()
+    parts = Parts(options.parts)
+    wanted: list[Part] = [(who, seed) for seed in options.seeds for who in options.who]
+
+    def command(part: Part) -> list[str]:
+        more = [*(["--set", *options.set] if options.set else []), *(["--tiny"] if options.tiny else [])]
+        start = ["--start", options.start] if options.start else []
+        places = ["--parts", str(options.parts), "--data-root", str(options.data_root), "--device", options.device]
+        return [__file__, "--who", part[0], "--seeds", part[1], *places, *start, *more]
+
+    if not options.collect:
+        parts.do(wanted, lambda part: one(part, options), device=options.device, jobs=options.jobs, command=command)
+    missing = parts.missing(wanted)
+    if missing:
+        sys.exit(f"{len(missing)} parts are missing, the first is {'-'.join(missing[0])}")
+    rows = []
+    for who in (side for side in ("ours", "alike") if side in options.who and "peer" in options.who):
+        facts = {side: [parts.read((side, seed)) for seed in options.seeds] for side in (who, "peer")}
+        where = {key: facts[who][0][key] for key in ("hardware", "versions", "commit", "date")}
+        for figure in FIGURES:
+            ours, theirs = ([fact["figures"][figure] for fact in facts[side]] for side in (who, "peer"))
+            title = "SQuAD, articles held out" + ("" if who == "ours" else ", set up as the peer")
+            rows.append(
+                row(title, figure, mean(ours), n=len(ours), spread=spread(ours), recipe="answers/squad",
+                    peer="transformers, same weights", peer_value=mean(theirs),
+                    command="python benchmarks/answers.py --save", seeds=list(map(int, options.seeds)), **where)
+            )  # fmt: skip
+            print(f"  {title:<45}{figure:<8}{mean(ours):7.2f}  peer {mean(theirs):7.2f}")
+    if options.save and rows:
+        print(f"saved {save('answers', rows)}")
+    print(json.dumps({"-".join(part): parts.read(part)["figures"] for part in wanted}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""`regard import`: a model that others trained becomes a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.console import say
+from regard.errors import UsageError
+
+
+def import_(
+    path: Annotated[
+        Path,
+        typer.Argument(help="A Hugging Face folder, a llama2.c .bin or a .gguf file.", show_default=False),
+    ],
+    out: Annotated[Path | None, typer.Option(help="The run folder to make.", show_default=False)] = None,
+) -> None:
+    """Turn a model of others into a run: nothing in it is executed, and every weight has to fit."""
+    from regard.predictors.importing import import_model
+
+    if out is None:
+        raise UsageError("a run needs a folder", hint="say where: --out runs/NAME")
+    model, n = import_model(path, out)
+    say(f"{path}: a {model.model} for {model.task} with {n:,} parameters; the run is {out}")

@@ -1,0 +1,107 @@
+"""All exhibits in the lectures' order, and the pages they make.
+
+hang(find("scaling"), "docs/exhibits")     writes scaling.png and scaling.md
+write_index("docs/exhibits")               writes README.md, the way in
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from textwrap import fill
+
+from regard.errors import UsageError
+from regard.exhibits import account, averaging, blanks, cheating, context, heads, order, scaling, shift, similarity
+from regard.exhibits.exhibit import Exhibit, Finding, Scale
+from regard.options import nearest
+
+EXHIBITS: Mapping[str, Exhibit] = {
+    exhibit.name: exhibit
+    for exhibit in (
+        averaging.EXHIBIT,
+        similarity.EXHIBIT,
+        scaling.EXHIBIT,
+        order.EXHIBIT,
+        shift.EXHIBIT,
+        context.EXHIBIT,
+        cheating.EXHIBIT,
+        blanks.EXHIBIT,
+        heads.EXHIBIT,
+        account.EXHIBIT,
+    )
+}
+
+
+def find(name: str) -> Exhibit:
+    """The exhibit of that name."""
+    if name not in EXHIBITS:
+        near = nearest(name, EXHIBITS)
+        hint = f"did you mean {near}?" if near else "regard exhibits lists them"
+        raise UsageError(f"no exhibit is called {name!r}; there are {', '.join(EXHIBITS)}", hint=hint)
+    return EXHIBITS[name]
+
+
+def hang(exhibit: Exhibit, folder: Path | str, *, scale: Scale | None = None) -> Finding:
+    """Run an exhibit and write its picture and its page."""
+    folder = Path(folder)
+    finding = exhibit.run(scale or Scale())
+    finding.draw(folder / f"{exhibit.name}.png")
+    (folder / f"{exhibit.name}.md").write_text(page(exhibit, finding), encoding="utf-8")
+    return finding
+
+
+def page(exhibit: Exhibit, finding: Finding) -> str:
+    """The page of an exhibit in Markdown."""
+    rows = [f"| {name} | {figure(value)} |" for name, value in finding.figures.items()]
+    return "\n".join(
+        [
+            f"# {exhibit.title}",
+            "",
+            f"**{exhibit.claim}**",
+            "",
+            f"![{exhibit.claim}]({exhibit.name}.png)",
+            "",
+            *_paragraphs(finding.text),
+            "",
+            "| measured | |",
+            "|---|---:|",
+            *rows,
+            "",
+            f"`regard exhibits {exhibit.name}` makes this page; the code is in "
+            f"[{exhibit.name}.py](../../src/regard/exhibits/{exhibit.name}.py). [All exhibits](README.md)",
+            "",
+        ]
+    )
+
+
+def _paragraphs(text: str) -> list[str]:
+    """The text in lines of one width, its paragraphs apart."""
+    filled = [fill(" ".join(part.split()), 118, break_on_hyphens=False) for part in text.strip().split("\n\n")]
+    return "\n\n".join(filled).split("\n")
+
+
+def write_index(folder: Path | str) -> Path:
+    """The way in: every exhibit with its claim."""
+    rows = [f"| [{e.title}]({e.name}.md) | {e.claim} | `{e.name}` |" for e in EXHIBITS.values()]
+    lines = [
+        "# Exhibits",
+        "",
+        "Every idea of the lectures, run and measured by the code that does the real work, each in under a minute on",
+        "two CPU cores. `regard exhibits` lists them, `regard exhibits NAME` runs one, `make exhibits` writes all pages.",
+        "",
+        "| exhibit | what it shows | name |",
+        "|---|---|---|",
+        *rows,
+        "",
+    ]
+    path = Path(folder) / "README.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def figure(value: float) -> str:
+    """A number as people read it: whole ones with their thousands, others to three digits."""
+    if float(value).is_integer() and abs(value) < 1e12:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) < 1000 or abs(value) >= 1e9 else f"{value:,.0f}"

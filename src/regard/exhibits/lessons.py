@@ -1,0 +1,26 @@
+"""Teaching a small model for a few seconds: the plain loop, with the optimizer and the schedule of real training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from regard.training.optimizers import clip_gradients, make_optimizer
+from regard.training.schedules import rate_at
+
+
+def teach(model: nn.Module, loss: Callable[[], Tensor], *, steps: int, lr: float, warmup: int = 20) -> list[float]:
+    """Follow the gradient of `loss` for so many steps, each call a new batch; the losses on the way."""
+    optimizer = make_optimizer(model, lr=lr)
+    model.train()
+    losses = []
+    for step in range(1, steps + 1):
+        value = loss()
+        value.backward()
+        clip_gradients(model.parameters(), 1.0)
+        optimizer.step(rate_at(step, schedule="cosine", lr=lr, warmup=warmup, steps=steps))
+        optimizer.zero_grad()
+        losses.append(float(value.detach()))
+    model.eval()
+    return losses

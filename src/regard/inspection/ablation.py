@@ -1,0 +1,111 @@
+"""What a head is good for: silence it, and see what the model says then.
+
+A head is silenced by setting its output, before the projection that mixes the heads, to zero. Its effect is measured
+at every place of the output:
+
+    kl         Σ p ln(p / p′), mean over the places: how far the distributions move
+    change     ln p′(given) − ln p(given), mean: below zero where the head helped to say what was said
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.attention import watch
+from regard.attention.taps import Tap
+from regard.errors import UsageError
+from regard.inspection.capture import tap_kinds
+from regard.inspection.scene import Scene
+
+
+@dataclass(frozen=True, eq=False)
+class Ablation:
+    """The effect of silencing each head of a kind: `kl` and `change`, (L, H) each; no `change` where none was given."""
+
+    kind: str
+    layers: tuple[int, ...]
+    kl: NDArray[np.float64]
+    change: NDArray[np.float64] | None
+
+    def ranked(self) -> list[tuple[int, int, float]]:
+        """(layer, head, kl), the head whose silence moves most first."""
+        order = np.argsort(-self.kl, axis=None, kind="stable")
+        places = [np.unravel_index(index, self.kl.shape) for index in order]
+        return [(self.layers[int(i)], int(j), float(self.kl[i, j])) for i, j in places]
+
+
+@torch.inference_mode()
+def ablate_heads(scene: Scene, kind: str, *, layers: Collection[int] | None = None) -> Ablation:
+    """Silence each head of a kind in turn, in all layers or some; it runs the model once a head, and once more."""
+    taps = _taps(scene, kind, layers)
+    counts: dict[int, int] = {}
+
+    def count(layer: int, output: Tensor) -> Tensor:
+        counts[layer] = output.shape[1]
+        return output
+
+    with _changing(taps, count):
+        before = scene.log_probs(scene.run())
+    given = _given(scene)
+    kl, change = [], []
+    for layer in taps:
+        for head in range(counts[layer]):
+            after = _silenced(scene, {layer: taps[layer]}, head)
+            kl.append(float((before.exp() * (before - after)).sum(-1).mean()))
+            if given:
+                places, ids = (list(side) for side in zip(*given, strict=True))
+                change.append(float((after - before)[places, ids].mean()))
+    shape = (len(taps), -1)
+    effect = np.array(change).reshape(shape) if given else None
+    return Ablation(kind, tuple(taps), np.array(kl).reshape(shape), effect)
+
+
+@torch.inference_mode()
+def silence(scene: Scene, kind: str, *, layer: int, head: int) -> Tensor:
+    """The log-probabilities (places, choices) of the model with one head silenced."""
+    return _silenced(scene, _taps(scene, kind, [layer]), head)
+
+
+def _silenced(scene: Scene, taps: dict[int, Tap], head: int) -> Tensor:
+    def change(layer: int, output: Tensor) -> Tensor:
+        if not 0 <= head < output.shape[1]:
+            raise UsageError(f"there is no head {head}; layer {layer} has heads 0 to {output.shape[1] - 1}")
+        silent = output.clone()
+        silent[:, head] = 0
+        return silent
+
+    with _changing(taps, change):
+        return scene.log_probs(scene.run())
+
+
+def _taps(scene: Scene, kind: str, layers: Collection[int] | None) -> dict[int, Tap]:
+    """The places of attention of a kind, by layer; `watch` counts them, and refuses what is not there."""
+    with watch(scene.module, kinds=tap_kinds(scene, [kind]), layers=layers) as seen:
+        parts = [part for part in scene.module.modules() if isinstance(part, Tap)]
+        return {watcher.layer: tap for tap in parts for watcher in tap.watchers if watcher.seen is seen}
+
+
+@contextmanager
+def _changing(taps: dict[int, Tap], change: Callable[[int, Tensor], Tensor]) -> Iterator[None]:
+    """While the block runs, what leaves the taps (B, H, T, E) is what `change` makes of it."""
+    hooks = []
+    for layer, tap in taps.items():
+        hooks.append(tap.register_forward_hook(lambda _, __, output, layer=layer: change(layer, output)))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _given(scene: Scene) -> list[tuple[int, int]]:
+    """Where it is known what was said, and what that was."""
+    given = scene.speech.given if scene.speech is not None else ()
+    return [(place, index) for place, index in enumerate(given) if index is not None]

@@ -1,0 +1,34 @@
+"""The colours of attention, for pictures and pages alike: one hue in even steps of lightness, on paper or in the dark.
+
+A single hue from the colour of the page to its contrary survives a grey printer and every kind of colour-blindness.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_EVEN = 24  # full colour is this many times an even share of the attention, or all of it
+
+
+@dataclass(frozen=True)
+class Theme:
+    """A page's colours: `shades` run from no attention to all of it; `accent` marks one thing."""
+
+    paper: str
+    ink: str
+    rule: str
+    accent: str
+    shades: tuple[str, ...]
+
+
+LIGHT = Theme(
+    "#ffffff", "#1b1d21", "#e2e3e0", "#c4620a", ("#ffffff", "#dce8f4", "#a3c3e2", "#5590c7", "#215f9d", "#0a2d58")
+)
+DARK = Theme(
+    "#131519", "#e8e8e3", "#2a2e35", "#f0a35e", ("#171a1f", "#1c3048", "#27557f", "#4385bd", "#8bbce6", "#e6f2fd")
+)
+
+
+def full_colour(n_columns: int) -> float:
+    """The weight from which on a cell has its full colour: less, the more places share the attention."""
+    return min(1.0, _EVEN / n_columns)

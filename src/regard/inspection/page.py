@@ -1,0 +1,220 @@
+"""A record as one HTML file: no network, no other files, any recent browser.
+
+The page is `page.html` with `page.js` and the record put in. Weights are kept as ten-thousandths, sixteen bits each,
+high bytes before low ones (the high ones are mostly zero), deflated and written in base64, one piece a head: the
+browser opens a piece when its head is looked at. What is shown first comes first in the file, so that it can be drawn
+while the rest is still being read.
+
+    w0.3.5    the weights of map 0, layer 3, head 5, (T, S)
+    t0        small pictures of all heads of map 0, one byte a cell
+    q0.3.5    the queries and keys of a head, sixteen bits a number, as shares of the largest
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.inspection.alignments import sharpest
+from regard.inspection.colours import DARK, LIGHT, full_colour
+from regard.inspection.record import Axis, Computed, Look, Map, Outputs
+from regard.inspection.summaries import HeadSummary, summarise
+from regard.inspection.words import NO_WORD, SPACE, shown
+
+_SMALL = 48  # cells of a small picture, at most, along each side
+_MARK = re.compile(r"<[^<>]+>|\[[A-Z]+\]")
+_ORDER = ("cross", "masked", "self", "pool", "kernel")
+_MEANING = {
+    "self": "Every piece of the {rows} looks at the whole {columns}, itself included.",
+    "masked": "Every piece looks at itself and at what came before it, never ahead.",
+    "cross": "While a piece of the {rows} is written, the model looks at the {columns}.",
+    "pool": "One learned query looks over the {columns} and takes what it needs for the answer.",
+    "kernel": "Every point asked about looks at the known points; the nearer one is, the more it counts.",
+}
+
+
+def write_page(look: Look, path: Path | str) -> Path:
+    """Write the page to a file."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(look), encoding="utf-8")
+    return path
+
+
+def page(look: Look) -> str:
+    """The whole page as one text."""
+    maps = [look.maps[kind] for kind in _ORDER if kind in look.maps]
+    described = [_describe_map(look, found) for found in maps]
+    record = json.dumps(_describe(look, maps, described), ensure_ascii=False, separators=(",", ":"))
+    first: list[str] = []
+    rest: list[str] = []
+    for name, data in _pieces(maps):
+        early = name == "t0" or name.startswith(f"w0.{described[0]['start'][0]}.")
+        (first if early else rest).append(f'<script type="text/plain" id="{name}">{_deflated(data)}</script>')
+    parts = {
+        "title": html.escape(look.title or _text(look, maps)[:80] or "What the model looked at"),
+        "record": record.replace("<", "\\u003c"),
+        "first": "\n".join(first),
+        "script": _file("page.js"),
+        "rest": "\n".join(rest),
+    }
+    return "".join(_filled(_file("page.html"), parts))
+
+
+def frame(look: Look, *, height: int = 760) -> str:
+    """The page inside a frame, for notebooks."""
+    inside = html.escape(page(look), quote=True)
+    return f'<iframe srcdoc="{inside}" style="width:100%;height:{height}px;border:0" title="Attention"></iframe>'
+
+
+def _describe(look: Look, maps: list[Map], described: list[dict[str, Any]]) -> dict[str, Any]:
+    target = look.axes.get("target")
+    return {
+        "title": look.title,
+        "shades": {"light": LIGHT.shades, "dark": DARK.shades},
+        "read": _text(look, maps),
+        "wrote": target.text if target is not None else None,
+        "axes": {name: _describe_axis(axis) for name, axis in look.axes.items()},
+        "maps": described,
+        "outputs": None if look.outputs is None else _describe_outputs(look.outputs, look.axes[look.outputs.axis]),
+    }
+
+
+def _describe_outputs(outputs: Outputs, axis: Axis) -> dict[str, Any]:
+    """Alternatives as people read them; of what was given also its place among them, or −1."""
+    spaced = any(label.startswith(SPACE) and len(label) > 1 for label in axis.labels)
+    given: list[Any] = [None] * len(outputs.tokens)
+    for place, one in enumerate(outputs.given):
+        if one is not None:
+            among = outputs.tokens[place]
+            given[place] = [_alone(one[0], spaced), round(one[1], 5), among.index(one[0]) if one[0] in among else -1]
+    return {
+        "axis": outputs.axis,
+        "says": outputs.says,
+        "tokens": [[_alone(token, spaced) for token in row] for row in outputs.tokens],
+        "probabilities": [[round(p, 5) for p in row] for row in outputs.probabilities],
+        "given": given,
+    }
+
+
+def _describe_axis(axis: Axis) -> dict[str, Any]:
+    marks = [] if axis.words is None else [i for i, word in enumerate(axis.words.of_piece) if word == NO_WORD]
+    return {"shown": axis.shown, "kind": axis.kind, "marks": marks}
+
+
+def _describe_map(look: Look, found: Map) -> dict[str, Any]:
+    summaries = [_numbers(summary) for summary in summarise(look, found.kind)]
+    n_heads = len(found.heads)
+    return {
+        "kind": found.kind,
+        "rows": found.rows,
+        "columns": found.columns,
+        "layers": found.layers,
+        "heads": found.heads,
+        "most": full_colour(found.weights.shape[-1]),
+        "meaning": _MEANING[found.kind].format(rows=found.rows, columns=found.columns),
+        "summary": [summaries[i : i + n_heads] for i in range(0, len(summaries), n_heads)],
+        "start": [_first_layer(look, found), -1 if n_heads > 1 else 0],
+        "thumb": _small_shape(found.weights.shape[-2:]),
+        "computed": None if found.computed is None else _describe_computed(found.computed),
+    }
+
+
+def _describe_computed(made: Computed) -> dict[str, Any]:
+    largest = [np.abs(part).max((-1, -2)) for part in (made.queries, made.keys)]  # (L, H) each
+    return {
+        "form": made.form,
+        "scale": made.scale,
+        "width": made.queries.shape[-1],
+        "range": np.stack(largest, -1).astype(float).tolist(),
+        "vector": None if made.vector is None else made.vector.astype(float).tolist(),
+    }
+
+
+def _first_layer(look: Look, found: Map) -> int:
+    """The layer to begin with: between two sentences the one that aligns them best, else the first."""
+    if found.kind != "cross" or len(found.layers) == 1:
+        return 0
+    rows, columns = look.axes[found.rows].real, look.axes[found.columns].real
+    means = found.weights.mean(1)[:, rows][:, :, columns].astype(np.float64)
+    return sharpest(means)[0] if means.size else 0
+
+
+def _pieces(maps: list[Map]) -> Iterator[tuple[str, bytes]]:
+    """The names and the bytes of everything large."""
+    for number, found in enumerate(maps):
+        yield f"t{number}", _small(found)
+        for layer, head in np.ndindex(*found.weights.shape[:2]):
+            fixed = np.rint(found.weights[layer, head] * 10000).astype(np.uint16)
+            planes = (fixed >> 8).astype(np.uint8).tobytes() + (fixed & 255).astype(np.uint8).tobytes()
+            yield f"w{number}.{layer}.{head}", planes
+            if (made := found.computed) is not None:
+                sides = (made.queries[layer, head], made.keys[layer, head])
+                yield f"q{number}.{layer}.{head}", b"".join(_sixteen_bits(side) for side in sides)
+
+
+def _sixteen_bits(numbers: NDArray[np.float32]) -> bytes:
+    largest = np.abs(numbers).max(initial=0)
+    return bytes(np.rint(numbers / (largest or 1) * 32767).astype("<i2").tobytes())
+
+
+def _small(found: Map) -> bytes:
+    """Small pictures of all heads (L, H, t, s), one byte a cell: the largest weight of the cells that fall together."""
+    n_rows, n_columns = found.weights.shape[-2:]
+    rows, columns = _small_shape((n_rows, n_columns))
+    row_starts, column_starts = np.arange(rows) * n_rows // rows, np.arange(columns) * n_columns // columns
+    pooled = np.maximum.reduceat(np.maximum.reduceat(found.weights, row_starts, axis=-2), column_starts, axis=-1)
+    levels = np.sqrt(np.minimum(1, pooled / full_colour(n_columns)))
+    return bytes(np.rint(255 * levels).astype(np.uint8).tobytes())
+
+
+def _small_shape(shape: tuple[int, ...]) -> list[int]:
+    return [min(_SMALL, size) for size in shape]
+
+
+def _numbers(summary: HeadSummary) -> dict[str, float | None]:
+    names = ("entropy", "ceiling", "focus", "distance", "marks")
+    return {name: None if (value := getattr(summary, name)) is None else round(value, 4) for name in names}
+
+
+def _text(look: Look, maps: list[Map]) -> str:
+    """What was read, in one line."""
+    name = next((name for name in ("source", "text") if name in look.axes), maps[0].columns if maps else "")
+    return look.axes[name].text if name else ""
+
+
+def _alone(token: str, spaced: bool) -> str:
+    """A piece by itself: the space before a word left out, a piece that goes on with one marked by a dot."""
+    bare = token.removeprefix("##").removeprefix(SPACE) or token
+    begins = token.startswith(SPACE) if spaced else not token.startswith("##")
+    mark = _MARK.fullmatch(token) is not None or not bare[:1].isalnum()
+    return shown([bare], None)[0] if begins or mark else f"·{shown([bare], None)[0]}"
+
+
+def _deflated(data: bytes) -> str:
+    packer = zlib.compressobj(4, zlib.DEFLATED, -15)
+    return base64.b64encode(packer.compress(data) + packer.flush()).decode()
+
+
+def _filled(template: str, parts: dict[str, str]) -> Iterator[str]:
+    """The template with the parts in their places, in order, so that nothing inside a part is taken for a place."""
+    for name, text in parts.items():
+        before, place, template = template.partition("{{" + name + "}}")
+        assert place, name
+        yield before
+        yield text
+    yield template
+
+
+def _file(name: str) -> str:
+    return resources.files("regard.inspection").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,49 @@
+"""Is one model better than another on the same examples, or is it chance? Paired bootstrap over examples.
+
+paired((figures_of_a, figures_of_b), n, resamples=1000, seed=1)     one Comparison a figure
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from regard.tasks.intervals import Drawn, signature
+from regard.tasks.metrics import Comparison
+
+LESS_IS_BETTER = frozenset({"TER", "loss", "bits per character", "rmse", "mlm loss"})
+Figures = Callable[[Drawn], Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two models on one test set: `n` of what `unit` names, and a comparison for each figure."""
+
+    data: str
+    n: int
+    unit: str
+    comparisons: list[Comparison]
+    digits: int = 4
+
+
+def paired(systems: tuple[Figures, Figures], n: int, *, resamples: int, seed: int) -> list[Comparison]:
+    """Compare figures of the same `n` examples, and of `resamples` sets drawn from them, the same for both.
+
+    The p-value is two-sided: how often the difference, centred on zero, is at least as large as the one observed.
+    """
+    random, whole = np.random.default_rng(seed), np.arange(n)
+    first, second = (dict(system(whole)) for system in systems)
+    drawn = [random.integers(n, size=n) for _ in range(resamples)]
+    found = [[list(system(some).values()) for system in systems] for some in drawn]
+    table = np.array(found, np.float64)  # (resamples, 2, figures)
+    how = f"n:{n}|{signature(seed=seed, resamples=resamples)}"
+    comparisons = []
+    for i, name in enumerate(first):
+        observed, differences = second[name] - first[name], table[:, 1, i] - table[:, 0, i]
+        as_large = int((np.abs(differences - differences.mean()) >= abs(observed)).sum())
+        low, high = np.percentile(differences, (2.5, 97.5)).tolist()
+        p_value = (as_large + 1) / (resamples + 1)
+        comparisons.append(Comparison(name, first[name], second[name], observed, low, high, p_value, resamples, how))
+    return comparisons

@@ -1,0 +1,158 @@
+"""One test over all kinds of models: the record holds what the explicit computation gives, and comes back."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from regard.data import learn_tokenizer
+from regard.inspection.look import Look, look_at, look_at_points, pair_scene, text_scene
+from regard.inspection.record import Computed, Map
+from regard.inspection.scene import Scene
+from regard.models.nadaraya_watson import NadarayaWatson
+from regard.models.registry import build
+from regard.tasks.pairs import Languages, TextSide
+
+TOKENIZER = learn_tokenizer(["a dog runs along the beach and a cat sleeps"], "words", size=40)
+N = len(TOKENIZER)
+IDS = TOKENIZER.encode("a dog runs along the beach")
+SMALL: dict[str, Any] = {"d_model": 16, "n_heads": 4, "dropout": 0.0, "attention_dropout": 0.0}
+ENCODER = SMALL | {"d_feedforward": 24, "n_layers": 3, "n_positions": 32, "name": "bert", "n_tokens": N}
+
+
+def pair(name: str, **options: Any) -> Scene:
+    module = build(name, {"n_source": N, "n_target": N, "dropout": 0.0} | options).eval()
+    languages = Languages(TextSide(TOKENIZER), TextSide(TOKENIZER))
+    return pair_scene(_bold(module), languages, source=IDS, target=IDS[::-1])
+
+
+def recurrent(attention: str, **options: Any) -> Scene:
+    return pair("recurrent", d_embedding=12, d_hidden=12, n_layers=1, attention=attention, **options)
+
+
+def text(name: str, says: Any, **options: Any) -> Scene:
+    names = ("yes", "no", "perhaps") if says == "label" else ()
+    return text_scene(_bold(build(name, options).eval()), TOKENIZER, IDS, says=says, names=names)
+
+
+def _bold(module: torch.nn.Module) -> torch.nn.Module:
+    """Weights large enough that attention is not even."""
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if "norm" not in name:
+                parameter.mul_(3)
+    return module
+
+
+def classifier(backbone: dict[str, Any], **options: Any) -> Scene:
+    return text("classifier", "label", backbone=backbone, n_outputs=3, **options)
+
+
+GPT = {"n_tokens": N, "n_layers": 2, "n_positions": 32} | SMALL
+RECURRENT_ENCODER = {"name": "recurrent-encoder", "n_tokens": N, "d_embedding": 12, "d_hidden": 6, "dropout": 0.0}
+SCENES: dict[str, Any] = {
+    **{f"recurrent {name}": lambda name=name: recurrent(name) for name in
+       ("dot", "scaled_dot", "general", "additive", "mlp")},
+    "recurrent fed": lambda: recurrent("additive", input_feeding=True),
+    "recurrent heads": lambda: recurrent("scaled_dot", n_heads=3),
+    "transformer": lambda: pair("transformer", n_encoder_layers=3, n_decoder_layers=2, d_feedforward=24, **SMALL),
+    "transformer rotary": lambda: pair("transformer", n_encoder_layers=1, n_decoder_layers=1, d_feedforward=24,
+                                       positions="rotary", n_kv_heads=2, **SMALL),
+    "gpt": lambda: text("gpt", "next", **GPT),
+    "llama": lambda: text("gpt", "next", **GPT, positions="rotary", norm="rms", gated=True, n_kv_heads=2),
+    "bert": lambda: text("bert", "here", **{k: v for k, v in ENCODER.items() if k != "name"}),
+    "bert without words": lambda: text("bert", "here", **{k: v for k, v in ENCODER.items() if k != "name"}, mlm=False),
+    "classifier": lambda: classifier(ENCODER | {"mlm": False}),
+    "classifier pooled": lambda: classifier(ENCODER | {"mlm": False}, pooling="attention"),
+    "classifier pooled additive": lambda: classifier(RECURRENT_ENCODER, pooling="attention", score="additive"),
+    "recurrent encoder": lambda: classifier(RECURRENT_ENCODER | {"attention": "general"}, pooling="last"),
+    "span reader": lambda: text("span-reader", "span", backbone=ENCODER | {"mlm": False}),
+}  # fmt: skip
+
+
+def explicit(found: Map, made: Computed) -> np.ndarray:
+    """The weights from the queries and keys alone, in double precision: (L, H, T, S)."""
+    q, k = made.queries.astype(np.float64)[..., :, None, :], made.keys.astype(np.float64)[..., None, :, :]
+    v = None if made.vector is None else made.vector.astype(np.float64)[:, None, None, None]
+    terms = {
+        "dot": lambda: q * k,
+        "tanh": lambda: v * np.tanh(q + k),
+        "relu": lambda: v * np.maximum(0, q + k),
+        "gaussian": lambda: -((q - k) ** 2) / 2,
+    }[made.form]()
+    scores = made.scale * terms.sum(-1)
+    if found.kind == "masked":
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_weights_are_those_of_the_explicit_computation(name):
+    scene = SCENES[name]()
+    with torch.inference_mode():
+        plain = scene.run()
+    seen = look_at(scene, queries=True)
+    with torch.inference_mode():
+        after = scene.run()
+    torch.testing.assert_close(plain, after, rtol=0, atol=0, msg="looking leaves nothing behind")
+    assert seen.maps
+    for found in seen.maps.values():
+        assert found.computed is not None
+        np.testing.assert_allclose(found.weights, explicit(found, found.computed), atol=2e-6)
+        np.testing.assert_allclose(found.weights.sum(-1), 1, atol=1e-5)
+        assert np.ptp(found.weights) > 0.01, "an even map would fit anything"
+    if name == "bert without words":
+        assert seen.outputs is None
+    else:
+        assert all(row == sorted(row, reverse=True) for row in seen.outputs.probabilities)
+        assert len(seen.outputs.tokens) == len(seen.axes[seen.outputs.axis])
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_record_round_trips(name, tmp_path):
+    seen = look_at(SCENES[name](), queries=True)
+    for again in (Look.from_json(seen.to_json()), Look.load(seen.save(tmp_path / "a.npz"))):
+        assert again.to_json() == seen.to_json()
+
+
+@pytest.mark.parametrize("name", ["transformer", "gpt", "bert", "classifier pooled"])
+def test_one_layer_is_that_layer_of_all(name):
+    scene = SCENES[name]()
+    whole = look_at(scene)
+    kind = next(iter(whole.maps))
+    last = whole.maps[kind].layers[-1]
+    alone = look_at(scene, layers=[last], kinds=[kind])
+    assert list(alone.maps) == [kind]
+    np.testing.assert_array_equal(alone.maps[kind].of_layer(last), whole.maps[kind].of_layer(last))
+
+
+def test_pooling_asks_from_the_label_and_spans_begin_and_end():
+    pooled = look_at(SCENES["classifier pooled"]())
+    assert {kind: (found.rows, found.columns) for kind, found in pooled.maps.items()} == {
+        "self": ("text", "text"),
+        "pool": ("label", "text"),
+    }
+    assert pooled.maps["pool"].weights.shape == (1, 1, 1, len(IDS))
+    assert sorted(pooled.outputs.tokens[0]) == ["no", "perhaps", "yes"]
+    assert sum(pooled.outputs.probabilities[0]) == pytest.approx(1, abs=1e-5)
+    spans = look_at(SCENES["span reader"](), alternatives=len(IDS))
+    assert spans.axes["answer"].labels == ["begins", "ends"]
+    assert sorted(spans.outputs.tokens[1]) == sorted(spans.axes["text"].shown)
+
+
+@pytest.mark.parametrize("features", [1, 4])
+def test_nadaraya_watson_is_a_record_too(features, tmp_path):
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(12, features)), random.normal(size=12)
+    model = NadarayaWatson(bandwidth=[0.5] * features).fit(X, y)
+    asked = random.normal(size=(3, features))
+    seen = look_at_points(model, asked, queries=True)
+    found = seen.maps["kernel"]
+    np.testing.assert_allclose(found.weights[0, 0], model.weights(asked), atol=1e-6)
+    np.testing.assert_allclose(found.weights, explicit(found, found.computed), atol=1e-5)
+    np.testing.assert_allclose(found.weights[0, 0] @ y, model.predict(asked), atol=1e-5)
+    assert len(seen.axes["points"]) == 12
+    assert seen.axes["queries"].kind == "points"
+    assert Look.load(seen.save(tmp_path / "a.npz")).to_json() == seen.to_json()
