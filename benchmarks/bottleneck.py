@@ -1,19 +1,23 @@
-"""The bottleneck, seen in data: BLEU by source length of a recurrent model without attention and of one with it.
+"""The bottleneck, seen in data: BLEU by source length of recurrent models without attention and of ones with it.
 
-    python benchmarks/bottleneck.py runs/rec-none runs/rec-general --data test.en.gz test.de.gz [--save]
+    python benchmarks/bottleneck.py --without runs/none-1 runs/none-2 --attending runs/general-1 runs/general-2 \\
+        --data 2016.en.gz 2016.de.gz 2017.en.gz 2017.de.gz [--save]
 
-Prints a table, draws docs/pictures/bottleneck.png and ends with one line of JSON.
+One run a seed on each side; the figures are means over the seeds, on all the data together. Prints a table, draws
+docs/pictures/bottleneck.png and ends with one line of JSON.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import regard
 from record import ROOT, row, save
-from regard.data import PairSource
+from regard.data import Pair, PairSource
 from regard.inspection.plots import draw_lengths
 from regard.tasks.metrics import LengthBucket, bleu_by_length
 from regard.tasks.translation import usual_cut
@@ -21,33 +25,47 @@ from regard.tasks.translation import usual_cut
 EDGES = (9, 12, 15, 18)
 
 
-def buckets(run: Path, source: PairSource) -> list[LengthBucket]:
-    """BLEU of a run by the length of the source in words."""
-    model, pairs = regard.load(run), list(source.pairs())
-    hypotheses = [found.text for found in model([pair.source for pair in pairs])]
-    references = [pair.target for pair in pairs]
+def buckets(runs: list[Path], pairs: list[Pair]) -> list[LengthBucket]:
+    """BLEU by the length of the source in words: the mean over runs."""
+    found = [_buckets(run, pairs) for run in runs]
+    return [_mean(list(several)) for several in zip(*found, strict=True)]
+
+
+def _buckets(run: Path, pairs: list[Pair]) -> list[LengthBucket]:
+    model = regard.load(run)
+    hypotheses = [said.text for said in model([pair.source for pair in pairs])]
+    print(f"  {run}: {len(hypotheses):,} sentences translated", flush=True)
     cut = usual_cut(model.languages)
+    references = [pair.target for pair in pairs]
     return bleu_by_length([pair.source for pair in pairs], hypotheses, references, edges=EDGES, **cut)
+
+
+def _mean(several: list[LengthBucket]) -> LengthBucket:
+    figures = [bucket.metric for bucket in several if bucket.metric is not None]
+    value = statistics.mean(metric.value for metric in figures)
+    return replace(several[0], metric=replace(figures[0], value=value))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("without", type=Path)
-    parser.add_argument("attending", type=Path)
-    parser.add_argument("--data", nargs=2, required=True)
+    parser.add_argument("--without", type=Path, nargs="+", required=True)
+    parser.add_argument("--attending", type=Path, nargs="+", required=True)
+    parser.add_argument("--data", nargs="+", required=True, help="source and target files in turn")
     parser.add_argument("--save", action="store_true", help="write results/bottleneck.json and the picture")
     options = parser.parse_args()
-    source = PairSource(*options.data)
-    found = {"without attention": buckets(options.without, source), "attention": buckets(options.attending, source)}
+    sources = [PairSource(*options.data[i : i + 2]) for i in range(0, len(options.data), 2)]
+    pairs = [pair for source in sources for pair in source.pairs()]
+    found = {"without attention": buckets(options.without, pairs), "attention": buckets(options.attending, pairs)}
     rows, gaps = [], {}
     for plain, attending in zip(*found.values(), strict=True):
         assert plain.metric is not None
         assert attending.metric is not None
         gaps[plain.label] = round(attending.metric.value - plain.metric.value, 2)
         print(f"  {plain.label:>6} words{plain.n:6} sentences{plain.metric.value:8.2f}{attending.metric.value:8.2f}")
-        rows.append(row(f"attention, sources of {plain.label} words", "BLEU", round(attending.metric.value, 2),
-                        n=plain.n, peer="without attention", peer_value=round(plain.metric.value, 2),
-                        recipe="translation/multi30k-recurrent", seeds=[1]))  # fmt: skip
+        rows.append(row(f"attention, sources of {plain.label} words ({plain.n} sentences)", "BLEU",
+                        round(attending.metric.value, 2), n=len(options.attending), peer="without attention",
+                        peer_value=round(plain.metric.value, 2), recipe="translation/multi30k-recurrent",
+                        seeds=list(range(1, len(options.attending) + 1))))  # fmt: skip
     if options.save:
         picture = draw_lengths(ROOT / "docs" / "pictures" / "bottleneck.png", models=found)
         print(f"saved {save('bottleneck', rows)} and {picture}")

@@ -1,11 +1,10 @@
 """The Multi30k table from the runs behind it.
 
     regard train multi30k-tiny --out runs/tiny-1 train.seed=1                 and so on for other seeds
-    regard evaluate runs/tiny-1 --json > runs/tiny-1.json
-    python benchmarks/multi30k.py "Transformer tiny" runs/tiny-1.json runs/tiny-2.json runs/tiny-3.json --save
+    python benchmarks/multi30k.py "Transformer tiny" runs/tiny-1 runs/tiny-2 runs/tiny-3 --save
 
-Reads what `regard evaluate --json` printed for each seed and keeps the mean and the spread; the runs themselves say by
-which recipe, on which hardware and at which commit they were trained.
+Reads the run.json of each seed and keeps the mean and the spread; the runs themselves say on which hardware and at
+which commit they were trained.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ PEER = "Transformer-Tiny, Wu et al. 2021"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", help="what the runs are, as it stands in the table")
-    parser.add_argument("evaluations", nargs="+", type=Path, help="RUN.json beside each folder RUN")
+    parser.add_argument("runs", nargs="+", type=Path, help="run folders, one a seed")
     parser.add_argument("--sets", nargs="+", default=list(SETS), help="which test sets to keep")
     parser.add_argument("--save", action="store_true", help="write results/multi30k.json")
     options = parser.parse_args()
-    rows = collect(options.name, options.evaluations, sets=options.sets)
+    rows = collect(options.name, options.runs, sets=options.sets)
     for r in rows:
         print(f"  {r['name']:<48}{r['value']:8.2f}  ± {r['spread'] or 0:.2f}  {r['metric']}")
     if options.save:
         print(f"saved {save('multi30k', rows)}")
 
 
-def collect(name: str, evaluations: list[Path], *, sets: list[str]) -> list[dict[str, Any]]:
+def collect(name: str, folders: list[Path], *, sets: list[str]) -> list[dict[str, Any]]:
     """One row a test set: the mean over the seeds of the figure that is usual for these runs."""
-    runs = [_read(path) for path in evaluations]
+    runs = [_read(folder) for folder in folders]
     cased = not runs[0]["config"]["tokenizer"]["lowercase"]
     key = "bleu" if cased else "usual bleu"
     rows = []
@@ -69,15 +68,13 @@ def collect(name: str, evaluations: list[Path], *, sets: list[str]) -> list[dict
     return rows
 
 
-def _read(path: Path) -> dict[str, Any]:
-    folder = path.with_suffix("")
+def _read(folder: Path) -> dict[str, Any]:
     config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
     recipe = "multi30k-recurrent" if config["model"]["name"] == "recurrent" else "multi30k-tiny"
-    figures = {line["data"]: line["metrics"] for line in map(json.loads, path.read_text().splitlines())}
     facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     return {
         "config": config,
-        "figures": figures,
+        "figures": facts["metrics"],
         "facts": facts,
         "recipe": recipe,
         "settings": _settings(config, recipe),
