@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test fast check bench exhibits tables clean
+.PHONY: setup demo test fast check bench exhibits tables weights clean
 
 setup: $(STAMP)
 
@@ -36,6 +36,9 @@ exhibits: setup  ## run every idea of the lectures and write docs/exhibits
 
 tables: setup  ## write the README's tables from results/*.json
 	$(BIN)/python benchmarks/tables.py
+
+weights: setup  ## real models to try things with, in weights/
+	$(BIN)/python benchmarks/weights.py
 
 clean:
 	rm -rf $(VENV) build dist demo

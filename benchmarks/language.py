@@ -275,7 +275,9 @@ def loss(options: argparse.Namespace) -> list[dict[str, Any]]:
 def shakespeare(options: argparse.Namespace) -> list[dict[str, Any]]:
     """A shipped recipe, and nanoGPT's settings beside it: wall time, and the loss on the whole validation text."""
     device = options.device
-    recipe = make_recipe(find_recipe(RECIPES[device]), [f"train.device={device}", "train.n_samples=0", *options.set])
+    short = [f"train.{key}={options.steps}" for key in ("steps", "eval_every", "save_every") if options.steps]
+    fixed = [f"train.device={device}", "train.n_samples=0"]
+    recipe = make_recipe(find_recipe(RECIPES[device]), [*fixed, *short, *options.set])
     with tempfile.TemporaryDirectory() as folder:
         run = RunFolder(Path(folder))
         job = LanguageJob(recipe, Place(run, options.data_root, choose_device(device), World(), say))
@@ -290,7 +292,7 @@ def shakespeare(options: argparse.Namespace) -> list[dict[str, Any]]:
             found = {"regard": (job.task.evaluate(job.model)["valid_nll"], seconds)}
         say(f"  regard: validation loss {found['regard'][0]:.4f} after {seconds:.1f} s")
         if device == "cpu" or options.peer:
-            found["nanoGPT"] = _nanogpt(job, device)
+            found["nanoGPT"] = _nanogpt(job, device, steps=options.steps)
             say(f"  nanoGPT's settings: validation loss {found['nanoGPT'][0]:.4f} after {found['nanoGPT'][1]:.1f} s")
     say(json.dumps({name: {"valid": round(v, 4), "seconds": round(s, 1)} for name, (v, s) in found.items()}))
     theirs = found.get("nanoGPT", (1.4697, None))
@@ -303,11 +305,12 @@ def shakespeare(options: argparse.Namespace) -> list[dict[str, Any]]:
     return [*rows, row(name, "training time", round(seconds, 1), unit="s", peer_value=at, **facts)]
 
 
-def _nanogpt(job: LanguageJob, device: str) -> tuple[float, float]:
+def _nanogpt(job: LanguageJob, device: str, *, steps: int | None) -> tuple[float, float]:
     """Validation loss and seconds of the peer, on the very same ids, its evaluations and its start included."""
     train, valid = (torch.from_numpy(text.ids.astype(np.int64)) for text in (job.task.train, job.task.valid))
     settings = CPU_SETTINGS if device == "cpu" else GPU_SETTINGS
-    settings = replace(settings, shape=replace(settings.shape, vocabulary=job.task.tokenizer.size))
+    shape = replace(settings.shape, vocabulary=job.task.tokenizer.size)
+    settings = replace(settings, shape=shape, steps=steps or settings.steps)
     begin = time.perf_counter()
     peer = NanoGPT(settings, train, valid, device=device)
     peer.fit(say)
@@ -320,7 +323,7 @@ def main() -> None:
     parser.add_argument("what", choices=["train", "curve", "loss", "shakespeare"])
     parser.add_argument("set", nargs="*", help="settings section.key=value that win over the recipe")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--steps", type=int)
+    parser.add_argument("--steps", type=int, help="as many steps for all, to try this out")
     parser.add_argument("--profile", action="store_true", help="train: show the kernels of three steps instead")
     parser.add_argument("--inductor", nargs="*", default=[], help="compiler settings to try, name=value")
     parser.add_argument("--peer", action="store_true", help="shakespeare on a GPU: train nanoGPT's settings too")

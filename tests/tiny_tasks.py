@@ -1,9 +1,9 @@
 """Data and settings of every task on single texts, so small that each trains in seconds: a world of cats and dogs.
 
-    language    sentences "the cat sees a dog .", one a line
-    masked      the same, in documents
-    labels      is the animal that sees a cat or a dog?
-    answers     who sees whom?
+language    sentences "the cat sees a dog .", one a line
+masked      the same, in documents
+labels      is the animal that sees a cat or a dog?
+answers     who sees whom?
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from random import Random
+from typing import Any
 
 ANIMALS, VERBS = ("cat", "dog"), ("sees", "hears", "likes")
 TRAINED = ["train.device=cpu", "train.warmup=5", "train.n_samples=1", "train.log_every=1000"]
@@ -104,4 +105,15 @@ def answers(folder: Path) -> list[str]:
     return ["answers", f'data.train=["{write_questions(folder)}"]', *shape, *steps, *TRAINED]
 
 
-TASKS = {"language": language, "masked": masked, "labels": labels, "answers": answers}
+TASKS: dict[str, Any] = {"language": language, "masked": masked, "labels": labels, "answers": answers}
+
+
+def train_tiny(task: str, folder: Path, *overrides: str, **how: Any) -> Path:
+    """A run of a tiny model, made through the same functions as the command."""
+    from regard.training.recipe import find_recipe, make_recipe
+    from regard.training.train import train
+
+    name, *given = TASKS[task](folder, **how)
+    recipe = make_recipe(find_recipe(name), [*given, *overrides])
+    train(recipe, folder / "run", data_root=None, resume=False, say=lambda _: None)
+    return folder / "run"

@@ -63,6 +63,36 @@ def test_repeated_rows_go_their_own_ways() -> None:
     assert torch.equal(cache.keys[0, :, :2], cache.keys[1, :, :2])
 
 
+def test_rows_fold_into_one_with_their_positions_side_by_side() -> None:
+    keys, values = pair(6, 2)
+    cache = Cache(5)
+    cache.append(keys, values)
+    cache.fold(3)
+    assert (cache.length, cache.capacity) == (6, 15)
+    for position in range(2):
+        for row in range(6):
+            place = position * 3 + row % 3
+            assert torch.equal(cache.keys[row // 3, :, place], keys[row, :, position])
+            assert torch.equal(cache.values[row // 3, :, place], values[row, :, position])
+    more = pair(2, 3)
+    assert torch.equal(cache.append(*more)[1][:, :, 6:], more[1])
+
+
+def test_any_position_of_any_row_can_be_taken() -> None:
+    keys, values = pair(2, 4)
+    cache = Cache(4)
+    cache.append(keys, values)
+    places, rows = torch.tensor([[3, 0, 1], [2, 0, 3]]), torch.tensor([1, 0, 1])
+    cache.take(places, rows)
+    assert (cache.length, cache.capacity) == (2, 4)
+    for row in range(3):
+        for position in range(2):
+            assert torch.equal(cache.keys[row, :, position], keys[rows[row], :, places[position, row]])
+            assert torch.equal(cache.values[row, :, position], values[rows[row], :, places[position, row]])
+    more = pair(3, 1)
+    assert torch.equal(cache.append(*more)[0][:, :, 2:], more[0])
+
+
 def test_truncate_forgets_the_end() -> None:
     keys, values = pair(2, 6)
     cache = Cache(8)

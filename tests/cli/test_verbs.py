@@ -8,7 +8,9 @@ from PIL import Image
 
 import tiny_runs
 from regard.cli.compare import verdict
+from regard.inspection.look import Look
 from regard.tasks.metrics import Comparison
+from regard.training.recipe import TASKS
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +146,8 @@ def test_compare_tells_a_better_model_from_chance(command, folder, worse):
         ("BLEU", -1.0, 0.01, "a is significantly better"),
         ("TER", -1.0, 0.01, "b is significantly better"),
         ("TER", 1.0, 0.01, "a is significantly better"),
+        ("loss", -1.0, 0.01, "b is significantly better"),
+        ("f1", -1.0, 0.01, "a is significantly better"),
         ("BLEU", 1.0, 0.05, "no significant difference"),
     ],
 )
@@ -165,7 +169,7 @@ def test_verify_finds_a_broken_promise(command, folder, monkeypatch):
     answer = command("verify", folder, "--n", 8)
     assert answer.code == 1
     assert "FAILS  what padding holds does not matter" in answer.out
-    assert "FAILS  a batch of one = a batch of 8, greedy" in answer.out
+    assert "FAILS  how much padding there is does not matter" in answer.out
     assert "error:" in answer.err
 
 
@@ -186,8 +190,9 @@ def test_look_draws_records_or_tells(command, folder, tmp_path):
     assert command("look", folder, "one two", "--out", tmp_path / "new" / "a.png").code == 0
     assert Image.open(tmp_path / "new" / "a.png").size[0] > 100
     assert command("look", folder, "one two", "--target", "zehn", "--out", tmp_path / "r.json").out == ""
-    record = json.loads((tmp_path / "r.json").read_text())
-    assert record["target"] == ["▁zehn", "</s>"]
+    assert Look.load(tmp_path / "r.json").target == ["▁zehn", "</s>"]
+    assert command("look", folder, "one two", "--out", tmp_path / "page.html").err.endswith("page.html\n")
+    assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
     wrong = command("look", folder, "one two", "--out", "a.gif")
     assert wrong.code == 2
     assert "allowed are names that end in .png" in wrong.err
@@ -210,6 +215,15 @@ def test_recipes_are_listed_shown_copied_and_checked(command, tmp_path):
     assert "did you mean train.steps?" in checked.err
     assert "did you mean model.d_hidden?" in checked.err
     assert command("recipes", "show", "daets").err.endswith("hint: did you mean dates?\n")
+
+
+def test_recipes_are_listed_by_task(command):
+    tasks = [line.split("/")[0] for line in command("recipes").out.splitlines()]
+    assert tasks[0] == "translation"
+    assert list(dict.fromkeys(tasks)) == [task for task in TASKS if task in tasks]
+    assert len(tasks) == sum(len(command("recipes", "--task", task).out.splitlines()) for task in TASKS)
+    assert "language/shakespeare-tiny" in command("recipes", "--task", "language").out
+    assert "--task cooking: there are translation, language" in command("recipes", "--task", "cooking").err
 
 
 def test_every_shipped_recipe_is_in_order(command):

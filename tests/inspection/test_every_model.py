@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import regard
 from regard.data import learn_tokenizer
 from regard.inspection.look import Look, look_at, look_at_points, pair_scene, text_scene
 from regard.inspection.record import Computed, Map
@@ -140,6 +141,20 @@ def test_pooling_asks_from_the_label_and_spans_begin_and_end():
     spans = look_at(SCENES["span reader"](), alternatives=len(IDS))
     assert spans.axes["answer"].labels == ["begins", "ends"]
     assert sorted(spans.outputs.tokens[1]) == sorted(spans.axes["text"].shown)
+
+
+def test_a_checkpoint_of_others_is_looked_at_like_our_own(data_root):
+    file = data_root / "stories260k" / "stories260K.bin"
+    if not file.exists():
+        pytest.skip(f"{file} is absent")
+    seen = regard.load(file, "cpu").look("Once upon a time", " there was a girl", queries=True)
+    found = seen.maps["masked"]
+    assert found.weights.shape[:2] == (5, 8)
+    np.testing.assert_allclose(found.weights, explicit(found, found.computed), atol=2e-6)
+    assert seen.axes["text"].text == "Once upon a time there was a girl"
+    token, probability = seen.outputs.given[2]
+    assert (token, seen.outputs.tokens[2][0]) == ("▁a", "▁a")
+    assert probability > 0.9, "it has read stories"
 
 
 @pytest.mark.parametrize("features", [1, 4])

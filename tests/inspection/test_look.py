@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer as Core
+from tokenizers.models import WordPiece
+from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from regard.data import learn_tokenizer
+from regard.data import Tokenizer, learn_tokenizer
+from regard.data.roles import Roles
 from regard.errors import DataError, ShapeError, UsageError
 from regard.inspection.look import Look, Words, look_at, pair_scene, text_scene
 from regard.inspection.record import Axis, Map
@@ -57,6 +61,29 @@ def test_marks_are_no_words_and_part_what_stands_beside_them():
     assert [words.of_piece[i] for i in (0, -1)] == [-1, -1]
     assert words.groups()[0] == [0]
     assert Axis(tokenizer.tokens(ids), words=words).real == [i for i, word in enumerate(words.of_piece) if word >= 0]
+
+
+def test_a_piece_after_a_mark_begins_a_word_whatever_it_looks_like():
+    tokenizer = languages("bpe").source.tokenizer
+    inner = next(i for i in range(5, len(tokenizer)) if not tokenizer.tokens([i])[0].startswith("▁"))
+    assert Words.of(tokenizer, [tokenizer.bos_id, inner, inner, tokenizer.eos_id, inner]).of_piece == [-1, 0, 0, -1, 1]
+
+
+def test_words_of_a_foreign_wordpiece():
+    vocabulary = {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "run": 3, "##ning": 4, "dogs": 5, ".": 6}
+    core = Core(WordPiece(vocabulary, unk_token="[UNK]"))
+    core.pre_tokenizer = BertPreTokenizer()
+    tokenizer = Tokenizer.foreign(core, roles=Roles(unk=0, cls=1, sep=2))
+    words = Words.of(tokenizer, [1, *tokenizer.encode("running dogs."), 2])
+    assert words.of_piece == [-1, 0, 0, 1, 2, -1]
+    assert Axis(tokenizer.tokens([1, 3, 4, 5, 6, 2]), words=words).shown == [
+        "[CLS]",
+        "run",
+        "·ning",
+        "dogs",
+        ".",
+        "[SEP]",
+    ]
 
 
 def test_labels_as_people_read_them():

@@ -32,6 +32,29 @@ def test_logits_are_near(name, precision):
     assert all(torch.equal(tensor, before[key]) for key, tensor in model.state_dict().items())
 
 
+@pytest.mark.parametrize("precision", NEAR)
+def test_a_row_does_not_feel_its_neighbours(precision):
+    quick = QuickLinear(torch.randn(24, 64), torch.randn(24), precision=precision)
+    rows = torch.randn(6, 64)
+    alone, together = quick(rows[:1]), quick(torch.cat((rows[:1], rows[1:] * 1000)))
+    torch.testing.assert_close(together[:1], alone, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", NEAR)
+def test_rectified_layers_and_rows_of_nothing(precision):
+    inner, outer = torch.nn.Linear(64, 96), torch.nn.Linear(96, 64)
+    first = QuickLinear(inner.weight, inner.bias, precision=precision, relu=True)
+    second = QuickLinear(outer.weight, outer.bias, precision=precision, positive=True)
+    rows = torch.randn(5, 64)
+    rows[2] = 0
+    with torch.no_grad():
+        expected, found = outer(inner(rows).relu()), second(first(rows))
+        assert found.dtype == torch.float32
+        assert first(rows).min() == 0
+        assert (found - expected).norm() / expected.norm() < NEAR[precision] / 2
+        torch.testing.assert_close(second(torch.zeros(1, 96))[0], outer.bias, rtol=0, atol=NEAR[precision] / 10)
+
+
 def test_any_number_of_rows_and_leading_dimensions():
     layer = torch.nn.Linear(16, 24)
     quick = QuickLinear(layer.weight, layer.bias, precision="fp32")

@@ -261,6 +261,19 @@ def test_compiles_in_one_piece():
     torch.testing.assert_close(whole(packed), model(packed))
 
 
+def test_under_autocast_all_states_between_blocks_are_half_and_gradients_are_not():
+    model, ids = make().float(), torch.randint(1, V, (2, 6))
+    seen = []
+    for block in model.stack.blocks:
+        block.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].dtype))
+    with torch.autocast("cpu", torch.bfloat16):
+        hidden = model.hidden(ids)
+    assert {hidden.dtype, *seen} == {torch.bfloat16}
+    hidden.float().sum().backward()
+    assert {p.grad.dtype for p in model.parameters() if p.grad is not None} == {torch.float32}
+    assert model.hidden(ids).dtype == torch.float32, "and nothing changes without it"
+
+
 def test_refusals():
     with pytest.raises(ConfigError, match="n_tokens is 0; allowed is 1 or more"):
         GPT(GPTConfig())

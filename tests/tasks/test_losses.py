@@ -257,6 +257,35 @@ def test_by_the_kernel_scores_keep_the_precision_of_the_product(by_kernel):
         torch.testing.assert_close(got.grad.cpu(), want.grad, rtol=0.05, atol=0.05)
 
 
+def test_a_language_models_loss_compiles_whole_with_its_gradients_made_forward(by_kernel):
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+
+    from regard.models.gpt import GPT, GPTConfig
+    from regard.tasks.language import language_loss
+
+    graphs = []
+
+    def keep(graph, examples):
+        graphs.append([str(node.target) for node in graph.graph.nodes])
+        return make_boxed_func(graph)
+
+    model = GPT(GPTConfig(n_tokens=40, d_model=16, n_heads=2, n_layers=1, n_positions=8, dropout=0.0)).to(by_kernel)
+    ids = torch.randint(0, 40, (2, 9), device=by_kernel)
+    whole = torch.compile(language_loss, backend=aot_autograd(fw_compiler=keep), fullgraph=True, dynamic=False)
+    gradients = []
+    for loss in (language_loss, whole):
+        with torch.autocast(by_kernel.type, torch.bfloat16):
+            total, _, n_tokens = loss(model, ids[:, :-1], ids[:, 1:], 0.0)
+        gradients.append(torch.autograd.grad(total / n_tokens, list(model.parameters())))
+    for plain_one, compiled_one in zip(*gradients, strict=True):
+        assert compiled_one.dtype == torch.float32
+        torch.testing.assert_close(compiled_one, plain_one, rtol=0.02, atol=1e-4)
+    forward, backward = graphs
+    assert forward.count("regard.linear_cross_entropy.default") == 1
+    assert not any("regard" in target for target in backward)
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("biased", [False, True])
 def test_left_to_the_compiler_it_is_the_same(smoothing, biased):

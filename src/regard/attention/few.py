@@ -17,6 +17,7 @@ from torch import Tensor
 from regard.attention.masks import Mask
 
 LARGEST = 4096  # scores a head, T · S: beyond that, the fused kernel, which never writes them all, is as quick
+COPIED = 64  # keys that are worth a copy, where heads do not lie as the products want them
 
 
 class Written(Mask):
@@ -56,13 +57,13 @@ def suits_few(query: Tensor, key: Tensor, value: Tensor) -> bool:
 
 
 def _fit(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether the shapes are (B, H, T, E), (B, G, S, E), (B, G, S, Ev), and few enough."""
+    """Whether the shapes are (B, H, T, E), (B, G, S, E), (B, G, S, Ev), few enough, and need no great copy."""
     if not query.ndim == key.ndim == value.ndim == 4:
         return False
     B, H, T, E = query.shape
     G, S = key.shape[1:3]
-    fit = key.shape[0] == B and key.shape[3] == E and value.shape[:3] == key.shape[:3]
-    return fit and 0 < T * S <= LARGEST and G > 0 and H % G == 0
+    fit = key.shape[0] == B and key.shape[3] == E and value.shape[:3] == key.shape[:3] and G > 0 and H % G == 0
+    return fit and 0 < T * S <= LARGEST and (S <= COPIED or B == 1 or key.stride(0) == G * key.stride(1))
 
 
 def attend_few(query: Tensor, key: Tensor, value: Tensor, *, rule: Mask | None, scale: float) -> Tensor:

@@ -160,7 +160,7 @@ def _tell(predictor: Any, texts: list[str], *, options: dict[str, Any], as_json:
 
 
 def _check_shown(options: dict[str, Any], *, as_json: bool) -> None:
-    if not as_json and any(str(options.get(name, 1)) != "1" for name in ("n_best", "n_samples")):
+    if not as_json and any(str(options.get(name, 1)) not in ("0", "1") for name in ("n_best", "n_samples")):
         raise UsageError("one line a text has no room for several outputs", hint="--json shows all of them")
 
 

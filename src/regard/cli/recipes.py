@@ -17,15 +17,20 @@ Name = Annotated[str, typer.Argument(help="Its name, such as translation/dates."
 
 
 @app.callback(invoke_without_command=True)
-def recipes(context: typer.Context) -> None:
-    """List the recipes that come with regard."""
-    from regard.training.recipe import shipped
+def recipes(
+    context: typer.Context,
+    task: Annotated[str | None, typer.Option(help="Those of one task.", show_default=False)] = None,
+) -> None:
+    """List the recipes that come with regard, task by task."""
+    from regard.training.recipe import TASKS, shipped
 
+    if task is not None and task not in TASKS:
+        raise UsageError(f"--task {task}: there are {', '.join(TASKS)}")
     if context.invoked_subcommand is None:
-        known = shipped()
+        known = {name: path for name, path in shipped().items() if task in (None, name.split("/")[0])}
         width = max(map(len, known), default=0)
-        for name, path in known.items():
-            put(f"{name:<{width}}  {_first_comment(path)}".rstrip())
+        for name in sorted(known, key=lambda name: (TASKS.index(name.split("/")[0]), name)):
+            put(f"{name:<{width}}  {_first_comment(known[name])}".rstrip())
 
 
 @app.command()

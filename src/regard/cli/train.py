@@ -20,9 +20,10 @@ def train(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder to make.", show_default=False)] = None,
     train_files: Annotated[
-        list[str] | None, typer.Option("--train", help="Training pairs: one table, or given twice two parallel texts.")
+        list[str] | None,
+        typer.Option("--train", help="Training data: a file or a folder; may be repeated, as for two parallel texts."),
     ] = None,
-    valid_files: Annotated[list[str] | None, typer.Option("--valid", help="Validation pairs, likewise.")] = None,
+    valid_files: Annotated[list[str] | None, typer.Option("--valid", help="Validation data, likewise.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     data_root: Annotated[
         Path | None, typer.Option(help="Where recipes find their data.", envvar="REGARD_DATA", show_default=False)

@@ -24,6 +24,7 @@ from torch import Tensor
 from regard.decoding.backpointers import Backpointers, Choice
 from regard.decoding.candidates import Candidates, pick
 from regard.decoding.filters import Filters, Moment
+from regard.decoding.largest import k_largest
 from regard.decoding.plan import Plan
 from regard.decoding.protocol import Stepper, last_attention, log_probs_of, next_logits
 from regard.decoding.ranking import Hypothesis, Ranking, hypothesis
@@ -130,7 +131,7 @@ class BeamSearch:
         n = len(self.now.inputs)
         moment = Moment(self.step, self.now.inputs.repeat_interleave(self.width), self.now.history.flatten(0, 1))
         # W + 1 a beam are enough: W extensions and the end mark, or what other groups' tokens leave of them.
-        values, tokens = self.filters(logits, moment).topk(min(self.width + 1, logits.shape[-1]))
+        values, tokens = k_largest(self.filters(logits, moment), min(self.width + 1, logits.shape[-1]))
         log_probs = log_probs_of(logits, tokens).masked_fill(values == -math.inf, -math.inf).view(n, self.width, -1)
         before = self.now.totals[..., None]
         # A dead beam stays dead, whatever the model makes of the tokens it was fed.

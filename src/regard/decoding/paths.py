@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.decoding.filters import Filters, Moment
+from regard.decoding.largest import first_largest
 from regard.decoding.plan import Plan
 from regard.decoding.protocol import Stepper, log_probs_of, next_logits
 from regard.decoding.ranking import Hypothesis, Ranking, hypothesis
@@ -22,7 +23,7 @@ NOTHING = -1  # in a table: the path was over
 
 def likeliest(logits: Tensor, paths: Tensor, step: int) -> Tensor:
     """Greedy: the token with the largest logit, the first of several."""
-    return logits.argmax(-1)
+    return first_largest(logits)
 
 
 def drawn(plan: Plan) -> Chooser:

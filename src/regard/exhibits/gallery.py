@@ -11,7 +11,24 @@ from pathlib import Path
 from textwrap import fill
 
 from regard.errors import UsageError
-from regard.exhibits import account, averaging, blanks, cheating, context, heads, order, scaling, shift, similarity
+from regard.exhibits import (
+    account,
+    averaging,
+    blanks,
+    bottleneck,
+    cheating,
+    context,
+    crossing,
+    decoding,
+    heads,
+    order,
+    parallel,
+    quadratic,
+    scaling,
+    shift,
+    similarity,
+    vanishing,
+)
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
 from regard.options import nearest
 
@@ -20,6 +37,8 @@ EXHIBITS: Mapping[str, Exhibit] = {
     for exhibit in (
         averaging.EXHIBIT,
         similarity.EXHIBIT,
+        bottleneck.EXHIBIT,
+        crossing.EXHIBIT,
         scaling.EXHIBIT,
         order.EXHIBIT,
         shift.EXHIBIT,
@@ -27,6 +46,10 @@ EXHIBITS: Mapping[str, Exhibit] = {
         cheating.EXHIBIT,
         blanks.EXHIBIT,
         heads.EXHIBIT,
+        decoding.EXHIBIT,
+        vanishing.EXHIBIT,
+        parallel.EXHIBIT,
+        quadratic.EXHIBIT,
         account.EXHIBIT,
     )
 }

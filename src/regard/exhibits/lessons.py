@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from regard.attention import Rows
+from regard.models.protocol import Seq2SeqModel
+from regard.tasks.losses import linear_cross_entropy
 from regard.training.optimizers import clip_gradients, make_optimizer
 from regard.training.schedules import rate_at
 
@@ -24,3 +27,12 @@ def teach(model: nn.Module, loss: Callable[[], Tensor], *, steps: int, lr: float
         losses.append(float(value.detach()))
     model.eval()
     return losses
+
+
+def pair_loss(model: Seq2SeqModel, source: Rows, target: Tensor) -> Tensor:
+    """Nats a token of targets (B, T), each <s> …, padded, given their sources."""
+    hidden = model.hidden(source, target[:, :-1])
+    losses = linear_cross_entropy(
+        hidden, model.output_weight, target[:, 1:], ignore_id=model.config.pad_id, bias=model.output_bias
+    )
+    return losses.total / losses.n_tokens

@@ -94,9 +94,9 @@ class Phrasebook:
     lengths: Tensor
 
     @classmethod
-    def of(cls, texts: Sequence[str], *, tokenizer: Tokenizer | None = None) -> Phrasebook:
-        """Read texts by words, with the pieces of another book where one is given."""
-        words = tokenizer or learn_tokenizer(texts, "words", size=400, mask=True)
+    def of(cls, texts: Sequence[str], *, tokenizer: Tokenizer | None = None, kind: str = "words") -> Phrasebook:
+        """Read texts by words or characters, with the pieces of another book where one is given."""
+        words = tokenizer or learn_tokenizer(texts, kind, size=400, mask=True)
         rows = [[words.bos_id, *words.encode(text), words.eos_id] for text in texts]
         width = max(map(len, rows))
         ids = torch.tensor([row + [words.pad_id] * (width - len(row)) for row in rows])

@@ -98,6 +98,10 @@ class Trial:
         """The outputs."""
         return self.run(self.module, self.given)
 
+    def allowed(self, output: Tensor) -> float:
+        """How far apart rounding may take outputs of this size."""
+        return TOLERANCE * min(1.0, float(output.abs().max()))
+
     def apart(self, one: Tensor, other: Tensor) -> float:
         """The largest difference of two outputs, where there is text."""
         if not self.by_token:
@@ -115,7 +119,7 @@ def measure_alone(trial: Trial) -> Finding:
         alone = trial.run(trial.module, trial.given.alone(i))
         among = together[i : i + 1, : alone.shape[1]] if trial.by_token else together[i : i + 1]
         apart = max(apart, float((among - alone).abs().max()))
-    return Finding(f"a batch of one = a batch of {len(together)}", apart, TOLERANCE)
+    return Finding(f"a batch of one = a batch of {len(together)}", apart, trial.allowed(together))
 
 
 @torch.inference_mode()
@@ -131,7 +135,7 @@ def _explicit(trial: Trial) -> Finding:
     fused = trial()
     with watch(trial.module, through=True):
         explicit = trial()
-    return Finding("fused = explicit", trial.apart(fused, explicit), TOLERANCE)
+    return Finding("fused = explicit", trial.apart(fused, explicit), trial.allowed(fused))
 
 
 def _saved(trial: Trial) -> Finding:
@@ -152,7 +156,7 @@ def _padding(trial: Trial) -> Iterator[Finding]:
     yield Finding("what padding holds does not matter", trial.apart(plain, other), 0.0)
     if trial.more:
         wider = trial.run(trial.module, trial.given.refilled(more=trial.more))
-        yield Finding("how much padding there is does not matter", trial.apart(plain, wider), TOLERANCE)
+        yield Finding("how much padding there is does not matter", trial.apart(plain, wider), trial.allowed(plain))
 
 
 def _lengths(rows: Rows) -> Tensor:

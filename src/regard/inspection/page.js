@@ -54,9 +54,10 @@ async function vectors(m, layer, number) {
 const shown = (w) => w.toFixed(state.head < 0 && map().heads.length > 1 ? 3 : 4);
 
 /* ---- colour: one hue, even steps of lightness; full colour from `most` on, half of it at a quarter ---- */
-let table = [];
+let table = [], packed = new Uint32Array(256), named = {};
 const theme = () => document.documentElement.dataset.theme;
 function paint() {
+  named = {};
   const stops = R.shades[theme()].map((hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)));
   table = Array.from({ length: 256 }, (_, i) => {
     const x = (i / 255) * (stops.length - 1), a = Math.min(stops.length - 2, Math.floor(x)), t = x - a;
@@ -64,11 +65,12 @@ function paint() {
   });
   const context = $("bar").getContext("2d"), strip = context.createImageData(256, 1);
   table.forEach((rgb, i) => strip.data.set([...rgb, 255], 4 * i));
+  packed = new Uint32Array(strip.data.slice().buffer);  // a whole pixel at a time
   context.putImageData(strip, 0, 0);
 }
 const level = (w, most) => Math.min(255, Math.round(255 * Math.sqrt(Math.max(0, w) / most)));
 const colour = (v) => `rgb(${table[v].join(",")})`;
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const css = (name) => named[name] ??= getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 function fitted(canvas, width, height) {
   const ratio = Math.min(devicePixelRatio || 1, 16000 / Math.max(width, height));
   canvas.width = Math.round(width * ratio); canvas.height = Math.round(height * ratio);
@@ -208,16 +210,20 @@ function strings() {
   const chosen = row !== null ? "row" : column !== null ? "column" : "";
   if (chosen === "row") for (let j = 0; j < S; j++) draw(row, j, current[row * S + j], true);
   else if (chosen === "column") for (let i = 0; i < asks.length; i++) draw(i, column, current[i * S + column], true);
-  else strongest(6000).forEach(([i, j, w]) => draw(i, j, w, false));
+  else strongest(1500).forEach(([i, j, w]) => draw(i, j, w, false));
   const tint = (items, weight) => items.forEach((item, i) => {
-    const v = weight ? level(weight(i), m.most) : 0;
-    item.style.background = v > 8 ? colour(v) : "";
-    item.style.color = v > 8 ? (v > 140 ? css("--on-accent") : css("--ink")) : "";
+    const v = weight ? level(weight(i), m.most) : 0, on = v > 8 ? `${v} ${theme()}` : "";
+    if ((item.dataset.tint || "") === on) return;
+    item.dataset.tint = on;
+    item.style.background = on ? colour(v) : "";
+    item.style.color = on ? (v > 140 ? css("--on-accent") : css("--ink")) : "";
   });
   tint(seen, chosen === "row" ? (j) => current[row * S + j] : null);
   tint(asks, chosen === "column" ? (i) => current[i * S + column] : null);
-  asks.forEach((item, i) => item.setAttribute("aria-selected", i === row));
-  seen.forEach((item, j) => item.setAttribute("aria-selected", j === column));
+  for (const [list, at] of [["asks", row], ["seen", column]]) {
+    for (const item of $(list).querySelectorAll("[aria-selected=true]")) item.removeAttribute("aria-selected");
+    if (at !== null) $(list).children[at].setAttribute("aria-selected", "true");
+  }
   values(chosen);
 }
 function strongest(n) {
@@ -273,7 +279,8 @@ function matrix() {
   const m = map(), T = rowsOf(m).shown.length, S = columnsOf(m).shown.length;
   picture = new OffscreenCanvas(S, T);
   const context = picture.getContext("2d"), image = context.createImageData(S, T);
-  for (let i = 0; i < current.length; i++) { const c = table[level(current[i], m.most)]; image.data.set([c[0], c[1], c[2], 255], 4 * i); }
+  const pixels = new Uint32Array(image.data.buffer);
+  for (let i = 0; i < current.length; i++) pixels[i] = packed[level(current[i], m.most)];
   context.putImageData(image, 0, 0);
   if (sight.of !== `${state.map}`) { sight.of = `${state.map}`; fit(); } else plot();
 }
@@ -396,8 +403,8 @@ async function heads() {
       cells.push(make("span", { className: "layer", textContent: layer }));
       m.heads.forEach((h, i) => {
         const canvas = make("canvas", { width: tw, height: th }), context = canvas.getContext("2d"), image = context.createImageData(tw, th);
-        const from = (l * H + i) * th * tw;
-        for (let p = 0; p < th * tw; p++) { const c = table[raw[from + p]]; image.data.set([c[0], c[1], c[2], 255], 4 * p); }
+        const from = (l * H + i) * th * tw, pixels = new Uint32Array(image.data.buffer);
+        for (let p = 0; p < th * tw; p++) pixels[p] = packed[raw[from + p]];
         context.putImageData(image, 0, 0);
         const button = make("button", { type: "button", id: `s${l}.${i}`, title: `Layer ${layer}, head ${h}. ${told(m, l, i)}` }, canvas);
         button.setAttribute("aria-label", `Open layer ${layer}, head ${h}`);
@@ -555,6 +562,7 @@ const rove = (box, step) => box.addEventListener("keydown", (event) => {
   const all = [...box.children], next = all[(all.indexOf(document.activeElement) + by + all.length) % all.length];
   next.focus(); step(next);
 });
+for (const box of [$("tabs"), $("kinds")]) box.addEventListener("click", (event) => { if (event.detail) document.activeElement.blur(); });  // after a click, arrows go on with heads
 rove($("tabs"), (tab) => goView(tab.dataset.view));
 rove($("kinds"), (button) => button.click());
 for (const id of ["asks", "seen"]) {

@@ -232,7 +232,7 @@ def _thinned(axis: Any, rows: Sequence[str], columns: Sequence[str], *, cell: fl
     places = range(0, len(columns), step)
     axis.set_xticks(places, [_clip(columns[i]) for i in places], fontsize=size, rotation=90)
     axis.xaxis.tick_top()
-    axis.tick_params(length=0)
+    axis.tick_params(length=0, pad=5)  # at the corner the first row's and the first column's label come close
 
 
 def _bar(figure: Figure, image: Any, axes: Any, most: float) -> None:

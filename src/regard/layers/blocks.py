@@ -177,6 +177,8 @@ class DecoderStack(nn.Module):
                 return self._quick_step(hidden, remembered, mask=mask, memory_mask=memory_mask)
             if remembered.own is not None:
                 return self._step_beams(hidden, remembered, memory_mask=memory_mask)
+        elif remembered is not None:
+            remembered.part()  # several positions at once are a matter of each row
         for i, block in enumerate(self.blocks):
             hidden = block(
                 hidden,

@@ -74,7 +74,6 @@ class DecoderMemory:
 
     def spread(self, width: int) -> None:
         """Each row becomes `width` rows of its source."""
-        assert self.own is None and self.per_source == 1
         n_rows = self.past[0].keys.shape[0]
         reorder_all(self.past, torch.arange(n_rows).repeat_interleave(width))
         self.per_source = width

@@ -5,7 +5,7 @@
 A decoding step multiplies a few rows by every weight of the model, so it takes as long as reading the weights. Packed
 weights are read in one sweep, bf16 halves and int8 quarters what there is to read.
 
-    int8    y = (Wₛ⁻¹W)₈ · (x / max|x|)₈ · s · max|x| + b
+    int8    y = s · max|x| · (W / s)₈ (x / max|x|)₈ + b
 
 Weights are rounded with a scale s for each output, and inputs row by row with the scale of their largest number, so
 that no row feels its neighbours.
@@ -14,6 +14,7 @@ that no row feels its neighbours.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, Literal, TypeVar
 
@@ -30,7 +31,6 @@ Model = TypeVar("Model", bound=nn.Module)
 
 _ROWS = 16  # for how many rows the packing is made; others work as well
 _TINY = torch.finfo(torch.float32).tiny
-_multiply = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32._op
 
 
 class QuickLinear(nn.Module):
@@ -54,20 +54,22 @@ class QuickLinear(nn.Module):
         self._dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         self._bias = None if bias is None else bias.detach().to(self._dtype)
         self._packed: Any = _int8(weight) if precision == "int8" else _packed(weight, self._dtype)
-        self._steps = _steps(positive)
+        self._multiply = _product_of(positive)
+        # What is rectified goes straight to the next quick layer, in the precision of both.
+        self._output = self._dtype if relu else weight.dtype
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(..., Din) → (..., Dout)."""
         if self.precision == "int8":
             return self._in_int8(hidden)
-        output = torch.ops.mkldnn._linear_pointwise(
+        output: Tensor = torch.ops.mkldnn._linear_pointwise(
             hidden.to(self._dtype).contiguous(), self._packed, self._bias, "relu" if self.relu else "none", [], ""
         )
-        return output.to(hidden.dtype)
+        return output.to(self._output)
 
     def _in_int8(self, hidden: Tensor) -> Tensor:
         largest = (hidden if self.positive else hidden.abs()).amax(-1, True).clamp_(_TINY)
-        output: Tensor = _multiply(hidden / largest, *self._steps, self._packed)
+        output = self._multiply(hidden / largest, self._packed)
         if self._bias is None:
             output.mul_(largest)
         else:
@@ -110,13 +112,18 @@ def _packed(weight: Tensor, dtype: torch.dtype) -> Tensor:
     return packed
 
 
-def _steps(positive: bool) -> tuple[float, int]:
-    """Between which steps of 8 bits numbers from −1 to 1, or from 0 to 1, are rounded, and which of them is 0.
+def _product_of(positive: bool) -> Callable[[Tensor, Any], Tensor]:
+    """How rows of numbers from −1 to 1, or from 0 to 1, are rounded to 8 bits and multiplied by packed weights.
 
     Processors without 8-bit dot products add pairs of products in 16 bits, which only 7-bit inputs cannot overflow.
     """
+    ops = torch.ops.quantized
+    if torch.backends.quantized.engine not in ("x86", "fbgemm"):  # others have one scale for all rows, found anew
+        return lambda rows, packed: ops.linear_dynamic(rows, packed, True)
     bits = 8 if torch.cpu._is_vnni_supported() else 7
-    return (1 / (2**bits - 1), 0) if positive else (1 / (2 ** (bits - 1) - 1), 2 ** (bits - 1))
+    step, zero = (1 / (2**bits - 1), 0) if positive else (1 / (2 ** (bits - 1) - 1), 2 ** (bits - 1))
+    multiply = ops.linear_with_input_q_dq_qweight_dq_output_fp32
+    return lambda rows, packed: multiply(rows, step, zero, packed)
 
 
 def _int8(weight: Tensor) -> Any:

@@ -62,9 +62,12 @@ class BlockStep:
         positions: Tensor | None,
     ) -> Tensor:
         """One new position a row; `widths` are the rows that ask together of their past and of the source."""
-        look_back = partial(self.own.look_back, past=past, mask=mask, width=widths[0], positions=positions)
-        look_over = partial(self.cross.look_over, source=source, mask=source_mask, width=widths[1])
-        for norm, part in zip(self.norms, (look_back, look_over, self.feedforward), strict=True):
+        parts: tuple[Part, ...] = (
+            partial(self.own.look_back, past=past, mask=mask, width=widths[0], positions=positions),
+            partial(self.cross.look_over, source=source, mask=source_mask, width=widths[1]),
+            self.feedforward,
+        )
+        for norm, part in zip(self.norms, parts, strict=True):
             x = x + part(norm(x)) if self.pre else norm(x + part(x))
         return x
 

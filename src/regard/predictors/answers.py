@@ -27,6 +27,7 @@ from regard.predictors.base import (
     random_texts,
     refuse_target,
     test_sets,
+    varied,
 )
 from regard.predictors.comparing import Compared, Figures, paired
 from regard.tasks.answer_metrics import answer_metrics, scores
@@ -101,7 +102,8 @@ class AnswerPredictor(Predictor[Answered]):
     def verify(self, data: TestData, *, n: int = 24) -> Iterator[Finding]:
         """What this model promises, measured on questions of a test set, or on random pieces."""
         name, questions = first_of(lambda: self.tests(data), n)
-        asked: list[Text] = [(one.question, one.context) for one in questions]
+        passages = varied([one.context for one in questions])
+        asked: list[Text] = [(one.question, text) for one, text in zip(questions, passages, strict=True)]
         framer = self.windows.framer
         if len(asked) < 2:
             name, sides = "random pieces", [random_texts(framer.tokenizer, n, seed=seed) for seed in (1, 2)]

@@ -189,6 +189,11 @@ def refuse_target(target: str | None) -> None:
         raise UsageError("a target was given, and this model writes nothing", hint="leave --target out")
 
 
+def varied(texts: Sequence[str]) -> list[str]:
+    """The same texts, every second one cut in half: rows that differ in length put padding to the test."""
+    return [text if i % 2 == 0 else text[: -(-len(text) // 2)] for i, text in enumerate(texts)]
+
+
 def check_texts(texts: Sequence[object]) -> None:
     """Refuse what is no text."""
     for number, text in enumerate(texts):

@@ -30,6 +30,7 @@ from regard.predictors.base import (
     refuse_options,
     refuse_target,
     test_sets,
+    varied,
 )
 from regard.predictors.comparing import Compared, Figures, paired
 from regard.tasks.framer import FramedRows, Framer, Text
@@ -112,11 +113,13 @@ class LabelPredictor(Predictor[Labelling]):
     def verify(self, data: TestData, *, n: int = 24) -> Iterator[Finding]:
         """What this model promises, measured on texts of a test set, or on random pieces."""
         name, examples = first_of(lambda: self.tests(data), n)
-        tokenizer, texts = self.labeller.framer.tokenizer, [text_of(example) for example in examples]
+        tokenizer, texts = self.labeller.framer.tokenizer, varied([example.text for example in examples])
         if len(texts) < 2:
-            name, texts = "random pieces", list[Text](random_texts(tokenizer, n))
+            name, texts = "random pieces", random_texts(tokenizer, n)
         self.say(f"on {len(texts)} texts of {name}")
-        rows = FramedRows.of(self.labeller.framer, texts)
+        pairs = [example.pair for example in examples] if len(examples) > 1 else [None] * len(texts)
+        framed = [text if pair is None else (text, pair) for text, pair in zip(texts, pairs, strict=True)]
+        rows = FramedRows.of(self.labeller.framer, framed)
         device = next(self.module.parameters()).device
         given, segments = padded(rows, range(len(rows)), tokenizer.pad_id, device=device)
         limit = self.labeller.model.config.backbone.get("n_positions")

@@ -32,6 +32,7 @@ from regard.predictors.base import (
     random_texts,
     refuse_options,
     test_sets,
+    varied,
 )
 from regard.predictors.comparing import Compared, Figures, paired
 from regard.predictors.precision import in_precision
@@ -181,7 +182,7 @@ class LanguagePredictor(Predictor[Written]):
         """What this model promises, measured on passages of a test text, or on random pieces."""
         sets = lambda: {name: _short_passages(documents()) for name, documents in self.tests(data).items()}  # noqa: E731
         name, texts = first_of(sets, n)
-        usable = [text for text in texts if self._pieces(text) > 1]
+        usable = [text for text in varied(texts) if self._pieces(text) > 1]
         if len(usable) < 2:
             name, usable = "random pieces", [t for t in random_texts(self.tokenizer, n) if self._pieces(t) > 1]
         self.say(f"on {len(usable)} passages of {name}")
@@ -213,13 +214,13 @@ class LanguagePredictor(Predictor[Written]):
 
 
 def passages(text: str, *, longest: int = PASSAGE) -> Iterator[str]:
-    """A text in pieces of at most `longest` characters, cut at the last line end or space where there is one."""
+    """A text in pieces of at most `longest` characters, cut at the last line end, else at the last space."""
     while text.strip():
         if len(text) <= longest:
             yield text
             return
-        cut = max(text.rfind("\n", 0, longest), text.rfind(" ", longest // 2, longest))
-        end = longest if cut < longest // 2 else cut + 1
+        ends = (text.rfind(mark, longest // 2, longest) for mark in ("\n", " "))
+        end = next((place for place in ends if place >= 0), longest - 1) + 1
         if text[:end].strip():
             yield text[:end]
         text = text[end:]

@@ -35,6 +35,7 @@ from regard.predictors.base import (
     refuse_options,
     refuse_target,
     test_sets,
+    varied,
 )
 from regard.predictors.comparing import Compared, Figures, paired
 from regard.tasks.filler import Filler, Guess, encode_with_masks
@@ -180,7 +181,7 @@ class MaskedPredictor(Predictor[Filled | Judged]):
         if len(texts) < 2:
             name, texts = "random pieces", random_texts(self.tokenizer, n)
         self.say(f"on {len(texts)} sentences of {name}")
-        rows = FramedRows.of(self.filler.framer, texts)
+        rows = FramedRows.of(self.filler.framer, varied(texts))
         device = self.bert.output_weight.device
         given, segments = padded(rows, range(len(rows)), self.tokenizer.pad_id, device=device)
         trial = Trial(

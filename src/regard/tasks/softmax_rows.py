@@ -1,7 +1,7 @@
 """Scores over a vocabulary, overwritten by their own gradient: a Triton kernel, one program a row.
 
     norms, gold = overwrite_by_gradient(scores, labels, kept=0.9)
-    scores (n, V) ← softmax(scores) − kept · 1[label]       norms (n,) = log Σ exp(scores)       gold (n,) = scores[label]
+    scores (n, V) ← softmax(scores) − kept · 1[label]      norms (n,) = log Σ exp(scores)      gold (n,) = scores[label]
 
 A row of 50,000 scores is the largest thing a language model's training step touches. Here it comes from memory once
 and goes back once: the second look at it, when its sum is known, finds it in the GPU's cache. Everything between is

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from real_weights import STORIES, real_weights
 from regard.checkpoints import load_weights
 from regard.checkpoints.foreign.hub import open_foreign
 from regard.checkpoints.foreign.llama2c import open_llama2c
@@ -117,10 +118,9 @@ def tiny(folder, *, shared, tokenizer=True):
     return folder / "model.bin"
 
 
-def test_a_real_model_goes_on_token_for_token_as_numpy_does(data_root):
-    path = data_root / "stories260k" / "stories260K.bin"
-    if not path.exists():
-        pytest.skip("stories260k is not in the data folder")
+@pytest.mark.slow
+def test_a_real_model_goes_on_token_for_token_as_numpy_does():
+    path = real_weights(STORIES)
     model, foreign = ours(path)
     tokenizer, plain = foreign.tokenizer, Plain(path.read_bytes())
     ids = tokenizer.frame(tokenizer.encode("Once upon a time")).ids
@@ -136,10 +136,9 @@ def test_a_real_model_goes_on_token_for_token_as_numpy_does(data_root):
     )
 
 
-def test_a_real_tokenizer_encodes_as_llama2c_does(data_root):
-    path = data_root / "stories260k" / "tok512.bin"
-    if not path.exists():
-        pytest.skip("stories260k is not in the data folder")
+@pytest.mark.slow
+def test_a_real_tokenizer_encodes_as_llama2c_does():
+    path = real_weights(STORIES).with_name("tok512.bin")
     tokenizer = open_llama2c(path.with_name("stories260K.bin")).tokenizer
     pieces, scores = pieces_of(path.read_bytes())
     for text in (

@@ -1,10 +1,12 @@
-"""Weights that were really trained: all-MiniLM-L6-v2, whose sentence embeddings are those of transformers."""
+"""Weights that were really trained: MiniLM's embeddings are those of transformers, SmolLM2 knows capitals."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 from hub_peers import ours, transformers
 
+import regard
+from real_weights import MINILM, SMOLLM, STORIES, real_weights
 from regard.attention import Rows
 from regard.layers.pooling import mean_of_tokens
 
@@ -17,10 +19,8 @@ TEXTS = [
 
 
 @pytest.mark.slow
-def test_sentence_embeddings(data_root):
-    folder = data_root / "models" / "all-MiniLM-L6-v2"
-    if not folder.is_dir():
-        pytest.skip(f"real weights absent: {folder}")
+def test_sentence_embeddings():
+    folder = real_weights(MINILM)
     model, foreign = ours(folder)
     framed = [foreign.tokenizer.frame(foreign.tokenizer.encode(text)).ids for text in TEXTS]
     given = transformers.AutoTokenizer.from_pretrained(folder)(TEXTS, padding=True, return_tensors="pt")
@@ -34,3 +34,19 @@ def test_sentence_embeddings(data_root):
     expected = F.normalize(states.sum(1) / lengths[:, None], dim=-1)
     torch.testing.assert_close(embedded, expected, rtol=0, atol=1e-5)
     assert embedded[0] @ embedded[1] > embedded[0] @ embedded[3]
+    embed = regard.load(folder, "cpu").embed(TEXTS, normalise=True)
+    torch.testing.assert_close(embed, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_quantised_llama_knows_the_capital_of_france():
+    model = regard.load(real_weights(SMOLLM), "cpu")
+    assert model("The capital of France is", max_length=4).text.startswith(" Paris")
+    assert model.log_probs("The capital of France is Paris")[-1][1] > -1
+
+
+@pytest.mark.slow
+def test_a_small_llama_tells_a_story():
+    model = regard.load(real_weights(STORIES), "cpu")
+    said = model("Once upon a time", max_length=30)
+    assert said.text.startswith(", there was a little girl named Lily. She loved to play outside in the park.")
