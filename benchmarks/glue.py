@@ -8,9 +8,10 @@
     alike    our trainer set up as the peer is: one reading of a text
     peer     BertForSequenceClassification in the loop of transformers' Trainer, see `glue_peer.py`
 
-All start from the same weights, have the same head ([CLS] through the pooler) and see the same data as often, in batches of the same size at the same rates: the
-recipe's. The final weights count on all sides; nobody chooses by the figures that are reported. To choose settings,
-`--held-out` measures on a tenth of the training examples instead.
+All start from the same weights, have the same head ([CLS] through the pooler), and see the same data as often, in
+batches of the same size at the same rates: the recipe's. The final weights count on all sides; nobody chooses by the
+figures that are reported. To choose settings, `--held-out` measures on a tenth of the training examples instead; see
+`glue_choose.py`.
 """
 
 from __future__ import annotations

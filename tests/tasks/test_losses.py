@@ -191,7 +191,7 @@ def test_compiled_without_a_break_and_for_any_number_of_rows():
 def by_kernel(monkeypatch):
     """The way of a GPU, on Triton's interpreter where there is none."""
     pytest.importorskip("triton", reason="Triton is not installed: it is part of the dev extra on Linux")
-    monkeypatch.setattr("regard.tasks.losses._suits_kernel", lambda hidden: True)
+    monkeypatch.setattr("regard.tasks.losses._suits_kernel", lambda hidden, n_classes: True)
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -309,9 +309,9 @@ def test_left_to_the_compiler_it_is_the_same(smoothing, biased):
 @pytest.mark.parametrize("kernel", [False, True])
 def test_on_a_gpu(half, compiled, chunk, kernel, monkeypatch):
     if not kernel:
-        monkeypatch.setattr("regard.tasks.losses._suits_kernel", lambda hidden: False)
+        monkeypatch.setattr("regard.tasks.losses._suits_kernel", lambda hidden, n_classes: False)
     loss = torch.compile(linear_cross_entropy, dynamic=False, fullgraph=True) if compiled else linear_cross_entropy
-    hidden, weight = torch.randn(1000, 64, device="cuda"), torch.randn(3000, 64, device="cuda") / 8
+    hidden, weight = torch.randn(1000, 64, device="cuda"), torch.randn(5000, 64, device="cuda") / 8
     labels = torch.randint(0, 20, (1000,), device="cuda")
     theirs = copies(hidden.double(), weight.double())
     expected = plain(*theirs, None, labels, smoothing=0.1)

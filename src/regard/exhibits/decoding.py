@@ -1,13 +1,16 @@
 """Decoding step by step: what may come next, and what greedy and beam search keep of it.
 
-A small translator of dates has learned English and French. Where it says "04/05/2021" without a word of either, the
-fourth of May and the fifth of April are both right, and the decoder has to live with that.
+A small translator of dates has also read short ones, such as 10/11/12: two times in five it is the year that stands
+first, otherwise the day or the month, equally often. The year's last digit decides; taking the likeliest step there
+is not the way to the likeliest date.
 """
 
 from __future__ import annotations
 
 import math
-from itertools import product
+from collections.abc import Sequence
+from itertools import permutations
+from random import Random
 
 import torch
 
@@ -20,27 +23,38 @@ from regard.exhibits.phrases import Phrasebook
 from regard.inspection.plots_exhibits import Heat, Panel
 from regard.models.seq2seq import RecurrentConfig, RecurrentSeq2Seq
 
-CLEAR, OPEN = "the 3rd of March 2021", "04/05/2021"
-LONGEST, BEAM = 12, 4
+CLEAR, OPEN = "the 3rd of March 2021", "10/11/12"
+LONGEST, BEAM = 12, 3
 Steps = list[list[tuple[str, float]]]
 
 
 def run(scale: Scale) -> Finding:
-    """Teach, and follow every step of two dates; then compare greedy and beam search on many open ones."""
-    pairs = date_pairs(scale.of(20_000, 6_000), scale.seed, split="train", languages=("en", "fr"))
+    """Teach, and follow every step of two dates; then compare greedy and beam search on many short ones."""
+    long = date_pairs(scale.of(10_000, 0), scale.seed, split="train", languages=("en",))
+    pairs = [*long, *short_dates(scale.of(10_000, 4_000), seed=scale.seed)]
     written, iso = (Phrasebook.of([pair[side] for pair in pairs], kind="chars") for side in (0, 1))
-    model = learn(written, iso, scale)
-    translator = Translator(model, written, iso)
-    tests = date_pairs(scale.of(500, 200), scale.seed, split="test", languages=("en", "fr"))
-    right = [translator.greedy(text) == answer for text, answer in tests]
-    figures = {"unseen dates right, greedy": sum(right) / len(right)}
-    steps = {text: translator.follow(text) for text in (CLEAR, OPEN)}
+    translator = Translator(learn(written, iso, scale), written, iso)
+    figures = _searches(translator, scale)
+    if long:
+        tests = date_pairs(500, scale.seed, split="test", languages=("en",))
+        said = translator.say(translator.greedy([text for text, _ in tests]))
+        figures["unseen long dates right, greedy"] = sum(a == b for a, (_, b) in zip(said, tests, strict=True)) / 500
+    steps = {text: translator.follow(text) for text in ((CLEAR, OPEN) if long else (OPEN,))}
     figures |= {f"least sure step of “{text}”": min(row[0][1] for row in rows) for text, rows in steps.items()}
-    figures |= _searches(translator, scale)
-    best = translator.search(OPEN, beam=BEAM)
-    figures |= {f"“{OPEN}” as {translator.say(one)}": math.exp(one.log_prob) for one in best[:2]}
+    best = translator.search([OPEN])[0]
+    figures |= {f"“{OPEN}” as {text}": math.exp(one.log_prob) for text, one in zip(translator.say(best), best, strict=True)}
+    greedy = translator.greedy([OPEN])
+    figures[f"“{OPEN}” as greedy has it, {translator.say(greedy)[0]}"] = math.exp(greedy[0].log_prob)
     panels = [_candidates(text, rows) for text, rows in steps.items()] + [_kept(translator)]
-    return Finding(figures, _text(figures, translator, best), panels, TITLE, height=4.8)
+    return Finding(figures, _text(figures, translator, [*greedy, *best]), panels[-2:], TITLE, height=5.0)
+
+
+def short_dates(n: int, *, seed: int) -> list[tuple[str, str]]:
+    """Days written with two digits a part, none above 12: year first in two of five, else day or month first."""
+    random = Random(f"decoding/{seed}")
+    forms = ("{y:02}/{m:02}/{d:02}",) * 8 + ("{d:02}/{m:02}/{y:02}",) * 5 + ("{m:02}/{d:02}/{y:02}",) * 5
+    days = [[random.randint(1, 12) for _ in range(3)] for _ in range(n)]
+    return [(random.choice(forms).format(y=y, m=m, d=d), f"20{y:02}-{m:02}-{d:02}") for y, m, d in days]
 
 
 def learn(written: Phrasebook, iso: Phrasebook, scale: Scale) -> RecurrentSeq2Seq:
@@ -56,7 +70,7 @@ def learn(written: Phrasebook, iso: Phrasebook, scale: Scale) -> RecurrentSeq2Se
         some = torch.randint(len(written.ids), (64,), generator=draw)
         return pair_loss(model, Rows(written.ids[some], written.lengths[some]), iso.ids[some])
 
-    teach(model, loss, steps=scale.of(450, 150), lr=8e-3)
+    teach(model, loss, steps=scale.of(450, 200), lr=8e-3)
     return model
 
 
@@ -71,7 +85,7 @@ class Translator:
         marks = self.iso.tokenizer
         rows: Steps = []
         with torch.no_grad():
-            stepper, token = self.model.start(self._read(text)), marks.bos_id
+            stepper, token = self.model.start(self._read([text])), marks.bos_id
             while token != marks.eos_id and len(rows) < LONGEST:
                 best = stepper.step(torch.tensor([token]))[0].softmax(-1).topk(4)
                 token = int(best.indices[0])
@@ -79,47 +93,51 @@ class Translator:
                 rows.append(list(zip(names, best.values.tolist(), strict=True)))
         return rows
 
-    def search(self, text: str, *, beam: int, longest: int = LONGEST) -> list[Hypothesis]:
-        """The best hypotheses of a beam, stopped after so many steps."""
-        options = DecodeOptions(strategy="beam", beam=beam, n_best=beam, max_length=longest, length_penalty=0.0,
-                                patience=math.inf)  # fmt: skip
-        return self._decode(text, options)
+    def search(self, texts: Sequence[str], *, longest: int = LONGEST) -> list[list[Hypothesis]]:
+        """The best hypotheses of a beam for each text, stopped after so many steps."""
+        options = DecodeOptions(strategy="beam", beam=BEAM, n_best=BEAM, max_length=longest, length_penalty=0.0)
+        return self._decode(texts, options)
 
-    def greedy(self, text: str) -> str:
+    def greedy(self, texts: Sequence[str]) -> list[Hypothesis]:
         """What comes out when the likeliest character is taken at every step."""
-        return self.say(self._decode(text, DecodeOptions(max_length=LONGEST, length_penalty=0.0))[0])
+        return [found[0] for found in self._decode(texts, DecodeOptions(max_length=LONGEST, length_penalty=0.0))]
 
-    def say(self, hypothesis: Hypothesis) -> str:
-        """A hypothesis as text."""
-        return self.iso.tokenizer.decode(hypothesis.tokens)
+    def say(self, hypotheses: Sequence[Hypothesis]) -> list[str]:
+        """Hypotheses as texts."""
+        return [self.iso.tokenizer.decode(hypothesis.tokens) for hypothesis in hypotheses]
 
-    def _decode(self, text: str, options: DecodeOptions) -> list[Hypothesis]:
+    def _decode(self, texts: Sequence[str], options: DecodeOptions) -> list[list[Hypothesis]]:
         marks = self.iso.tokenizer
-        stepper = self.model.start(self._read(text))
-        found = decode(
-            stepper, n_rows=1, bos_id=marks.bos_id, eos_id=marks.eos_id, pad_id=marks.pad_id, options=options
+        return decode(
+            self.model.start(self._read(texts)),
+            n_rows=len(texts),
+            bos_id=marks.bos_id,
+            eos_id=marks.eos_id,
+            pad_id=marks.pad_id,
+            options=options,
         )
-        return found[0]
 
-    def _read(self, text: str) -> torch.Tensor:
-        return Phrasebook.of([text], tokenizer=self.written.tokenizer).ids
+    def _read(self, texts: Sequence[str]) -> Rows:
+        book = Phrasebook.of(texts, tokenizer=self.written.tokenizer)
+        return Rows(book.ids, book.lengths)
 
 
 def _searches(translator: Translator, scale: Scale) -> dict[str, float]:
-    """Greedy and beam search on dates with two readings: how likely is what they find?"""
-    days = list(product(range(1, 13), range(1, 13)))[:: scale.of(3, 8)]
-    texts = [f"{a:02}/{b:02}/2021" for a, b in days if a != b]
-    gains, both = [], []
-    for text, (a, b) in zip(texts, (day for day in days if day[0] != day[1]), strict=True):
-        beam = translator.search(text, beam=BEAM)
-        gains.append(beam[0].log_prob - translator.search(text, beam=1)[0].log_prob)
-        kept = {translator.say(one) for one in beam[:2]}
-        both.append(kept == {f"2021-{a:02}-{b:02}", f"2021-{b:02}-{a:02}"})
+    """Greedy and beam search on dates with three readings: how likely is what they find?"""
+    parts = list(permutations(range(1, 13), 3))[:: scale.of(5, 20)]
+    texts = ["/".join(f"{part:02}" for part in each) for each in parts]
+    greedy, beams = translator.greedy(texts), translator.search(texts)
+    gains = [beam[0].log_prob - one.log_prob for beam, one in zip(beams, greedy, strict=True)]
+    found = [set(translator.say(beam)) for beam in beams]
+    all_three = [
+        len(said & {f"20{a:02}-{b:02}-{c:02}", f"20{c:02}-{b:02}-{a:02}", f"20{c:02}-{a:02}-{b:02}"}) == 3
+        for said, (a, b, c) in zip(found, parts, strict=True)
+    ]
     return {
-        "open dates": len(texts),
+        "short dates with three readings": len(texts),
         "beam finds something likelier than greedy": sum(gain > 1e-4 for gain in gains) / len(gains),
         "beam finds something less likely": sum(gain < -1e-4 for gain in gains) / len(gains),
-        "both readings are the beam's best two": sum(both) / len(both),
+        "all three readings in the beam": sum(all_three) / len(all_three),
     }
 
 
@@ -135,28 +153,31 @@ def _kept(translator: Translator) -> Panel:
     """The prefixes a beam of three holds after each step."""
     values, texts = [], []
     for longest in range(1, LONGEST):
-        row = translator.search(OPEN, beam=3, longest=longest)
+        row = translator.search([OPEN], longest=longest)[0]
         values.append([math.exp(one.log_prob) for one in row])
-        texts.append([f"{translator.say(one)}  {math.exp(one.log_prob):.2f}" for one in row])
+        said = zip(translator.say(row), values[-1], strict=True)
+        texts.append([f"{text}  {p:.2f}" for text, p in said])
     return Heat(f"“{OPEN}”: what a beam of three keeps", values, rows=[str(i + 1) for i in range(len(values))],
                 columns=["1st", "2nd", "3rd"], texts=texts, top=1.0, x_name="prefixes, with probability", y_name="step")  # fmt: skip
 
 
-def _text(figures: dict[str, float], translator: Translator, best: list[Hypothesis]) -> str:
-    first, second = (f"{translator.say(one)} ({math.exp(one.log_prob):.2f})" for one in best[:2])
+def _text(figures: dict[str, float], translator: Translator, found: list[Hypothesis]) -> str:
+    said = [f"{text} ({math.exp(one.log_prob):.2f})" for text, one in zip(translator.say(found), found, strict=True)]
+    right = figures.get("unseen long dates right, greedy", float("nan"))
     return f"""
-A recurrent translator with attention has learned dates in English and French for a few seconds;
-{figures["unseen dates right, greedy"]:.0%} of the days it has never seen are right to the last character. The encoder
-reads the whole text once; the decoder begins with START and is given what it said so far, one character a step. In
-"{CLEAR}" every step is all but certain (the least sure has {figures[f"least sure step of “{CLEAR}”"]:.2f}). "{OPEN}" has
-two readings, and the model knows both: at one step its best candidate has only
-{figures[f"least sure step of “{OPEN}”"]:.2f}. Greedy decoding takes that and forgets the other; a beam goes on with
-several and ends with {first} and {second}. Over {figures["open dates"]:.0f} such dates a beam of {BEAM} finds
-something likelier than greedy in {figures["beam finds something likelier than greedy"]:.0%}, something less likely in
-{figures["beam finds something less likely"]:.0%}, and has both readings as its best two in
-{figures["both readings are the beam's best two"]:.0%}.
+A recurrent translator of dates after a lesson of seconds ({right:.0%} of unseen long ones, such as "{CLEAR}", are right
+to the last character). The encoder reads the whole text once; the decoder begins with START and is given what it has
+said so far, one character a step (left). "{OPEN}" has three readings. In the lesson the year came first in two of five
+short dates, and the day or the month in three of ten each: so the year's last digit is more likely a 2 than a 0, and
+greedy decoding takes it, and then has to choose between day and month. It ends at {said[0]}. A beam of {BEAM} goes on
+with several ways (right) and ends with {said[1]}, {said[2]} and {said[3]}. Over
+{figures["short dates with three readings"]:.0f} such dates the beam finds something likelier than greedy in
+{figures["beam finds something likelier than greedy"]:.0%}, something less likely in
+{figures["beam finds something less likely"]:.0%}, and holds all three readings in
+{figures["all three readings in the beam"]:.0%}.
 
-The slides' inference *samples* each word; greedy takes the best, and a beam the best few: all three are one setting here.
+The slides' inference *samples* each word; greedy takes the best and a beam the best few. All three are options of
+`regard.decoding`.
 """
 
 

@@ -1,6 +1,5 @@
 """Pictures of attention, for people: the only file that draws.
 
-    draw_weights(weights, rows=..., columns=..., path=...)      one map (T, S) or a row of heads (H, T, S)
     draw_grid(weights, path, rows=..., columns=...)             maps (R, C, T, S) in rows and columns: heads, layers
     draw_alignment(alignment, path, source=..., target=...)     source words above, target words at the left
     draw_lengths(path, models=...)                              BLEU by source length, one line a model
@@ -28,41 +27,7 @@ from regard.tasks.metrics import LengthBucket
 LINES = ("#0b3c73", "#c4620a", "#4b8b3b", "#7b3f99")
 _DPI = 160
 _CELL_INCHES = 0.34
-_MAX_INCHES = 14.0
 _MARKERS = "osD^vP"
-
-
-def draw_weights(
-    weights: NDArray[np.floating[Any]],
-    path: Path | str,
-    *,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    title: str | None = None,
-    names: Sequence[str] | None = None,
-    row_name: str | None = None,
-    column_name: str | None = None,
-) -> Path:
-    """Draw one map (T, S), or several heads (H, T, S) side by side; rows look, columns are looked at."""
-    maps = np.asarray(weights, dtype=float)
-    maps = maps[None] if maps.ndim == 2 else maps
-    if maps.ndim != 3 or maps.shape[1:] != (len(rows), len(columns)):
-        raise ShapeError(
-            f"weights of shape {np.shape(weights)} do not fit {len(rows)} row labels and {len(columns)} column labels"
-        )
-    with matplotlib.rc_context(_style(LIGHT)):
-        figure = Figure(figsize=_size(maps.shape, rows, columns), layout="constrained")
-        axes = figure.subplots(1, len(maps), squeeze=False)[0]
-        for i, (axis, weights_of_head) in enumerate(zip(axes, maps, strict=True)):
-            image = axis.imshow(weights_of_head, cmap=_shades(LIGHT), vmin=0, vmax=1, aspect="auto")
-            _label(axis, rows if i == 0 else [""] * len(rows), columns)
-            axis.set_title(names[i] if names else "", fontsize=10)
-            axis.set_xlabel(column_name or "")
-        axes[0].set_ylabel(row_name or "")
-        bar = figure.colorbar(image, ax=list(axes), shrink=0.8, pad=0.02)
-        bar.set_label("weight")
-        figure.suptitle(title or "", fontsize=12)
-        return _save(figure, path)
 
 
 def draw_alignment(
@@ -255,15 +220,6 @@ def _grid(axis: Any, shape: tuple[int, ...], theme: Theme) -> None:
     axis.set_yticks(np.arange(shape[0] + 1) - 0.5, minor=True)
     axis.grid(which="minor", color=theme.rule, linewidth=0.6)
     axis.tick_params(which="minor", length=0)
-
-
-def _size(shape: tuple[int, ...], rows: Sequence[str], columns: Sequence[str]) -> tuple[float, float]:
-    """Cells of an even size plus room for the labels, within what a screen shows."""
-    label_width = 0.09 * min(max(map(len, rows), default=1), 24)
-    label_height = 0.09 * min(max(map(len, columns), default=1), 24)
-    width = shape[0] * max(1.6, _CELL_INCHES * shape[2]) + label_width + 1.4
-    height = max(1.6, _CELL_INCHES * shape[1]) + label_height + 1.0
-    return min(width, _MAX_INCHES), min(height, _MAX_INCHES)
 
 
 def _label(axis: Any, rows: Sequence[str], columns: Sequence[str], *, size: float | None = None) -> None:

@@ -29,6 +29,8 @@ from regard.tasks.protocol import Losses
 
 __all__ = ["Losses", "linear_cross_entropy", "symmetric_kl"]
 
+_MANY = 4096  # classes
+
 
 def linear_cross_entropy(
     hidden: Tensor,
@@ -51,7 +53,7 @@ def linear_cross_entropy(
         hidden = hidden.to(torch.get_autocast_dtype(device))
     inputs = (hidden, weight, bias)
     wanted = [torch.is_grad_enabled() and x is not None and x.requires_grad for x in inputs]
-    by_kernel = any(wanted) and _suits_kernel(hidden)
+    by_kernel = any(wanted) and _suits_kernel(hidden, len(weight))
     if not by_kernel and device == "cuda" and torch.compiler.is_compiling() and chunk is None:
         return _left_to_the_compiler(*inputs, labels, smoothing=smoothing, ignore_id=ignore_id)
     sweep = _sweep_as_one if by_kernel else _sweep
@@ -61,8 +63,9 @@ def linear_cross_entropy(
     return Losses(differentiable(total, gradients, inputs), nll, n_real)
 
 
-def _suits_kernel(hidden: Tensor) -> bool:
-    return hidden.is_cuda and hidden.dtype in (torch.bfloat16, torch.float32)
+def _suits_kernel(hidden: Tensor, n_classes: int) -> bool:
+    """Whether to learn by the kernel: on a GPU, where rows of scores are long; short ones a compiler does as well."""
+    return hidden.is_cuda and hidden.dtype in (torch.bfloat16, torch.float32) and n_classes >= _MANY
 
 
 def _left_to_the_compiler(
@@ -200,7 +203,7 @@ def _go_through(
 ) -> tuple[Tensor, Tensor]:
     """The log-sum-exp of each row's scores and the score of its label, both (N, 1); gradients grow on the way."""
     learning = any(gradient is not None for gradient in gradients)
-    by_kernel = learning and _suits_kernel(rows.states)
+    by_kernel = learning and _suits_kernel(rows.states, len(weight))
     # Where the scores are overwritten by a kernel they stay in the precision of the product, as gradients do anyway.
     kind = rows.states.dtype if by_kernel else rows.full
     overwrite = _overwrite_by_kernel if by_kernel else _overwrite

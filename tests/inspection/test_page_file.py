@@ -1,0 +1,71 @@
+"""The page as a file: whole, alone, and with every number in it, as far as can be told without a browser."""
+
+import base64
+import json
+import re
+import zlib
+
+import numpy as np
+import pytest
+
+from regard.inspection.look import look_at
+from regard.inspection.page import page
+from regard.inspection.record import Axis, Look, Map
+from test_every_model import SCENES
+
+
+def piece(text: str, name: str) -> bytes:
+    found = re.search(f'<script type="text/plain" id="{re.escape(name)}">([^<]*)</script>', text)
+    assert found, name
+    return zlib.decompress(base64.b64decode(found[1]), -15)
+
+
+def record(text: str) -> dict:
+    return json.loads(re.search(r'<script type="application/json" id="record">(.*?)</script>', text, re.DOTALL)[1])
+
+
+def test_every_weight_is_in_it_to_four_decimals():
+    seen = look_at(SCENES["transformer"](), queries=True)
+    text = page(seen)
+    kinds = [found["kind"] for found in record(text)["maps"]]
+    assert kinds == ["cross", "masked", "self"]
+    for number, kind in enumerate(kinds):
+        weights = seen.maps[kind].weights
+        for layer, head in np.ndindex(*weights.shape[:2]):
+            planes = np.frombuffer(piece(text, f"w{number}.{layer}.{head}"), np.uint8).astype(int).reshape(2, -1)
+            kept = (planes[0] * 256 + planes[1]).reshape(weights.shape[2:]) / 10000
+            np.testing.assert_allclose(kept, weights[layer, head], atol=5.1e-5)
+    made = seen.maps["cross"].computed
+    spec = record(text)["maps"][0]["computed"]
+    numbers = np.frombuffer(piece(text, "q0.1.2"), "<i2") / 32767
+    n_queries = made.queries[1, 2].size
+    np.testing.assert_allclose(numbers[:n_queries] * spec["range"][1][2][0], made.queries[1, 2].ravel(), atol=1e-3)
+    np.testing.assert_allclose(numbers[n_queries:] * spec["range"][1][2][1], made.keys[1, 2].ravel(), atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["recurrent fed", "gpt", "bert without words", "classifier pooled", "span reader"])
+def test_it_stands_alone_and_begins_with_what_is_shown_first(name):
+    text = page(look_at(SCENES[name]()))
+    assert not re.search(r"""(src|href)\s*=|https?:|@import|url\(""", text), "nothing is fetched from anywhere"
+    assert "{{" not in text.replace("{{ ", "")
+    start = record(text)["maps"][0]["start"][0]
+    assert text.index(f'id="w0.{start}.0"') < text.index('"use strict"')
+    assert text.rstrip().endswith("</html>")
+
+
+def test_what_a_text_says_is_never_markup():
+    bad = "</script><img src=x onerror=alert(1)>{{rest}}"
+    found = Map("self", "text", "text", np.eye(2, dtype=np.float32)[None, None], (0,), (0,))
+    text = page(Look({"text": Axis([bad, "b"])}, {"self": found}, None, bad))
+    assert "<img" not in text
+    assert record(text)["axes"]["text"]["shown"][0] == bad.replace(" ", "␣")
+    assert text.count('id="w0.0.0"') == 1
+
+
+def test_small_pictures_keep_the_strongest_of_what_falls_together():
+    weights = np.zeros((1, 1, 100, 100), np.float32)
+    weights[0, 0, 50, 99] = 1
+    text = page(Look({"text": Axis(["a"] * 100)}, {"self": Map("self", "text", "text", weights, (0,), (0,))}))
+    small = np.frombuffer(piece(text, "t0"), np.uint8).reshape(48, 48)
+    assert small[24, 47] == 255
+    assert small.sum() == 255
