@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test fast check bench exhibits tables weights clean
+.PHONY: setup demo browser test fast check bench exhibits tables weights clean
 
 setup: $(STAMP)
 
@@ -16,7 +16,12 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup  ## the main job, end to end, on this machine
 	$(BIN)/regard demo
 
-test: setup  ## every test
+browser:  ## Chromium, in which the tests open the page; where it cannot be had they say so and are skipped
+	@command -v chromium > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium > /dev/null; } || \
+	  echo "no Chromium here: the tests of the page will be skipped"
+
+test: setup browser  ## every test
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 fast: setup  ## the tests that take seconds

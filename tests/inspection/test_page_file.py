@@ -7,11 +7,11 @@ import zlib
 
 import numpy as np
 import pytest
+from looking_scenes import SCENES
 
 from regard.inspection.look import look_at
 from regard.inspection.page import page
 from regard.inspection.record import Axis, Look, Map
-from test_every_model import SCENES
 
 
 def piece(text: str, name: str) -> bytes:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from test_every_model import IDS, SCENES
+from looking_scenes import IDS, SCENES
 
 from regard.attention import watch
 from regard.errors import UsageError
