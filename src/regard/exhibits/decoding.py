@@ -1,8 +1,8 @@
 """Decoding step by step: what may come next, and what greedy and beam search keep of it.
 
 A small translator of dates has also read short ones, such as 10/11/12: two times in five it is the year that stands
-first, otherwise the day or the month, equally often. The year's last digit decides; taking the likeliest step there
-is not the way to the likeliest date.
+first, otherwise the day or the month, equally often. So the year is more likely to stand last; but taking the likelier
+year is not the way to the likeliest date.
 """
 
 from __future__ import annotations
@@ -23,36 +23,34 @@ from regard.exhibits.phrases import Phrasebook
 from regard.inspection.plots_exhibits import Heat, Panel
 from regard.models.seq2seq import RecurrentConfig, RecurrentSeq2Seq
 
-CLEAR, OPEN = "the 3rd of March 2021", "10/11/12"
-LONGEST, BEAM = 12, 3
+CLEAR = "the 3rd of March 2021"
+LONGEST, BEAM = 7, 3
 Steps = list[list[tuple[str, float]]]
 
 
 def run(scale: Scale) -> Finding:
     """Teach, and follow every step of two dates; then compare greedy and beam search on many short ones."""
-    long = date_pairs(scale.of(10_000, 0), scale.seed, split="train", languages=("en",))
-    pairs = [*long, *short_dates(scale.of(10_000, 4_000), seed=scale.seed)]
-    written, iso = (Phrasebook.of([pair[side] for pair in pairs], kind="chars") for side in (0, 1))
+    long = date_pairs(scale.of(5_000, 1), scale.seed, split="train", languages=("en",))
+    pairs = [*long, *short_dates(20_000, seed=scale.seed)]
+    written, iso = (Phrasebook.of([pair[side] for pair in pairs]) for side in (0, 1))
     translator = Translator(learn(written, iso, scale), written, iso)
-    figures = _searches(translator, scale)
-    if long:
-        tests = date_pairs(500, scale.seed, split="test", languages=("en",))
-        said = translator.say(translator.greedy([text for text, _ in tests]))
-        figures["unseen long dates right, greedy"] = sum(a == b for a, (_, b) in zip(said, tests, strict=True)) / 500
-    steps = {text: translator.follow(text) for text in ((CLEAR, OPEN) if long else (OPEN,))}
+    figures, shown = _searches(translator, scale)
+    tests = date_pairs(500, scale.seed, split="test", languages=("en",))
+    said = translator.say(translator.greedy([text for text, _ in tests]))
+    figures["unseen long dates right, greedy"] = sum(a == b for a, (_, b) in zip(said, tests, strict=True)) / 500
+    steps = {text: translator.follow(text) for text in (CLEAR, shown)}
     figures |= {f"least sure step of “{text}”": min(row[0][1] for row in rows) for text, rows in steps.items()}
-    best = translator.search([OPEN])[0]
-    figures |= {f"“{OPEN}” as {text}": math.exp(one.log_prob) for text, one in zip(translator.say(best), best, strict=True)}
-    greedy = translator.greedy([OPEN])
-    figures[f"“{OPEN}” as greedy has it, {translator.say(greedy)[0]}"] = math.exp(greedy[0].log_prob)
-    panels = [_candidates(text, rows) for text, rows in steps.items()] + [_kept(translator)]
-    return Finding(figures, _text(figures, translator, [*greedy, *best]), panels[-2:], TITLE, height=5.0)
+    found = [*translator.greedy([shown]), *translator.search([shown])[0]]
+    for who, text, one in zip(("greedy", *["beam"] * BEAM), translator.say(found), found, strict=True):
+        figures[f"“{shown}” as {text}, {who}"] = math.exp(one.log_prob)
+    panels = [_candidates(shown, steps[shown]), _kept(translator, shown)]
+    return Finding(figures, _text(figures, translator, shown, found), panels, TITLE, height=4.0)
 
 
 def short_dates(n: int, *, seed: int) -> list[tuple[str, str]]:
     """Days written with two digits a part, none above 12: year first in two of five, else day or month first."""
     random = Random(f"decoding/{seed}")
-    forms = ("{y:02}/{m:02}/{d:02}",) * 8 + ("{d:02}/{m:02}/{y:02}",) * 5 + ("{m:02}/{d:02}/{y:02}",) * 5
+    forms = ("{y:02}/{m:02}/{d:02}",) * 4 + ("{d:02}/{m:02}/{y:02}",) * 3 + ("{m:02}/{d:02}/{y:02}",) * 3
     days = [[random.randint(1, 12) for _ in range(3)] for _ in range(n)]
     return [(random.choice(forms).format(y=y, m=m, d=d), f"20{y:02}-{m:02}-{d:02}") for y, m, d in days]
 
@@ -62,7 +60,7 @@ def learn(written: Phrasebook, iso: Phrasebook, scale: Scale) -> RecurrentSeq2Se
     torch.manual_seed(scale.seed)
     model = RecurrentSeq2Seq(
         RecurrentConfig(n_source=written.tokenizer.size, n_target=iso.tokenizer.size, cell="gru", d_embedding=32,
-                        d_hidden=scale.of(96, 64), n_layers=1, dropout=0.0, attention="general")
+                        d_hidden=scale.of(96, 64), n_layers=1, dropout=0.0, attention="additive")
     )  # fmt: skip
     draw = torch.Generator().manual_seed(scale.seed)
 
@@ -70,18 +68,18 @@ def learn(written: Phrasebook, iso: Phrasebook, scale: Scale) -> RecurrentSeq2Se
         some = torch.randint(len(written.ids), (64,), generator=draw)
         return pair_loss(model, Rows(written.ids[some], written.lengths[some]), iso.ids[some])
 
-    teach(model, loss, steps=scale.of(450, 200), lr=8e-3)
+    teach(model, loss, steps=scale.of(600, 250), lr=scale.of(5e-3, 1e-2))
     return model
 
 
 class Translator:
-    """A taught model with the characters of both sides."""
+    """A taught model with the pieces of both sides."""
 
     def __init__(self, model: RecurrentSeq2Seq, written: Phrasebook, iso: Phrasebook) -> None:
         self.model, self.written, self.iso = model, written, iso
 
     def follow(self, text: str) -> Steps:
-        """Greedy decoding by hand: at each step, the four likeliest characters with their probabilities."""
+        """Greedy decoding by hand: at each step, the four likeliest pieces with their probabilities."""
         marks = self.iso.tokenizer
         rows: Steps = []
         with torch.no_grad():
@@ -99,7 +97,7 @@ class Translator:
         return self._decode(texts, options)
 
     def greedy(self, texts: Sequence[str]) -> list[Hypothesis]:
-        """What comes out when the likeliest character is taken at every step."""
+        """What comes out when the likeliest piece is taken at every step."""
         return [found[0] for found in self._decode(texts, DecodeOptions(max_length=LONGEST, length_penalty=0.0))]
 
     def say(self, hypotheses: Sequence[Hypothesis]) -> list[str]:
@@ -122,8 +120,8 @@ class Translator:
         return Rows(book.ids, book.lengths)
 
 
-def _searches(translator: Translator, scale: Scale) -> dict[str, float]:
-    """Greedy and beam search on dates with three readings: how likely is what they find?"""
+def _searches(translator: Translator, scale: Scale) -> tuple[dict[str, float], str]:
+    """Greedy and beam search on dates with three readings, and the one on which they differ most."""
     parts = list(permutations(range(1, 13), 3))[:: scale.of(5, 20)]
     texts = ["/".join(f"{part:02}" for part in each) for each in parts]
     greedy, beams = translator.greedy(texts), translator.search(texts)
@@ -133,12 +131,13 @@ def _searches(translator: Translator, scale: Scale) -> dict[str, float]:
         len(said & {f"20{a:02}-{b:02}-{c:02}", f"20{c:02}-{b:02}-{a:02}", f"20{c:02}-{a:02}-{b:02}"}) == 3
         for said, (a, b, c) in zip(found, parts, strict=True)
     ]
-    return {
+    figures = {
         "short dates with three readings": len(texts),
         "beam finds something likelier than greedy": sum(gain > 1e-4 for gain in gains) / len(gains),
         "beam finds something less likely": sum(gain < -1e-4 for gain in gains) / len(gains),
         "all three readings in the beam": sum(all_three) / len(all_three),
     }
+    return figures, texts[max(range(len(gains)), key=gains.__getitem__)]
 
 
 def _candidates(text: str, rows: Steps) -> Panel:
@@ -149,28 +148,28 @@ def _candidates(text: str, rows: Steps) -> Panel:
                 columns=["1st", "2nd", "3rd", "4th"], texts=texts, top=1.0, x_name="candidates, with probability")  # fmt: skip
 
 
-def _kept(translator: Translator) -> Panel:
+def _kept(translator: Translator, text: str) -> Panel:
     """The prefixes a beam of three holds after each step."""
     values, texts = [], []
     for longest in range(1, LONGEST):
-        row = translator.search([OPEN], longest=longest)[0]
+        row = translator.search([text], longest=longest)[0]
         values.append([math.exp(one.log_prob) for one in row])
         said = zip(translator.say(row), values[-1], strict=True)
-        texts.append([f"{text}  {p:.2f}" for text, p in said])
-    return Heat(f"“{OPEN}”: what a beam of three keeps", values, rows=[str(i + 1) for i in range(len(values))],
+        texts.append([f"{prefix}\n{p:.2f}" for prefix, p in said])
+    return Heat(f"“{text}”: what a beam of three keeps", values, rows=[str(i + 1) for i in range(len(values))],
                 columns=["1st", "2nd", "3rd"], texts=texts, top=1.0, x_name="prefixes, with probability", y_name="step")  # fmt: skip
 
 
-def _text(figures: dict[str, float], translator: Translator, found: list[Hypothesis]) -> str:
+def _text(figures: dict[str, float], translator: Translator, shown: str, found: list[Hypothesis]) -> str:
     said = [f"{text} ({math.exp(one.log_prob):.2f})" for text, one in zip(translator.say(found), found, strict=True)]
-    right = figures.get("unseen long dates right, greedy", float("nan"))
+    right = figures["unseen long dates right, greedy"]
     return f"""
 A recurrent translator of dates after a lesson of seconds ({right:.0%} of unseen long ones, such as "{CLEAR}", are right
-to the last character). The encoder reads the whole text once; the decoder begins with START and is given what it has
-said so far, one character a step (left). "{OPEN}" has three readings. In the lesson the year came first in two of five
-short dates, and the day or the month in three of ten each: so the year's last digit is more likely a 2 than a 0, and
-greedy decoding takes it, and then has to choose between day and month. It ends at {said[0]}. A beam of {BEAM} goes on
-with several ways (right) and ends with {said[1]}, {said[2]} and {said[3]}. Over
+to the last digit). The encoder reads the whole text once; the decoder begins with START and is given what it has said
+so far, one piece a step (left). Short dates have three readings: in the lesson the year came first in two of five, the
+day or the month in three of ten each. So the year more likely stands last; greedy decoding takes that, and then has to
+choose between day and month. In "{shown}", where it matters most, it ends at {said[0]}. A beam of {BEAM} goes on with
+several ways (right) and ends with {said[1]}, {said[2]} and {said[3]}. Over
 {figures["short dates with three readings"]:.0f} such dates the beam finds something likelier than greedy in
 {figures["beam finds something likelier than greedy"]:.0%}, something less likely in
 {figures["beam finds something less likely"]:.0%}, and holds all three readings in
@@ -181,7 +180,7 @@ The slides' inference *samples* each word; greedy takes the best and a beam the 
 """
 
 
-TITLE = "START → …: one character at a time"
+TITLE = "START → …: one piece at a time, and what is kept"
 EXHIBIT = Exhibit(
     "decoding",
     "Decoding step by step",
