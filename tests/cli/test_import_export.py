@@ -106,6 +106,13 @@ def test_a_gpt_goes_in_and_comes_out_the_same(command, tmp_path):
     assert said.code == 0, "embeddings that no piece belongs to are never drawn"
 
 
+def test_a_bert_with_more_embeddings_than_pieces_guesses_pieces_only(command, tmp_path):
+    folder = bert(tmp_path / "theirs", vocab_size=10 * len(PIECES))
+    masks = json.loads(command("predict", folder, "the [MASK] sees", f"decode.k={len(PIECES)}", "--json").out)["masks"]
+    assert {guess["token"] for guess in masks[0]} == set(PIECES)
+    assert sum(guess["probability"] for guess in masks[0]) == pytest.approx(1)
+
+
 def test_a_run_is_opened_by_transformers(command, run_of, tmp_path):
     assert command("export", run_of("labels"), "--to", "hf", "--out", tmp_path / "out").code == 0
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")

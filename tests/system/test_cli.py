@@ -114,14 +114,16 @@ def test_weights_cut_short(command, folder, tmp_path):
 
 def test_weights_of_another_model(command, folder, tmp_path):
     copy = shutil.copytree(folder, tmp_path / "run")
-    config = (copy / "config.toml").read_text()
-    (copy / "config.toml").write_text(config.replace("n_encoder_layers = 1", "n_encoder_layers = 2"))
+    model = (copy / "model.json").read_text()
+    (copy / "model.json").write_text(model.replace('"n_encoder_layers": 1', '"n_encoder_layers": 2'))
     assert_refused(command("predict", copy, "one"), 1, "weights do not fit the model", "another architecture")
 
 
 def test_folders_that_are_no_runs(command, folder, tmp_path):
     assert_refused(command("predict", tmp_path / "none", "one"), 1, "there is no such folder", "`regard train` made")
-    assert_refused(command("evaluate", tmp_path), 1, "not a run folder (it has no config.toml)", "`regard train` made")
+    assert_refused(
+        command("evaluate", tmp_path), 1, "neither a run (it has no config.toml) nor a model", "`regard train` made"
+    )
     copy = shutil.copytree(folder, tmp_path / "run")
     (copy / "model.safetensors").unlink()
     assert_refused(command("look", copy, "one"), 1, "the run has no weights yet", f"regard train --resume --out {copy}")

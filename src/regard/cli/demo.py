@@ -23,7 +23,7 @@ N_SHOWN = 5
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the run and the picture.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the run, the picture and the page.")] = Path("demo"),
     steps: Annotated[int | None, typer.Option(help="Train for so many steps.", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with one JSON object on stdout.")] = False,
 ) -> None:
@@ -42,10 +42,12 @@ def demo(
     examples = _unseen(run)
     for text, prediction in zip(examples, predictor(examples), strict=True):
         say(f"  {text} → {prediction.text}")
-    picture = predictor.look(max(examples, key=_letters)).plot(out / "alignment.png")
-    say(f"what it looked at: {picture}")
+    seen = predictor.look(max(examples, key=_letters), queries=True)
+    picture, page = seen.plot(out / "alignment.png"), seen.page(out / "page.html")
+    say(f"what it looked at: {picture}, and {page} to open in a browser")
     if as_json:
-        put(json.dumps({"exact_match": exact, "train_seconds": round(seconds, 1), "picture": str(picture)}))
+        figures = {"exact_match": exact, "train_seconds": round(seconds, 1)}
+        put(json.dumps(figures | {"picture": str(picture), "page": str(page)}))
     elif sys.stdin.isatty():
         _converse(predictor)
 

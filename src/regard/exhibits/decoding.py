@@ -30,7 +30,7 @@ Steps = list[list[tuple[str, float]]]
 
 def run(scale: Scale) -> Finding:
     """Teach, and follow every step of two dates; then compare greedy and beam search on many short ones."""
-    long = date_pairs(scale.of(5_000, 1), scale.seed, split="train", languages=("en",))
+    long = date_pairs(scale.of(15_000, 1), scale.seed, split="train", languages=("en",))
     pairs = [*long, *short_dates(20_000, seed=scale.seed)]
     written, iso = (Phrasebook.of([pair[side] for pair in pairs]) for side in (0, 1))
     translator = Translator(learn(written, iso, scale), written, iso)
@@ -68,7 +68,7 @@ def learn(written: Phrasebook, iso: Phrasebook, scale: Scale) -> RecurrentSeq2Se
         some = torch.randint(len(written.ids), (64,), generator=draw)
         return pair_loss(model, Rows(written.ids[some], written.lengths[some]), iso.ids[some])
 
-    teach(model, loss, steps=scale.of(600, 250), lr=scale.of(5e-3, 1e-2))
+    teach(model, loss, steps=scale.of(900, 250), lr=scale.of(5e-3, 1e-2))
     return model
 
 

@@ -10,13 +10,13 @@ does every step that is watched, and all that is unusual.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention import Cache, Mask, MultiHeadAttention, ScaledDot, attend
+from regard.layers.feedforward import FeedForward
 from regard.layers.norms import LayerNorm
 from regard.layers.quick import QuickLinear
 
@@ -32,7 +32,7 @@ class BlockStep:
     def __init__(self, block: DecoderBlock) -> None:
         self.block, self.pre = block, block.around_attention.pre
         self.own, self.cross = HeadsStep(block.attention), HeadsStep(block.cross)
-        self.feedforward: Part = block.feedforward
+        self.feedforward = _feedforward(block.feedforward)
         around = (block.around_attention, block.around_cross, block.around_feedforward)
         self.norms = [_norm(part.norm) for part in around]
 
@@ -62,14 +62,14 @@ class BlockStep:
         positions: Tensor | None,
     ) -> Tensor:
         """One new position a row; `widths` are the rows that ask together of their past and of the source."""
-        parts: tuple[Part, ...] = (
-            partial(self.own.look_back, past=past, mask=mask, width=widths[0], positions=positions),
-            partial(self.cross.look_over, source=source, mask=source_mask, width=widths[1]),
-            self.feedforward,
-        )
-        for norm, part in zip(self.norms, parts, strict=True):
-            x = x + part(norm(x)) if self.pre else norm(x + part(x))
-        return x
+        before, between, after = self.norms
+        if self.pre:
+            x = x + self.own.look_back(before(x), past, mask, width=widths[0], positions=positions)
+            x = x + self.cross.look_over(between(x), source, source_mask, width=widths[1])
+            return x + self.feedforward(after(x))
+        x = before(x + self.own.look_back(x, past, mask, width=widths[0], positions=positions))
+        x = between(x + self.cross.look_over(x, source, source_mask, width=widths[1]))
+        return after(x + self.feedforward(x))
 
 
 class HeadsStep:
@@ -81,7 +81,7 @@ class HeadsStep:
         self.out: Part = heads.out.forward
         self.project: Part = (heads.query if heads.tap.kind == "cross" else heads.query_key_value).forward
 
-    def look_back(self, x: Tensor, *, past: Cache, mask: Mask | None, width: int, positions: Tensor | None) -> Tensor:
+    def look_back(self, x: Tensor, past: Cache, mask: Mask | None, *, width: int, positions: Tensor | None) -> Tensor:
         """Attend to the past and to itself."""
         H, G = self.n_heads, self.n_kv_heads
         all_BHTE = self.project(x).view(-1, width, H + 2 * G, self.d_head).transpose(1, 2)
@@ -90,7 +90,7 @@ class HeadsStep:
             q_BHTE, k_BGTE = self.rotary(q_BHTE, positions=positions), self.rotary(k_BGTE, positions=positions)
         return self._see(x, q_BHTE, *past.append(k_BGTE, v_BGTE), mask=mask)
 
-    def look_over(self, x: Tensor, *, source: Cache, mask: Mask | Tensor | None, width: int) -> Tensor:
+    def look_over(self, x: Tensor, source: Cache, mask: Mask | Tensor | None, *, width: int) -> Tensor:
         """Attend to the source."""
         q_BHTE = self.project(x).view(-1, width, self.n_heads, self.d_head).transpose(1, 2)
         return self._see(x, q_BHTE, source.keys, source.values, mask=mask)
@@ -106,3 +106,11 @@ def _norm(norm: nn.Module) -> Part:
         return norm
     shape, weight, bias, epsilon = norm.normalized_shape, norm.weight, norm.bias, norm.eps
     return lambda x: torch.layer_norm(x, shape, weight, bias, epsilon)
+
+
+def _feedforward(part: nn.Module) -> Part:
+    """The two layers of a rectified one, whose first rectifies by itself; others as they are."""
+    if not (isinstance(part, FeedForward) and isinstance(part.inner, QuickLinear) and part.inner.relu):
+        return part
+    inner, outer = part.inner.forward, part.outer.forward
+    return lambda x: outer(inner(x))

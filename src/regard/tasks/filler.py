@@ -67,6 +67,7 @@ class Filler:
             states = self.model.encode(rows, segments=segments)
             masks = rows.ids == mask_id
             scores = self.model.unembed(self.model.mlm_hidden(states[masks]))
+            scores = scores[:, : len(self.tokenizer)]  # embeddings to spare have no piece
             best = scores.float().softmax(-1).topk(k)
             counts = masks.sum(1).tolist()
             found = zip(best.values.split(counts), best.indices.split(counts), strict=True)

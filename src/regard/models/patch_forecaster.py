@@ -1,0 +1,120 @@
+"""A forecaster that attends between patches of a series, in the manner of PatchTST (Nie et al., 2023).
+
+    window (S)  →  patches of `patch` steps every `stride` steps (P, patch)  →  vectors (P, D)  →  encoder blocks
+                →  all of them flattened, through one linear layer  →  horizon (T)
+
+Every column is read by itself and by the same weights (channel-independent); the end of the window is repeated by one
+stride, so that its last steps stand in two patches as well. The sizes are those published for small and large data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention import Learned, MultiHeadAttention
+from regard.errors import ConfigError
+from regard.layers import ActivationName, Dropout, EncoderBlock, EncoderStack, FeedForward, Order, norm_of
+from regard.layers.norms import NormMaker
+from regard.models.forecaster import ForecasterConfig, check, check_past, own_columns, restore, standardize
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchForecasterConfig(ForecasterConfig):
+    """`norm` "batch" is the published one: over all patches of a batch, feature by feature."""
+
+    patch: int = 16
+    stride: int = 8
+    d_model: int = 16
+    n_heads: int = 4
+    d_feedforward: int = 128
+    n_layers: int = 3
+    dropout: float = 0.3
+    attention_dropout: float = 0.0
+    head_dropout: float = 0.0
+    order: Order = "post"
+    norm: Literal["batch", "layer", "rms"] = "batch"
+    activation: ActivationName = "gelu"
+
+    @property
+    def n_patches(self) -> int:
+        """How many patches a window has."""
+        return (self.context - self.patch) // self.stride + 2
+
+
+SIZES: dict[str, dict[str, int | float]] = {
+    "tiny": {"d_model": 16, "n_heads": 4, "d_feedforward": 128, "n_layers": 3, "dropout": 0.3},
+    "base": {"d_model": 128, "n_heads": 16, "d_feedforward": 256, "n_layers": 3, "dropout": 0.2},
+}
+
+
+class PatchForecaster(nn.Module):
+    """Patches, encoder blocks, and one linear layer to the horizon."""
+
+    def __init__(self, config: PatchForecasterConfig) -> None:
+        super().__init__()
+        _check(config)
+        self.config = config
+        D = config.d_model
+        norm: NormMaker = FeatureNorm if config.norm == "batch" else norm_of(config.norm)
+        self.embedding = nn.Linear(config.patch, D)
+        self.positions = Learned(D, n_positions=config.n_patches)
+        self.dropout = Dropout(config.dropout)
+        self.encoder = EncoderStack(
+            [_block(config, norm) for _ in range(config.n_layers)],
+            final_norm=norm(D) if config.order == "pre" else None,
+        )
+        self.head_dropout = Dropout(config.head_dropout)
+        self.head = nn.Linear(config.n_patches * D, config.horizon * config.n_outputs)
+
+    def forward(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, *, only: int | None = None) -> Tensor:
+        """(B, S, C) → (B, T, K, Q); dates are not looked at. `only` one of the targets, if one is asked for."""
+        config = self.config
+        check_past(past, config)
+        level = None
+        if config.normalize:
+            past, level = standardize(past)
+        rows = own_columns(past, config.targets, only)  # (B · K, S)
+        hidden = self.encoder(self.dropout(self.positions(self.embedding(self.patches(rows)))))  # (B · K, P, D)
+        said = self.head(self.head_dropout(hidden.flatten(1)))
+        forecast: Tensor = said.view(len(past), -1, config.horizon, config.n_outputs).transpose(1, 2)
+        targets = config.targets if only is None else config.targets[only : only + 1]
+        return forecast if level is None else restore(forecast, level, targets)
+
+    def patches(self, rows: Tensor) -> Tensor:
+        """Rows (N, S) → patches (N, P, patch)."""
+        config = self.config
+        return F.pad(rows, (0, config.stride), mode="replicate").unfold(1, config.patch, config.stride)
+
+
+class FeatureNorm(nn.BatchNorm1d):
+    """Batch norm of each feature over all rows and positions: (N, P, D) → (N, P, D)."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """In single precision."""
+        with torch.autocast(hidden.device.type, enabled=False):
+            return super().forward(hidden.float().flatten(0, -2)).view(hidden.shape).to(hidden.dtype)
+
+
+def _block(config: PatchForecasterConfig, norm: NormMaker) -> EncoderBlock:
+    D = config.d_model
+    return EncoderBlock(
+        D,
+        attention=MultiHeadAttention(D, config.n_heads, dropout=config.attention_dropout),
+        feedforward=FeedForward(D, config.d_feedforward, activation=config.activation, dropout=config.dropout),
+        order=config.order,
+        norm=norm,
+        dropout=config.dropout,
+    )
+
+
+def _check(config: PatchForecasterConfig) -> None:
+    check(config, own=True)
+    if not 1 <= config.patch <= config.context or config.stride < 1:
+        raise ConfigError(
+            f"patches of {config.patch} steps every {config.stride} do not fit a context of {config.context}"
+        )

@@ -1,0 +1,78 @@
+"""A recurrent encoder and decoder with attention between them, for series (after Bahdanau et al., 2015).
+
+    past (B, S, C) with dates  →  states (B, S, D)
+    a step for each date to come, from the last state on  →  states (B, T, D), each looks back at all of the past's
+    [state; context]  →  (B, T, K, Q)
+
+All input columns are read together. What the decoder reads are places and dates, and no forecast of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import Learned
+from regard.errors import ConfigError
+from regard.layers import Dropout, Recurrent, RecurrentName
+from regard.models.forecaster import ForecasterConfig, check, check_past, restore, standardize, with_marks
+from regard.models.state_attention import AttentionName, StateAttention, score_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentForecasterConfig(ForecasterConfig):
+    """`attention` "none" leaves the decoder with the encoder's last state alone."""
+
+    cell: RecurrentName = "gru"
+    d_hidden: int = 64
+    n_layers: int = 1
+    attention: AttentionName = "additive"
+    dropout: float = 0.1
+
+
+SIZES: dict[str, dict[str, int | float]] = {
+    "tiny": {"d_hidden": 32},
+    "small": {"d_hidden": 64},
+    "base": {"d_hidden": 256, "n_layers": 2},
+}
+
+
+class RecurrentForecaster(nn.Module):
+    """Two recurrent networks and what lies between them."""
+
+    def __init__(self, config: RecurrentForecasterConfig) -> None:
+        super().__init__()
+        check(config)
+        if config.d_hidden < 1 or config.n_layers < 1:
+            raise ConfigError(f"d_hidden and n_layers are at least 1, not {config.d_hidden} and {config.n_layers}")
+        self.config = config
+        D, layers = config.d_hidden, config.n_layers
+        self.encoder = Recurrent(
+            config.cell, config.n_inputs + config.n_marks, d_hidden=D, n_layers=layers, dropout=config.dropout
+        )
+        self.query = nn.Linear(config.n_marks, D) if config.n_marks else None
+        self.positions = Learned(D, n_positions=config.horizon)
+        self.decoder = Recurrent(config.cell, D, d_hidden=D, n_layers=layers, dropout=config.dropout)
+        self.attention = None if config.attention == "none" else StateAttention(score_of(config.attention, D))
+        self.dropout = Dropout(config.dropout)
+        self.head = nn.Linear(D if self.attention is None else 2 * D, len(config.targets) * config.n_outputs)
+
+    def forward(self, past: Tensor, past_marks: Tensor, future_marks: Tensor) -> Tensor:
+        """(B, S, C), (B, S, M), (B, T, M) → (B, T, K, Q)."""
+        config = self.config
+        check_past(past, config)
+        level = None
+        if config.normalize:
+            past, level = standardize(past)
+        memory, state = self.encoder(with_marks(past, past_marks))
+        asked = memory.new_zeros(len(past), config.horizon, config.d_hidden)
+        if self.query is not None:
+            asked = asked + self.query(future_marks)
+        states, _ = self.decoder(self.positions(asked), state=state)
+        if self.attention is not None:
+            context = self.attention(states, mask=None, cache=self.attention.remember(memory))
+            states = torch.cat((states, context), -1)
+        forecast: Tensor = self.head(self.dropout(states)).unflatten(-1, (len(config.targets), config.n_outputs))
+        return forecast if level is None else restore(forecast, level, config.targets)

@@ -1,0 +1,116 @@
+"""A Transformer from series to series: the encoder reads the past, the decoder asks it about every step to come.
+
+    past (B, S, C) with dates  →  encoder  →  memory (B, S, D)
+    a query for each future step: its place and its date  →  decoder with cross-attention  →  (B, T, K, Q)
+
+All input columns are read together, so any of them can speak for any target: one company's price from another's. All
+steps are forecast at once, and none is fed back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from regard.attention import Causal, Learned, MultiHeadAttention
+from regard.layers import (
+    ActivationName,
+    DecoderBlock,
+    DecoderStack,
+    Dropout,
+    EncoderBlock,
+    EncoderStack,
+    FeedForward,
+    NormName,
+    norm_of,
+)
+from regard.models.forecaster import ForecasterConfig, check, check_past, restore, standardize, with_marks
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesTransformerConfig(ForecasterConfig):
+    """What makes one differ from another; blocks are pre-norm."""
+
+    d_model: int = 64
+    n_heads: int = 4
+    d_feedforward: int = 128
+    n_encoder_layers: int = 2
+    n_decoder_layers: int = 1
+    dropout: float = 0.1
+    norm: NormName = "layer"
+    activation: ActivationName = "gelu"
+
+
+SIZES: dict[str, dict[str, int | float]] = {
+    "tiny": {"d_model": 32, "n_heads": 4, "d_feedforward": 64, "n_encoder_layers": 1, "n_decoder_layers": 1},
+    "small": {"d_model": 64, "n_heads": 4, "d_feedforward": 128, "n_encoder_layers": 2, "n_decoder_layers": 1},
+    "base": {"d_model": 256, "n_heads": 8, "d_feedforward": 1024, "n_encoder_layers": 3, "n_decoder_layers": 2},
+}
+
+
+class SeriesTransformer(nn.Module):
+    """Encoder over the steps known, decoder over the steps asked for."""
+
+    def __init__(self, config: SeriesTransformerConfig) -> None:
+        super().__init__()
+        check(config)
+        self.config = config
+        D = config.d_model
+        self.embedding = nn.Linear(config.n_inputs + config.n_marks, D)
+        self.positions = Learned(D, n_positions=config.context)
+        self.query = nn.Linear(config.n_marks, D) if config.n_marks else None
+        self.query_positions = Learned(D, n_positions=config.horizon)
+        norm = norm_of(config.norm)
+        self.encoder = EncoderStack(
+            [_encoder_block(config) for _ in range(config.n_encoder_layers)], final_norm=norm(D)
+        )
+        self.decoder = DecoderStack(
+            [_decoder_block(config) for _ in range(config.n_decoder_layers)], final_norm=norm(D)
+        )
+        self.dropout = Dropout(config.dropout)
+        self.head = nn.Linear(D, len(config.targets) * config.n_outputs)
+
+    def forward(self, past: Tensor, past_marks: Tensor, future_marks: Tensor) -> Tensor:
+        """(B, S, C), (B, S, M), (B, T, M) → (B, T, K, Q)."""
+        config = self.config
+        check_past(past, config)
+        level = None
+        if config.normalize:
+            past, level = standardize(past)
+        memory = self.encoder(self.dropout(self.positions(self.embedding(with_marks(past, past_marks)))))
+        asked = memory.new_zeros(len(past), config.horizon, config.d_model)
+        if self.query is not None:
+            asked = asked + self.query(future_marks)
+        hidden = self.decoder(self.query_positions(asked), memory, mask=Causal())
+        forecast: Tensor = self.head(hidden).unflatten(-1, (len(config.targets), config.n_outputs))
+        return forecast if level is None else restore(forecast, level, config.targets)
+
+
+def _encoder_block(config: SeriesTransformerConfig) -> EncoderBlock:
+    D = config.d_model
+    return EncoderBlock(
+        D,
+        attention=MultiHeadAttention(D, config.n_heads),
+        feedforward=_feedforward(config),
+        order="pre",
+        norm=norm_of(config.norm),
+        dropout=config.dropout,
+    )
+
+
+def _decoder_block(config: SeriesTransformerConfig) -> DecoderBlock:
+    D = config.d_model
+    return DecoderBlock(
+        D,
+        attention=MultiHeadAttention(D, config.n_heads, kind="masked"),
+        cross=MultiHeadAttention(D, config.n_heads, kind="cross"),
+        feedforward=_feedforward(config),
+        order="pre",
+        norm=norm_of(config.norm),
+        dropout=config.dropout,
+    )
+
+
+def _feedforward(config: SeriesTransformerConfig) -> FeedForward:
+    return FeedForward(config.d_model, config.d_feedforward, activation=config.activation, dropout=config.dropout)

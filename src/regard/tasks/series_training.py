@@ -1,0 +1,139 @@
+"""Forecasting as something to train: batches of windows, their loss, and how far forecasts are off so far.
+
+A loss is the mean over the steps and targets of a window, summed over windows; `n_tokens` counts windows.
+
+    mse        (y − ŷ)²            mae        |y − ŷ|
+    pinball    max(q·e, (q−1)·e), e = y − ŷ_q, the mean of all quantiles: where quantiles are asked for
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.data import Position
+from regard.data.batching import Indices
+from regard.data.series_space import SeriesSpace
+from regard.data.series_windows import Windows
+from regard.tasks.compiling import compiled
+from regard.tasks.example_plan import example_plan
+from regard.tasks.forecasting import forecasts
+from regard.tasks.losses import Losses
+from regard.tasks.series_metrics import errors_of
+
+LossName = Literal["mse", "mae"]
+
+
+@dataclass(frozen=True)
+class SeriesBatch:
+    """Windows as tensors: past (B, S, C), future (B, T, K), and the features of their dates."""
+
+    past: Tensor
+    past_marks: Tensor
+    future: Tensor
+    future_marks: Tensor
+    n_tokens: int
+
+    def to(self, device: torch.device) -> SeriesBatch:
+        """The batch on a device; copies run beside the computation where memory is pinned."""
+        moved = {name: value.to(device, non_blocking=True) for name, value in self._tensors().items()}
+        return replace(self, **moved)  # type: ignore[arg-type]
+
+    def pin_memory(self) -> SeriesBatch:
+        """The batch in memory that a GPU can read by itself."""
+        return replace(self, **{name: value.pin_memory() for name, value in self._tensors().items()})  # type: ignore[arg-type]
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+
+
+class SeriesTraining:
+    """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
+
+    objective = "minus_loss"
+
+    def __init__(
+        self,
+        space: SeriesSpace,
+        train: Windows,
+        valid: Windows,
+        *,
+        batch_examples: int,
+        seed: int,
+        loss: LossName = "mse",
+        quantiles: Sequence[float] = (),
+    ) -> None:
+        self.space, self.train, self.valid = space, train, valid
+        self.quantiles = tuple(quantiles)
+        self.kind = "pinball" if quantiles else loss
+        self.plan = example_plan(
+            np.ones(len(train), np.int64), budget_tokens=0, batch_examples=batch_examples, seed=seed
+        )
+        self._loss = series_loss
+
+    def batches(self, position: Position, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Position, SeriesBatch]]:
+        """Batches without end from a position on; each of `world` processes gets its share of every batch."""
+        for after, indices in self.plan.iterate(position):
+            yield after, self.batch(indices[rank::world])
+
+    def batch(self, indices: Indices) -> SeriesBatch:
+        """The windows of these numbers as one batch."""
+        past, past_marks, future, future_marks = (torch.from_numpy(part) for part in self.train.cut(indices))
+        return SeriesBatch(past, past_marks, future, future_marks, len(indices))
+
+    @property
+    def batches_an_epoch(self) -> int:
+        """How many batches the first pass over the data takes."""
+        return len(self.plan.epoch(0))
+
+    @property
+    def static_shapes(self) -> bool:
+        """The last batch of an epoch is smaller; models are small as well, and compiling would not pay."""
+        return False
+
+    def compile(self, *, graphs: bool) -> None:
+        """Let the compiler fuse what the loss computes."""
+        self._loss = compiled(series_loss, graphs=graphs)
+
+    def loss(self, model: nn.Module, batch: SeriesBatch) -> Losses:
+        """The summed loss of a batch's windows, with gradients."""
+        said = model(batch.past, batch.past_marks, batch.future_marks)
+        total = self._loss(said, batch.future, self.kind, self.quantiles)
+        return Losses(total, total.detach(), torch.tensor(batch.n_tokens, device=total.device))
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]:
+        """The loss of a window and all figures on the validation part."""
+        figures = errors_of(forecasts(model, self.valid), self.valid, quantiles=self.quantiles).figures()
+        loss = figures[self.kind]
+        return {"valid_loss": loss, "minus_loss": -loss} | {f"valid_{name}": value for name, value in figures.items()}
+
+    def samples(self, model: nn.Module, n: int) -> list[tuple[str, str, str]]:
+        """A few validation windows: the last values, what came at the end of the horizon, and what was forecast."""
+        if not n:
+            return []
+        some = replace(self.valid, places=self.valid.places[:: max(1, len(self.valid) // n)][:n])
+        middle = self.quantiles.index(0.5) if self.quantiles else 0
+        said = forecasts(model, some)[:, -1, :, middle]  # (n, K)
+        rows = np.arange(len(some))
+        last, came = some.known(rows, 1)[:, -1], some.cut(rows).future[:, -1]
+        return [tuple(self._shown(part[i]) for part in (last, came, said)) for i in rows]  # type: ignore[misc]
+
+    def _shown(self, values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> str:
+        own = self.space.unscaled(values[:, None])[:, 0]
+        return "  ".join(f"{name} {value:.4g}" for name, value in list(zip(self.space.targets, own, strict=True))[:4])
+
+
+def series_loss(said: Tensor, future: Tensor, kind: str, quantiles: Sequence[float]) -> Tensor:
+    """Forecasts (B, T, K, Q) against what came (B, T, K): the mean of each window, summed, in single precision."""
+    apart = future[..., None] - said.float()
+    if kind == "pinball":
+        share = apart.new_tensor(list(quantiles))
+        loss = torch.maximum(share * apart, (share - 1) * apart)
+    else:
+        loss = apart.square() if kind == "mse" else apart.abs()
+    return loss.flatten(1).mean(1).sum()
