@@ -6,9 +6,12 @@ write_index("docs/exhibits")               writes README.md, the way in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from textwrap import fill
+
+import torch
 
 from regard.errors import UsageError
 from regard.exhibits import (
@@ -67,10 +70,22 @@ def find(name: str) -> Exhibit:
 def hang(exhibit: Exhibit, folder: Path | str, *, scale: Scale | None = None) -> Finding:
     """Run an exhibit and write its picture and its page."""
     folder = Path(folder)
-    finding = exhibit.run(scale or Scale())
+    with one_thread():
+        finding = exhibit.run(scale or Scale())
     finding.draw(folder / f"{exhibit.name}.png")
     (folder / f"{exhibit.name}.md").write_text(page(exhibit, finding), encoding="utf-8")
     return finding
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep torch to one thread: these models are too small to share out, and figures would depend on the machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def page(exhibit: Exhibit, finding: Finding) -> str:

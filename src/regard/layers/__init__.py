@@ -2,7 +2,6 @@
 
 from regard.layers.blocks import (
     DecoderBlock,
-    DecoderMemory,
     DecoderStack,
     EncoderBlock,
     EncoderStack,
@@ -12,6 +11,7 @@ from regard.layers.blocks import (
 from regard.layers.dropout import Dropout, drop
 from regard.layers.embeddings import Embedding
 from regard.layers.feedforward import ActivationName, FeedForward, GatedFeedForward, activation_of
+from regard.layers.memory import DecoderMemory
 from regard.layers.norms import LayerNorm, NormName, RMSNorm, norm_of
 from regard.layers.recurrent import Recurred, Recurrent, RecurrentName, merge_directions
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from regard.tasks.series_metrics import Errors, Forecasts, chunks, errors_of
 PENALTIES = (1e-6, 1e-4, 1e-2, 1.0, 100.0)  # times the mean square of a feature
 _MOST = 1024  # features
 
-Matrix = NDArray[np.float64]
+Matrix = NDArray[np.floating[Any]]
 
 
 def naive(windows: Windows) -> Forecasts:

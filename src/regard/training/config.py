@@ -102,6 +102,7 @@ class ReadingConfig(TrainConfig):
     epsilon: float = 1e-8
     weight_decay: float = 0.1
     schedule: ScheduleName = "cosine"
+    warmup: int = 100
     clip: float = 1.0
     label_smoothing: float = 0.0
 

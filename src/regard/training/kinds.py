@@ -17,20 +17,32 @@ from regard.training.config import ReadingConfig, TrainConfig, TuningConfig
 
 @dataclass(frozen=True, kw_only=True)
 class GuessOptions:
-    """The `[decode]` section of tasks that weigh what there is: the `k` best guesses are shown."""
+    """The `[decode]` section of a task that guesses: the `k` best guesses are shown."""
 
     k: int = 5
 
 
+@dataclass(frozen=True, kw_only=True)
+class NoOptions:
+    """The `[decode]` section of a task that leaves no choice."""
+
+
 @dataclass(frozen=True)
 class Kind:
-    """What recipes of one task are made of. The first of its models is the one that goes without saying."""
+    """What recipes of one task are made of. The first of its models goes without saying, and so does its `size`."""
 
     models: tuple[str, ...]
     data: type[Any]
     tokenizer: type[Any]
     decode: type[Any] = DecodeOptions
     train: type[TrainConfig] = TrainConfig
+    size: str | None = None
+
+    def model(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The `[model]` section with what goes without saying."""
+        named = {"name": self.models[0]} | dict(given)
+        sized = {"size", "start", "d_model", "n_layers"} & set(given) or named["name"] != self.models[0]
+        return named if sized or self.size is None else {"name": named["name"], "size": self.size} | named
 
     @property
     def sections(self) -> Mapping[str, type[Any]]:
@@ -41,8 +53,8 @@ class Kind:
 SECTIONS = ("data", "tokenizer", "train", "decode")
 KINDS: Mapping[str, Kind] = {
     "translation": Kind(("transformer", "recurrent"), PairData, PieceConfig),
-    "language": Kind(("gpt", "recurrent-lm"), TextData, TextPieces, train=ReadingConfig),
-    "masked": Kind(("bert",), MaskedData, MaskedPieces, GuessOptions, ReadingConfig),
-    "labels": Kind(("classifier",), LabelData, MaskedPieces, GuessOptions, TuningConfig),
+    "language": Kind(("gpt", "recurrent-lm"), TextData, TextPieces, train=ReadingConfig, size="small"),
+    "masked": Kind(("bert",), MaskedData, MaskedPieces, GuessOptions, ReadingConfig, "small"),
+    "labels": Kind(("classifier",), LabelData, MaskedPieces, NoOptions, TuningConfig),
     "answers": Kind(("span-reader",), AnswerData, MaskedPieces, AnswerOptions, TuningConfig),
 }

@@ -63,7 +63,7 @@ def make_recipe(table: Mapping[str, Any], overrides: Sequence[str] = ()) -> Reci
     if wrong:
         raise ConfigError("\n  ".join(["the recipe cannot be used:", *wrong]))
     sections = {name: typed(record, table.get(name, {}), where=name) for name, record in kind.sections.items()}
-    return Recipe(task=task, model={"name": kind.models[0]} | dict(table.get("model", {})), **sections)
+    return Recipe(task=task, model=kind.model(table.get("model", {})), **sections)
 
 
 def read_recipe(path: Path) -> dict[str, Any]:

@@ -1,0 +1,234 @@
+"""A forecaster of series.
+
+model = regard.load("runs/etth1")
+model("prices.csv")                       → Forecast: the steps after the file's last row, in its own units
+model("AAPL.csv,MSFT.csv")                several files, where it was trained on several
+model.look("prices.csv", "OT").plot("seen.png")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from copy import deepcopy
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.attention import watch
+from regard.attention.taps import Tap
+from regard.checkpoints import load_weights, read_tensors, weights_of, write_tensors
+from regard.data.moments import marks_of, written
+from regard.data.series import Series
+from regard.data.series_space import SeriesSpace
+from regard.data.series_windows import Cut, Windows
+from regard.errors import DataError, RegardError, UsageError
+from regard.inspection.exactness import TOLERANCE, Finding
+from regard.inspection.look import look_at
+from regard.inspection.record import Axis
+from regard.inspection.scene import Scene
+from regard.inspection.series_look import SeriesLook, Told
+from regard.models.forecaster import ForecasterConfig
+from regard.models.patch_forecaster import PatchForecaster
+from regard.predictors.base import Evaluation, Predictor, TestData, check_texts, refuse_options
+from regard.predictors.comparing import Compared, paired
+from regard.tasks.forecasting import Forecast, forecasts, inputs_of, say
+from regard.tasks.series import SeriesFiles
+from regard.tasks.series_baselines import Ridge
+from regard.tasks.series_metrics import Errors, errors_of
+from regard.tasks.series_report import compared
+from regard.training.recipe import Recipe
+
+NOTHING = "to a forecaster: it forecasts its whole horizon"
+
+
+class SeriesPredictor(Predictor[Forecast]):
+    """A forecaster with the scale of its columns, and the linear forecast it is measured against."""
+
+    def __init__(self, module: nn.Module, space: SeriesSpace, config: Recipe, ridge: Ridge | None = None) -> None:
+        super().__init__(module, config)
+        self.space, self.ridge = space, ridge
+        self.device = next(module.parameters()).device
+        self.shape: ForecasterConfig = module.config  # type: ignore[assignment]  # all forecasters have one
+
+    def predict(self, texts: Sequence[str], *, keys: Sequence[int] | None = None, **options: Any) -> list[Forecast]:
+        """The steps after the last row of each file; commas part files that belong together."""
+        refuse_options(options, NOTHING)
+        return [self._forecast(*self._last(text)) for text in texts]
+
+    def look(
+        self,
+        text: str,
+        target: str | None = None,
+        *,
+        layers: Collection[int] | None = None,
+        kinds: Collection[str] | None = None,
+        queries: bool = False,
+        **options: Any,
+    ) -> SeriesLook:
+        """Which steps or patches of the past the forecast of a target (else the first) looked at."""
+        check_texts([text])
+        if target is not None and target not in self.space.targets:
+            raise UsageError(f"{target!r} is not forecast; there are {', '.join(self.space.targets)}")
+        place = 0 if target is None else self.space.targets.index(target)
+        series, cut = self._last(text)
+        scene, spans = self._scene(series, cut, place)
+        seen = look_at(scene, layers=layers, kinds=kinds, queries=queries, alternatives=0)
+        return SeriesLook(seen.axes, seen.maps, None, seen.title, self._told(series, cut, place, spans))
+
+    def evaluate(self, data: TestData, **options: Any) -> Iterator[Evaluation]:
+        """All figures on every window of the test part, or of the files given, with simple forecasts beside them."""
+        refuse_options(options, NOTHING)
+        name, windows = self.windows(data)
+        said = forecasts(self.module, windows)
+        figures = compared(said, windows, self.space, quantiles=self.config.data.quantiles, ridge=self.ridge)
+        yield Evaluation(name, len(windows), "windows", figures, [])
+
+    def compare(
+        self, other: Any, data: TestData, *, resamples: int = 1000, seed: int = 1, **options: Any
+    ) -> Iterator[Compared]:
+        """The scaled errors of both on the same windows. Windows overlap, so intervals are narrower than they seem."""
+        refuse_options(options, NOTHING)
+        self._check_same_task(other)
+        mine, yours = ((p.space.targets, p.config.data.horizon, p.space.scale) for p in (self, other))
+        if mine != yours:
+            raise UsageError(
+                "the two models forecast different columns, horizons or scales: their errors differ in kind"
+            )
+        name, windows = self.windows(data)
+        _, again = other.windows(data)
+        shared = set(windows.places.tolist()) & set(again.places.tolist())
+        systems = [_errors(p, w, shared) for p, w in ((self, windows), (other, again))]
+        found = paired((systems[0].figures, systems[1].figures), len(shared), resamples=resamples, seed=seed)
+        yield Compared(name, len(shared), "windows", found)
+
+    def verify(self, data: TestData, *, n: int = 24) -> Iterator[Finding]:
+        """What this model promises, measured on windows of the test part, or on random numbers."""
+        cut = self._some(data, n)
+        inputs = inputs_of(cut, self.device)
+        with torch.inference_mode():
+            together: Tensor = self.module(*inputs)
+            alone = torch.cat([self.module(*(part[i : i + 1] for part in inputs)) for i in range(len(together))])
+            allowed = TOLERANCE * min(1.0, float(together.abs().max()))
+            yield Finding(f"a batch of one = a batch of {len(together)}", _apart(together, alone), allowed)
+            if any(isinstance(part, Tap) for part in self.module.modules()):
+                with watch(self.module, through=True):
+                    explicit = self.module(*inputs)
+                yield Finding("fused = explicit", _apart(together, explicit), allowed)
+            yield Finding("saved and loaded = itself", _apart(together, self._reloaded()(*inputs)), 0.0)
+
+    def windows(self, data: TestData) -> tuple[str, Windows]:
+        """The windows to score on: those of the files given, else of the recipe's test part."""
+        files = SeriesFiles(self.config.data, data.root)
+        if data.files:
+            given = [part for name in data.files for part in name.split(",")]
+            return ",".join(data.files), files.read_known(given, self.space)[1]
+        return "test", files.read().test
+
+    def _last(self, text: str) -> tuple[Series, Cut]:
+        """The last rows of a file, and the window that they are."""
+        data = self.config.data
+        series = SeriesFiles(data).read_columns(text.split(","), self.space, self.space.inputs)
+        if len(series) < data.context:
+            raise DataError(f"{series.name}: {len(series):,} rows are fewer than the context of {data.context:,}")
+        past = ((series.values - self._of("mean")) / self._of("scale")).astype(np.float32)[-data.context :]
+        if self.shape.n_marks and (series.moments is None or self.space.step is None):
+            raise DataError(f"{series.name}: has no date column, and the model was trained on dates")
+        return series, Cut(past[None], *self._marks(series))
+
+    def _marks(self, series: Series) -> tuple[Any, Any, Any]:
+        """Marks of the past, nothing for the future's values, and marks of the future."""
+        shape, step = self.shape, self.space.step
+        unknown = np.zeros((1, shape.horizon, len(self.space.targets)), np.float32)
+        if not shape.n_marks or series.moments is None or step is None:
+            none = [np.zeros((1, n, 0), np.float32) for n in (shape.context, shape.horizon)]
+            return none[0], unknown, none[1]
+        ahead = step.after(series.moments[-1], shape.horizon)
+        return marks_of(series.moments[-shape.context :], step)[None], unknown, marks_of(ahead, step)[None]
+
+    def _of(self, what: str) -> Any:
+        return np.array([getattr(self.space, what)[name] for name in self.space.inputs])
+
+    @torch.inference_mode()
+    def _forecast(self, series: Series, cut: Cut) -> Forecast:
+        said = say(self.module, cut, self.device)[0].float().cpu().numpy()
+        values = self.space.unscaled(said)
+        return Forecast(
+            self._ahead(series), self.space.targets, values, self.config.data.quantiles, self._dated(series)
+        )
+
+    def _dated(self, series: Series) -> bool:
+        return series.moments is not None and self.space.step is not None
+
+    def _ahead(self, series: Series) -> list[str]:
+        """The names of the steps to come: dates, or numbers from 1."""
+        if series.moments is None or self.space.step is None:
+            return [str(i + 1) for i in range(self.config.data.horizon)]
+        ahead = self.space.step.after(series.moments[-1], self.config.data.horizon)
+        whole = written(np.concatenate([series.moments, ahead]))
+        return whole[len(series) :]
+
+    def _behind(self, series: Series) -> list[str]:
+        n = self.config.data.context
+        return [str(i - n) for i in range(n)] if series.moments is None else written(series.moments)[-n:]
+
+    def _scene(self, series: Series, cut: Cut, place: int) -> tuple[Scene, Any]:
+        """The window as something to look at, and the steps that each place of the past stands for."""
+        before, ahead = self._behind(series), self._ahead(series)
+        spans, options = np.stack([np.arange(len(before)), np.arange(len(before)) + 1], 1), {}
+        if isinstance(self.module, PatchForecaster):
+            shape, n = self.module.config, len(before)
+            begins = np.arange(shape.n_patches) * shape.stride
+            spans = np.stack([np.minimum(begins, n - 1), np.minimum(begins + shape.patch, n)], 1)
+            before = [f"{before[a]} … {before[b - 1]}" for a, b in spans]
+            options = {"only": place}
+        axes = {"past": Axis(before, "steps"), "future": Axis(ahead, "steps")}
+        sides: Any = {"self": ("self", "past", "past"), "masked": ("masked", "future", "future"),
+                      "cross": ("cross", "future", "past")}  # fmt: skip
+        title = f"{self.space.targets[place]}: {len(ahead)} steps after {before[-1]}"
+        return Scene(self.module, inputs_of(cut, self.device), axes, sides, options=options, title=title), spans
+
+    def _told(self, series: Series, cut: Cut, place: int, spans: Any) -> Told:
+        forecast, name = self._forecast(series, cut), self.space.targets[place]
+        n = self.config.data.context
+        past = series.pick([name]).values[-n:, 0] if name in series.columns else np.full(n, np.nan)
+        band = forecast.values[:, place][:, [0, -1]] if len(forecast.quantiles) > 1 else None
+        times = [*self._behind(series), *forecast.times]
+        return Told(name, past, forecast.point[:, place], band, times, spans)
+
+    def _some(self, data: TestData, n: int) -> Cut:
+        """Windows to verify on."""
+        try:
+            name, windows = self.windows(data)
+            self.say(f"on {min(n, len(windows))} windows of {name}")
+            return windows.cut(np.linspace(0, len(windows) - 1, min(n, len(windows))).astype(np.int64))
+        except RegardError:
+            self.say(f"on {n} windows of random numbers")
+        chance, shape = np.random.default_rng(1), self.shape
+        sizes = [(shape.context, shape.n_inputs), (shape.context, shape.n_marks)]
+        sizes += [(shape.horizon, len(shape.targets)), (shape.horizon, shape.n_marks)]
+        return Cut(*(chance.standard_normal((n, *size)).astype(np.float32) for size in sizes))
+
+    def _reloaded(self) -> nn.Module:
+        copy = deepcopy(self.module)
+        for tensor in weights_of(copy).values():
+            tensor.zero_()
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "model.safetensors"
+            write_tensors(path, weights_of(self.module))
+            load_weights(copy, read_tensors(path), origin=str(path))
+        return copy
+
+
+def _errors(predictor: SeriesPredictor, windows: Windows, shared: set[int]) -> Errors:
+    """The errors of the windows that two models both have, in the order of time."""
+    errors = errors_of(forecasts(predictor.module, windows), windows, quantiles=predictor.config.data.quantiles)
+    kept = np.array([place in shared for place in windows.places.tolist()])
+    return Errors(errors.squared[kept], errors.absolute[kept])
+
+
+def _apart(one: Tensor, other: Tensor) -> float:
+    return float((one - other).abs().max())

@@ -1,0 +1,90 @@
+"""Series to train a forecaster on, with the simple forecasts that it has to beat."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from regard.checkpoints import Described, completed, write_tensors
+from regard.data.series_windows import Windows
+from regard.errors import ConfigError
+from regard.models.account import count_parameters
+from regard.models.registry import build
+from regard.tasks.forecasting import forecasts
+from regard.tasks.metrics import Metric
+from regard.tasks.series import SeriesFiles
+from regard.tasks.series_baselines import Ridge
+from regard.tasks.series_report import compared, lines_of
+from regard.tasks.series_training import SeriesTraining
+from regard.training.jobs.job import Place, Say
+from regard.training.recipe import Recipe
+from regard.training.series_config import SeriesConfig
+
+BASELINE = "baseline.safetensors"  # the linear forecast, beside the weights
+
+
+class SeriesJob:
+    """Windows of a series, and a forecaster."""
+
+    def __init__(self, recipe: Recipe, place: Place) -> None:
+        self.recipe = recipe
+        self.files = SeriesFiles(recipe.data, place.data_root)
+        self.sets = self.files.read()
+        self.ridge = Ridge.fit(self.sets.train, self.sets.valid)
+        space, train = self.sets.space, recipe.train
+        if "start" in recipe.model:
+            raise ConfigError("model.start is for models of texts; a forecaster begins anew")
+        shape = {
+            "context": recipe.data.context,
+            "horizon": recipe.data.horizon,
+            "n_inputs": len(space.inputs),
+            "targets": space.target_places,
+            "n_marks": self.sets.train.marks.shape[1],
+            "n_outputs": max(1, len(recipe.data.quantiles)),
+        }
+        options = {key: value for key, value in recipe.model.items() if key != "name"}
+        self.described = completed(Described(recipe.task, recipe.model["name"], options | shape))
+        torch.manual_seed(train.seed)
+        self.model = build(self.described.model, self.described.options)
+        if place.world.first:
+            space.save(place.run.path)
+            write_tensors(place.run.path / BASELINE, {"ridge": torch.from_numpy(self.ridge.weights)})
+        assert isinstance(train, SeriesConfig)
+        self.task = SeriesTraining(
+            space,
+            self.sets.train,
+            self.sets.valid,
+            batch_examples=train.batch_examples,
+            seed=train.seed,
+            loss=train.loss,
+            quantiles=recipe.data.quantiles,
+        )
+
+    def introduction(self) -> str:
+        """The model's size, the columns and the windows."""
+        sets, space, data = self.sets, self.sets.space, self.recipe.data
+        return (
+            f"{self.recipe.model['name']}: {count_parameters(self.model):,} parameters; {len(space.targets)} columns "
+            f"from {len(space.inputs)}, {data.horizon} steps from {data.context}; windows: {len(sets.train):,} to "
+            f"learn from, {len(sets.valid):,} to choose by, {len(sets.test):,} to report on"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """How many windows, and the fingerprints of the files."""
+        return {"windows": len(self.sets.train), "fingerprints": self.files.fingerprints()}
+
+    def measure(self, say: Say) -> dict[str, dict[str, Any]]:
+        """All figures on the validation and the test part, with those of the simple forecasts beside them."""
+        found = {}
+        for name, windows in (("valid", self.sets.valid), ("test", self.sets.test)):
+            figures = self._measured(windows)
+            found[name] = {key: metric.record() for key, metric in figures.items()}
+            for line in lines_of(name, figures):
+                say(line)
+        return found
+
+    def _measured(self, windows: Windows) -> dict[str, Metric]:
+        said = forecasts(self.model, windows)
+        quantiles = self.recipe.data.quantiles
+        return compared(said, windows, self.sets.space, quantiles=quantiles, ridge=self.ridge)

@@ -1,0 +1,123 @@
+"""From a recipe for word vectors to a run. It is over in minutes, so a run that was stopped begins anew: the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from regard.checkpoints import Described, completed, weights_of
+from regard.data import Tokenizer
+from regard.data.places import find_data
+from regard.data.skipgrams import RESERVED, WordStream, cutter, read_words, word_tokenizer
+from regard.errors import DataError
+from regard.models.registry import build
+from regard.models.account import count_parameters
+from regard.models.word_vectors import WordVectors
+from regard.tasks.words import measure, read_test
+from regard.training.jobs.job import Place
+from regard.training.provenance import commit, hardware, versions
+from regard.training.recipe import Recipe
+from regard.training.skipgram import SkipGramOptions, Told, learn_vectors
+from regard.training.stopping import Interrupted, listening
+
+_SECONDS = 2.0  # between two reports
+
+
+def train_words(recipe: Recipe, place: Place) -> dict[str, Any]:
+    """Read the text, learn the vectors, measure them, and write the run; what run.json says in the end."""
+    if not place.world.first:
+        return {}
+    run, files = place.run, recipe.data.files(place.data_root, place.run.path / "data")
+    cut = cutter(recipe.tokenizer.kind, lowercase=recipe.tokenizer.lowercase)
+    fingerprint = files.train.fingerprint()
+    stream = _read(files.train, cut, recipe)
+    tokenizer = word_tokenizer(stream.words, recipe.tokenizer.kind, lowercase=recipe.tokenizer.lowercase)
+    model, described = _model(recipe, len(tokenizer))
+    run.write_config(recipe.resolved())
+    run.write_model(described)
+    tokenizer.save(run.path / "tokenizer.json")
+    place.say(f"{len(stream.words):,} words with {model.config.d_model} numbers each; "
+              f"they occur {len(stream.ids):,} times in {stream.documents[-1] + 1:,} documents")  # fmt: skip
+    training = _learn(model, stream, recipe, place)
+    run.write_weights(weights_of(model))
+    facts = {
+        "task": recipe.task,
+        "seed": recipe.train.seed,
+        "parameters": count_parameters(model),
+        "words": len(stream.words),
+        "tokens": len(stream.ids),
+        "fingerprints": {"train": fingerprint},
+        "versions": versions(),
+        "hardware": hardware(torch.device("cpu")),
+        "commit": commit(),
+        "training": training,
+        "metrics": _measure(model, tokenizer, recipe, place),
+    }
+    run.write_facts(facts)
+    return facts
+
+
+def _read(source: Any, cut: Callable[[str], list[str]], recipe: Recipe) -> WordStream:
+    data = recipe.data
+    try:
+        return read_words(source.documents(), cut, min_count=data.min_count, max_words=data.max_words)
+    except DataError as problem:
+        if str(problem).startswith(source.name):
+            raise
+        raise DataError(f"{source.name}: {problem}", hint=problem.hint) from problem
+
+
+def _model(recipe: Recipe, n_tokens: int) -> tuple[WordVectors, Described]:
+    options = {name: value for name, value in recipe.model.items() if name not in ("name", "start")}
+    fitting = options | {"n_tokens": n_tokens, "n_reserved": len(RESERVED)}
+    described = completed(Described(recipe.task, recipe.model["name"], fitting))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.train.seed)
+        model = build(described.model, described.options)
+    assert isinstance(model, WordVectors)
+    return model.eval(), described
+
+
+def _learn(model: WordVectors, stream: WordStream, recipe: Recipe, place: Place) -> dict[str, Any]:
+    data, train = recipe.data, recipe.train
+    options = SkipGramOptions(
+        window=data.window,
+        negatives=data.negatives,
+        sample=data.sample,
+        epochs=train.epochs,
+        lr=train.lr,
+        batch=train.batch_tokens,
+        seed=train.seed,
+    )
+    began = said = time.monotonic()
+    last = Told(0.0, 0, 0.0)
+    with listening() as stopping:
+
+        def tell(told: Told) -> bool:
+            nonlocal said, last
+            last, now = told, time.monotonic()
+            if now - said >= _SECONDS or told.done == 1.0:
+                said, rate = now, told.words / max(now - began, 1e-9)
+                place.say(f"{told.done:4.0%}  loss {told.loss:.3f}  {rate:,.0f} words a second")
+            return not stopping.is_set()
+
+        learn_vectors(model, stream, options, tell=tell)
+        if stopping.is_set() and last.done < 1.0:
+            raise Interrupted(f"stopped after {last.done:.0%}; word vectors begin anew", hint="train again: --resume")
+    return {"seconds": time.monotonic() - began, "words": last.words, "loss": last.loss, "epochs": train.epochs}
+
+
+def _measure(model: WordVectors, tokenizer: Tokenizer, recipe: Recipe, place: Place) -> dict[str, Any]:
+    """Figures on the recipe's test sets, by name."""
+    ids, found = tokenizer.core.get_vocab(), {}
+    for name, files in recipe.data.test.items():
+        for file in files:
+            test = read_test(find_data(file, place.data_root))
+            measured = measure(model, ids, test, lowercase=recipe.tokenizer.lowercase)
+            metrics = measured.metrics()
+            place.say(f"{name}: {measured.name} {metrics[measured.name].value:.4f}  ({metrics['covered'].signature})")
+            found[name if len(files) == 1 else f"{name}: {file}"] = {k: m.record() for k, m in metrics.items()}
+    return found
