@@ -36,6 +36,14 @@ PARAMETERS = {
     ("recurrent-lm", "tiny"): 5_164_160,
     ("recurrent-lm", "small"): 20_376_960,
     ("recurrent-lm", "gpt1"): 53_074_688,
+    ("patch-forecaster", "tiny"): 81_728,
+    ("patch-forecaster", "base"): 921_184,
+    ("series-transformer", "tiny"): 35_425,
+    ("series-transformer", "small"): 145_281,
+    ("series-transformer", "base"): 4_588_545,
+    ("recurrent-forecaster", "tiny"): 14_945,
+    ("recurrent-forecaster", "small"): 52_417,
+    ("recurrent-forecaster", "base"): 1_539_841,
 }
 PUBLISHED = {  # with their own vocabularies; of BERT the encoder with its pooler, as Hugging Face's files hold them
     ("bert", "base", 30_522): 109_482_240,
@@ -50,8 +58,8 @@ PAPER_FLOPS = {"base": (100_000, 3.3e18), "big": (300_000, 2.3e19)}  # steps, an
 
 
 def sized(name, size):
-    sides = ("n_source", "n_target") if "n_source" in MODELS[name].options else ("n_tokens",)
-    return configure(name, size, **dict.fromkeys(sides, VOCABULARY))
+    known = [side for side in ("n_source", "n_target", "n_tokens") if side in MODELS[name].options]
+    return configure(name, size, **dict.fromkeys(known, VOCABULARY))
 
 
 def test_no_size_of_any_model_is_missing_from_the_table():

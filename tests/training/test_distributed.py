@@ -26,6 +26,7 @@ d_feedforward = 32
 n_encoder_layers = 1
 n_decoder_layers = 1
 dropout = 0.0
+activation = "gelu"  # smooth: at a kink, rounding would decide which way a gradient goes
 [data]
 synthetic = "dates"
 n_train = 90

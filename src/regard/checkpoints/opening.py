@@ -11,6 +11,8 @@ from regard.checkpoints.weights import read_tensors
 from regard.data.tokenizer_files import read_tokenizers
 from regard.errors import CheckpointError
 
+WITHOUT_PIECES = ("series",)  # tasks that read no text
+
 
 def open_model(path: Path | str) -> Pretrained:
     """A run folder, a Hugging Face folder, a llama2.c `.bin` or a `.gguf` file, in our terms."""
@@ -36,7 +38,7 @@ def open_run(run: RunFolder) -> Pretrained:
             hint=f"train it to its first evaluation: regard train --resume --out {run.path}",
         )
     said = {field.name: getattr(described, field.name) for field in fields(Described)}
-    tokenizer, target = read_tokenizers(run.path)
+    tokenizer, target = (None, None) if described.task in WITHOUT_PIECES else read_tokenizers(run.path)
     tensors = read_tensors(run.weights)
     return Pretrained(**said, tensors=tensors, tokenizer=tokenizer, target_tokenizer=target, origin=str(run.weights))
 

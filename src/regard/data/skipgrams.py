@@ -115,7 +115,8 @@ def keep_rates(counts: NDArray[np.int64], sample: float) -> NDArray[np.float32]:
     if not sample:
         return np.ones(len(counts), np.float32)
     rate = sample * counts.sum() / counts
-    return np.minimum(1, np.sqrt(rate) + rate).astype(np.float32)
+    kept: NDArray[np.float32] = np.minimum(1, np.sqrt(rate) + rate).astype(np.float32)
+    return kept
 
 
 def noise_table(counts: NDArray[np.int64], *, power: float = 0.75) -> Tensor:

@@ -60,7 +60,7 @@ def formula_against_counter(*, seed: int) -> float:
     with FlopCounterMode(display=False) as counter, watch(model, through=True), torch.no_grad():
         model(source, target)
     counted = forward_flops(config, source_tokens=44, target_tokens=28, source_length=11, target_length=7)
-    return counted.total / counter.get_total_flops()
+    return counted.total / float(counter.get_total_flops())
 
 
 def _parts() -> dict[str, float]:
@@ -80,7 +80,7 @@ def _panels(figures: dict[str, float], parts: dict[str, float]) -> list[Panel]:
     shares = {labels[name]: 100 * share for name, share in parts.items()}
     return [
         Bars("Training cost, English–German", costs, "FLOPs (grey: as published)", list(ours), "{:.1e}", log=True,
-             x_range=(3e17, 2e21)),
+             x_range=(3e17, 2e22)),
         Bars("Where the operations of base go", shares, "share (%)", ["weights and values"], "{:.0f} %",
              x_range=(0, 65)),
     ]  # fmt: skip
@@ -91,9 +91,9 @@ def _text(figures: dict[str, float], parts: dict[str, float]) -> str:
     flops = {size: figures[f"training FLOPs, {size}"] for size in PAPER}
     share = {size: figures[f"share of the paper's figure, {size}"] for size in PAPER}
     return f"""
-With the paper's vocabulary of 37,000 shared pieces the base model has {million["base"]:.1f} million parameters (65 in the
-paper) and the big one {million["big"]:.1f} (213). Training took base 100,000 steps and big 300,000, of 25,000 tokens on
-each side. Counted product by product, that is {flops["base"]:.1e} and {flops["big"]:.1e} operations,
+With the paper's vocabulary of 37,000 shared pieces the base model has {million["base"]:.1f} million parameters (65 in
+the paper) and the big one {million["big"]:.1f} (213). Training took 100,000 and 300,000 steps of 25,000 tokens on each
+side. Counted product by product, that is {flops["base"]:.1e} and {flops["big"]:.1e} operations,
 {share["base"]:.0%} and {share["big"]:.0%} of Table 2's 3.3·10¹⁸ and 2.3·10¹⁹. The table's numbers are hours times GPUs
 times the speed those are taken to sustain, so the share is how near the hardware came to it; by either number the
 Transformer is cheaper than what it was compared with. The formula agrees with PyTorch's own counter on a small model to

@@ -25,7 +25,7 @@ GUESSED = math.sqrt((20_000**2 - 5_000**2) / (2 * math.log(2)))
 def run(scale: Scale) -> Finding:
     """Ask for one city at many bandwidths, and for many cities at a few."""
     asked = np.linspace(55_000, 90_000, scale.of(141, 15))
-    curves = [Line(f"{h / 1000:g}", asked / 1000, _known(h).predict(asked[:, None]) / 1000) for h in SHOWN]
+    curves = [Line(f"h = {h / 1000:.3g}", asked / 1000, _known(h).predict(asked[:, None]) / 1000) for h in SHOWN]
     reaches = np.geomspace(1_000, 200_000, scale.of(61, 13))
     weights = np.stack([_known(h).weights([[ASKED]])[0] for h in reaches])
     figures: dict[str, float] = {f"profit at a bandwidth of {h:,}": round(_ask(h)) for h in SHOWN}
@@ -56,7 +56,7 @@ def _panels(curves: list[Line], reaches: Array, weights: Array) -> list[Lines]:
     ]
     slide = Line("the slide's guess", [GUESSED / 1000] * 2, [0.4, 0.2], look=4, dots=True)
     return [
-        Lines("Predicted profit, by bandwidth (thousands)", [*curves, known], "people (thousands)",
+        Lines("Predicted profit, by bandwidth h (thousands)", [*curves, known], "people (thousands)",
               "profit (thousands)", ramp=True),
         Lines("Weight of each known city for 65 thousand people", [*shares, slide], "bandwidth (thousands of people)",
               "weight", log="x", y_range=(0, 0.6), x_ticks=(1, 5, 20, 100)),

@@ -17,7 +17,7 @@ from regard.data.masking import UNUSED, Masking
 from regard.exhibits.cheating import learn as learn_next_words
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
 from regard.exhibits.lessons import teach
-from regard.exhibits.phrases import NUMBER, Phrasebook, sentences
+from regard.exhibits.phrases import NUMBER, Phrasebook, plural, sentences
 from regard.inspection.plots_exhibits import Bars, Heat, Panel
 from regard.models.bert import Bert, BertConfig
 from regard.models.gpt import GPT
@@ -42,7 +42,9 @@ def run(scale: Scale) -> Finding:
 
 def _texts(n: int, seed: int, scale: Scale) -> list[str]:
     """Sentences, in the small version only the shortest: there the verb stands beside its subject."""
-    return [text for text in sentences(n, seed=seed) if not scale.small or len(text.split()) < 7 and "near" not in text]
+    return [
+        text for text in sentences(n, seed=seed) if not scale.small or (len(text.split()) < 7 and "near" not in text)
+    ]
 
 
 def learn_blanks(book: Phrasebook, *, steps: int, seed: int) -> Bert:
@@ -72,13 +74,15 @@ def learn_blanks(book: Phrasebook, *, steps: int, seed: int) -> Bert:
 def _blank_out(model: Bert | GPT, book: Phrasebook, place: Tensor) -> Tensor:
     """What each row's word at its place is taken for (N, V), by the model that may see the rest or what precedes."""
     rows = torch.arange(len(place))
+    ids = book.ids.clone()
     with torch.no_grad():
         if isinstance(model, GPT):
-            return model(book.ids)[rows, place - 1].softmax(-1)
-        ids = book.ids.clone()
-        assert book.tokenizer.mask_id is not None
-        ids[rows, place] = book.tokenizer.mask_id
-        return model(Rows(ids, book.lengths))[rows, place].softmax(-1)
+            logits: Tensor = model(ids)[rows, place - 1]
+        else:
+            assert book.tokenizer.mask_id is not None
+            ids[rows, place] = book.tokenizer.mask_id
+            logits = model(Rows(ids, book.lengths))[rows, place]
+    return logits.softmax(-1)
 
 
 def subject_guesses(model: Bert | GPT, book: Phrasebook) -> dict[str, float]:
@@ -102,10 +106,9 @@ def subject_guesses(model: Bert | GPT, book: Phrasebook) -> dict[str, float]:
 
 
 def _candidates(model: Bert | GPT, shown: Phrasebook) -> dict[str, float]:
-    """The six words a model would rather put into the blank of the sentence shown."""
+    """How likely each noun is to stand in the blank of the sentence shown."""
     guess = _blank_out(model, shown, torch.tensor([BLANK + 1]))[0]
-    best = guess.topk(6)
-    return {shown.tokenizer.decode([i]): p for i, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)}
+    return {noun: float(guess[shown.tokenizer.encode(noun)[0]]) for noun in NUMBER}
 
 
 def _panels(candidates: dict[str, dict[str, float]]) -> list[Panel]:
@@ -118,26 +121,28 @@ def _panels(candidates: dict[str, dict[str, float]]) -> list[Panel]:
         seen = allowed.float() * 0.25
         seen[row] *= 3
         panels.append(Heat(f"{name}: who sees whom (dark: what {who} sees)", seen.tolist(), rows=words,
-                           columns=[w if i != BLANK + 1 else "____" for i, w in enumerate(words)], top=1.0))  # fmt: skip
+                           columns=[w if i != BLANK + 1 else "?" for i, w in enumerate(words)], top=1.0))  # fmt: skip
     for name, found in candidates.items():
-        strong = [word for word in found if NUMBER.get(word) == "many"]
-        shares = {word: 100 * p for word, p in found.items()}
+        shares = {
+            word: 100 * found[word] for noun in ("dog", "cat", "child", "farmer") for word in (noun, plural(noun))
+        }
+        strong = [word for word in shares if NUMBER[word] == "many"]
         panels.append(Bars(f"{name}: “the old ____ near the tree see a cat.”", shares, "probability (%); blue: plural",
-                           strong, "{:.0f} %", x_range=(0, 1.2 * max(shares.values()))))  # fmt: skip
+                           strong, "{:.1f} %", x_range=(0, 1.25 * max(shares.values()))))  # fmt: skip
     return panels
 
 
 def _text(figures: dict[str, float], candidates: dict[str, dict[str, float]]) -> str:
     number = {name: f"{figures[f'number of the subject right, {name}']:.0%}" for name in ("BERT", "GPT")}
     chance = {name: figures[f"probability of the word that stood there, {name}"] for name in ("BERT", "GPT")}
-    plurals = {name: sum(p for w, p in found.items() if NUMBER.get(w) == "many") for name, found in candidates.items()}
+    plurals = {name: sum(p for w, p in found.items() if NUMBER[w] == "many") for name, found in candidates.items()}
     return f"""
 One sentence, one blank: *the old \\_\\_\\_\\_ near the tree see a cat.* The verb "see", four words later, says that the
-subject is plural. BERT, which sees both sides, puts {plurals["BERT"]:.0%} of its probability on plurals among its six
-favourites; GPT, which has read "the old" and nothing else, {plurals["GPT"]:.0%}. Over new sentences that begin with
-"the", BERT gets the number of the subject right in {number["BERT"]}, GPT in {number["GPT"]}, which is guessing; the word
-that really stood there gets {chance["BERT"]:.3f} against {chance["GPT"]:.3f} on average. The price: every word BERT
-reads has already been looked at by all others, so it cannot write one word after another, as GPT does in the exhibit on
+subject is plural. BERT, which sees both sides, puts {plurals["BERT"]:.0%} of its probability on plurals; GPT, which has
+read "the old" and nothing else, {plurals["GPT"]:.0%}. Over new sentences that begin with
+"the", BERT gets the number of the subject right in {number["BERT"]}, GPT in {number["GPT"]}, which is guessing; the
+word that really stood there gets {chance["BERT"]:.3f} against {chance["GPT"]:.3f} on average. The price: every word
+BERT reads has already been looked at by all others, so it cannot write one word after another, as GPT does in
 [cheating](cheating.md).
 
 Where the slides slip: of the 15 % chosen words 10 % do not "revert back", they stay what they are, and have to be

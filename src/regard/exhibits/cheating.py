@@ -32,13 +32,10 @@ def run(scale: Scale) -> Finding:
         written = write(model, book, n=scale.of(500, 100))
         curves[name], samples[name] = losses, written[:3]
         figures |= {f"{what}, {name}": value for what, value in _judge(model, book, mask, written).items()}
-    panels = [_losses(curves), _usefulness(figures)]
-    return Finding(figures, _text(figures, samples), panels, TITLE)
+    return Finding(figures, _text(figures, samples), [_losses(curves), _usefulness(figures)], TITLE)
 
 
-def learn(
-    book: Phrasebook, mask: Mask | None, scale: Scale, *, steps: int | None = None
-) -> tuple[GPT, list[float]]:
+def learn(book: Phrasebook, mask: Mask | None, scale: Scale, *, steps: int | None = None) -> tuple[GPT, list[float]]:
     """A small GPT after a lesson in next words, told by the mask what it may look at."""
     torch.manual_seed(scale.seed)
     model = GPT(GPTConfig(n_tokens=book.tokenizer.size, d_model=64, n_heads=4, n_layers=2, n_positions=32, dropout=0.0))
@@ -58,9 +55,7 @@ def write(model: GPT, book: Phrasebook, *, n: int) -> list[str]:
     words = book.tokenizer
     stepper = model.start(torch.full((n, 1), words.bos_id), capacity=24)
     options = DecodeOptions(strategy="sample", max_length=24)
-    found = decode(
-        stepper, n_rows=n, bos_id=words.bos_id, eos_id=words.eos_id, pad_id=words.pad_id, options=options
-    )
+    found = decode(stepper, n_rows=n, bos_id=words.bos_id, eos_id=words.eos_id, pad_id=words.pad_id, options=options)
     return [words.decode(row[0].tokens) for row in found]
 
 
@@ -106,11 +101,15 @@ the softmax (a score of 0 would leave a weight). That answers their question "wh
 """
 
 
-_WHAT = ("loss on new sentences as trained (nats a word)", "loss when the future is not there", "correct sentences written")
+_WHAT = (
+    "loss on new sentences as trained (nats a word)",
+    "loss when the future is not there",
+    "correct sentences written",
+)
 TITLE = "Without the causal mask: a low loss, and nothing learned"
 EXHIBIT = Exhibit(
     "cheating",
     "Cheating through attention",
-    "A language model that may see the next word reaches a low loss and writes nonsense; with the mask it is the reverse.",
+    "A language model that may see the next word has a low loss and writes nonsense; with the mask it is the reverse.",
     run,
 )

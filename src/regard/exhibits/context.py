@@ -6,9 +6,6 @@ one word, one vector. After attention the vector has taken in the words around i
 
 from __future__ import annotations
 
-from itertools import product
-from random import Random
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -16,25 +13,10 @@ from torch import Tensor, nn
 from regard.attention import Rows, attend
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
 from regard.exhibits.lessons import teach
+from regard.exhibits.meanings import pairs_by_meaning
 from regard.exhibits.phrases import Phrasebook
-from regard.inspection.plots_exhibits import Line, Lines, Panel, Points
+from regard.inspection.plots_exhibits import Heat, Panel, Points
 from regard.models.bert import Bert, BertConfig
-
-WHO = {"i": "yo", "we": "nosotros", "you": "tú", "they": "ellos"}
-WHOSE = {"a": "una", "the": "la", "your": "tu", "this": "esta"}
-# English to Spanish, slot by slot; "read a letter" alone leaves the meaning open.
-MEANINGS = {
-    "carta": (
-        WHO, {"write": "escribir", "send": "enviar", "read": "leer", "post": "mandar"}, WHOSE,
-        {"long": "larga", "short": "corta", "": ""}, {"letter": "carta"}, {"to": "a", "from": "de"},
-        {"her": "ella", "him": "él", "friends": "amigos"},
-    ),
-    "letra": (
-        WHO, {"spell": "deletrear", "print": "imprimir", "read": "leer", "draw": "dibujar"}, WHOSE,
-        {"first": "primera", "last": "última", "": ""}, {"letter": "letra"}, {"of": "de", "in": "en"},
-        {"words": "palabras", "names": "nombres", "it": "ello"},
-    ),
-}  # fmt: skip
 
 
 class WordWise(nn.Module):
@@ -56,8 +38,8 @@ class WordWise(nn.Module):
 
 def run(scale: Scale) -> Finding:
     """Teach word-by-word translation without and with attention, and follow *letter* through the blocks."""
-    taught, unseen = _pairs(scale)
-    english, spanish = (Phrasebook.of([pair[side] for pair in sum(taught.values(), [])]) for side in (0, 1))
+    taught, unseen = pairs_by_meaning(n_unseen=100, seed=scale.seed)
+    english, spanish = (Phrasebook.of([p[side] for pairs in taught.values() for p in pairs]) for side in (0, 1))
     tests = {
         meaning: tuple(Phrasebook.of([pair[side] for pair in pairs], tokenizer=book.tokenizer)
                        for side, book in ((0, english), (1, spanish)))
@@ -69,17 +51,6 @@ def run(scale: Scale) -> Finding:
     found = {stage: measure(stages["carta"][stage], stages["letra"][stage]) for stage in stages["carta"]}
     figures |= {f"{what}, {stage}": value for stage, row in found.items() for what, value in row.items()}
     return Finding(figures, _text(figures), _panels(stages, found), TITLE, height=4.2)
-
-
-def _pairs(scale: Scale) -> tuple[dict[str, list[tuple[str, str]]], dict[str, list[tuple[str, str]]]]:
-    """Sentence pairs of both meanings: those to learn from, and some that are only asked about."""
-    taught, unseen = {}, {}
-    for meaning, slots in MEANINGS.items():
-        choices = product(*(slot.items() for slot in slots))
-        pairs = [tuple(" ".join(filter(None, side)) for side in zip(*words, strict=True)) for words in choices]
-        Random(f"context/{scale.seed}").shuffle(pairs)
-        unseen[meaning], taught[meaning] = pairs[:100], pairs[100:]
-    return taught, unseen  # type: ignore[return-value]
 
 
 def learn(english: Phrasebook, spanish: Phrasebook, *, n_layers: int, scale: Scale) -> WordWise:
@@ -144,14 +115,12 @@ def _panels(stages: dict[str, dict[str, Tensor]], found: dict[str, dict[str, flo
     groups = {
         meaning: tuple((vectors - together.mean(0)) @ axes[:, i] for i in (0, 1)) for meaning, vectors in last.items()
     }
-    names = list(found)
-    lines = [
-        Line(what, range(len(names)), [found[stage][f"cosine {what}"] for stage in names], look=look)
-        for what, look in (("within a meaning", 0), ("between meanings", 1))
-    ]
+    cosines = [list(row.values()) for row in found.values()]
     return [
-        Lines("Likeness of “letter” in two sentences", lines, "0 embedding · 1 plain average · 2, 3 after blocks",
-              "mean cosine", x_ticks=range(len(names)), y_range=(min(-0.05, 1.1 * min(lines[1].y)), 1.05)),
+        Heat("Likeness of “letter” in two sentences", cosines,
+             rows=["embedding", "plain average", "after block 1", "after block 2"],
+             columns=["of one meaning", "of two meanings"], texts=[[f"{c:.2f}" for c in row] for row in cosines],
+             top=1.0, x_name="mean cosine of the vectors in two sentences"),
         Points("“letter” in new sentences, after attention",
                {meaning: (x.tolist(), y.tolist()) for meaning, (x, y) in groups.items()},
                "first principal axis", "second principal axis"),

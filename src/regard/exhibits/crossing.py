@@ -23,7 +23,8 @@ WHO = {"i": ("ich", "habe"), "you": ("du", "hast"), "we": ("wir", "haben"), "the
 VERBS = {"ate": "gegessen", "bought": "gekauft", "saw": "gesehen", "found": "gefunden", "forgot": "vergessen",
          "painted": "gemalt"}  # fmt: skip
 THINGS = {"an apple": "einen apfel", "a fish": "einen fisch", "a house": "ein haus", "a book": "ein buch",
-          "the tree": "den baum", "the picture": "das bild"}  # fmt: skip
+          "the tree": "den baum", "the picture": "das bild", "the garden": "den garten",
+          "an egg": "ein ei", "an umbrella": "einen schirm"}  # fmt: skip
 WHEN = {"": "", "today": "heute", "yesterday": "gestern", "often": "oft"}
 SHOWN = ("i ate an apple", "they often forgot the picture")
 
@@ -49,10 +50,10 @@ def compose(who: str, verb: str, thing: str, when: str) -> tuple[str, str, list[
 def run(scale: Scale) -> Finding:
     """Teach a recurrent model with additive attention, and read the alignments of new sentences off its weights."""
     random = Random(f"crossing/{scale.seed}")
-    asked = [pair(random) for _ in range(100)]
+    asked = [pair(random) for _ in range(scale.of(100, 40))]
     known = {source for source, _, _ in asked} | set(SHOWN)
     taught = [found for found in (pair(random) for _ in range(scale.of(3000, 1500))) if found[0] not in known]
-    english, german = (Phrasebook.of([found[side] for found in taught]) for side in (0, 1))
+    english, german = (Phrasebook.of([found[:2][side] for found in taught]) for side in (0, 1))
     model = learn(english, german, scale)
     seen = [looked(model, english, german, source, target) for source, target, _ in asked]
     gold = [found[2] for found in asked]
@@ -117,14 +118,15 @@ def _crossings(gold: list[list[tuple[int, int]]]) -> float:
 def _panel(alignment: Alignment, source: str, target: str, gold: list[tuple[int, int]]) -> Panel:
     texts = [[f"{weight:.2f}" for weight in row] for row in alignment.matrix]
     return Heat(f"“{source}”", alignment.matrix.tolist(), rows=target.split(), columns=source.split(), texts=texts,
-                marks=[(t, s) for s, t in gold], top=1.0, x_name="looked at (frames: where the word comes from)")  # fmt: skip
+                marks=[(t, s) for s, t in gold], top=1.0,
+                x_name="looked at (frame: where the word comes from)")  # fmt: skip
 
 
 def _text(figures: dict[str, float]) -> str:
     looks, straight = figures["words that look at their source"], figures["the same by going straight on"]
     crossing = figures["crossing pairs, of all pairs of links"]
     return f"""
-A recurrent encoder–decoder with additive attention learns 6 × 6 × 4 × 4 little English sentences and their German ones,
+A recurrent encoder–decoder with additive attention learns little English sentences and their German ones,
 where the participle goes to the end: *I ate an apple* → *Ich habe einen Apfel gegessen*. Nobody tells it which word
 belongs to which. In new sentences {looks:.0%} of the German words that stand for one English word put their largest
 weight on it (going straight on, word by word, would hit {straight:.0%}); the mean largest weight is

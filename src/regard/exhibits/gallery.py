@@ -125,7 +125,7 @@ def write_index(folder: Path | str) -> Path:
         "# Exhibits",
         "",
         "Every idea of the lectures, run and measured by the code that does the real work, each in under a minute on",
-        "two CPU cores. `regard exhibits` lists them, `regard exhibits NAME` runs one, `make exhibits` writes all pages.",
+        "one core. `regard exhibits` lists them, `regard exhibits NAME` runs one, `make exhibits` writes these pages.",
         "",
         "| exhibit | what it shows | name |",
         "|---|---|---|",

@@ -30,7 +30,7 @@ def run(scale: Scale) -> Finding:
     before, after = (traits(look(each, new.ids), new.lengths) for each in (start, model))
     figures: dict[str, float] = {}
     for name, found in (("before", before), ("after", after)):
-        figures[f"distance between two heads, {name} (bits)"] = found["apart"]
+        figures[f"distance between two heads, {name} (bits)"] = float(found["apart"])
         figures[f"mean entropy, {name} (bits)"] = float(found["entropy"].mean())
         figures[f"spread of mean distance over heads, {name} (words)"] = float(found["distance"].std())
     shown = Phrasebook.of([SHOWN], tokenizer=book.tokenizer)

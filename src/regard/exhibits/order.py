@@ -59,18 +59,18 @@ class Judge(nn.Module):
 
 def run(scale: Scale) -> Finding:
     """Permute what goes in and compare what comes out; then teach each to tell which of two words came first."""
-    ways = scale.of(WAYS, ("no positions", "sinusoidal"))
+    taught = scale.of(WAYS, ("no positions", "sinusoidal"))
     gaps, curves = {}, {}
-    for way in ways:
+    for way in WAYS:
         torch.manual_seed(scale.seed)
         judge = Judge(way)
         gaps[way] = gap(judge, seed=scale.seed)
-        curves[way] = _learn(judge, scale)
+        if way in taught:
+            curves[way] = _learn(judge, scale)
     figures = {f"{CHANGE}, {way}": value for way, value in gaps.items()}
     figures |= {f"{RIGHT}, {way}": curve[-1] for way, curve in curves.items()}
-    told = [way for way in ways if way != "no positions"]
     panels: list[Panel] = [
-        Bars("Change when words are permuted", gaps, CHANGE, told, "{:.1e}", log=True,
+        Bars("Change when words are permuted", gaps, CHANGE, WAYS[1:], "{:.1e}", log=True,
              x_range=(1e-8, 100)),
         _curves(curves, scale),
     ]  # fmt: skip
@@ -121,8 +121,8 @@ def _curves(curves: dict[str, list[float]], scale: Scale) -> Lines:
 
 
 def _text(figures: dict[str, float]) -> str:
-    change = {way: figures.get(f"{CHANGE}, {way}", float("nan")) for way in WAYS}
-    right = {way: f"{figures.get(f'{RIGHT}, {way}', float('nan')):.0%}" for way in WAYS}
+    change = {way: figures[f"{CHANGE}, {way}"] for way in WAYS}
+    right = {way: f"{figures.get(f'{RIGHT}, {way}', 0.0):.0%}" for way in WAYS}  # the small version teaches two only
     return f"""
 One block of self-attention and feed-forward over {LENGTH} random words. Permuting the words permutes what comes out
 and changes nothing else: the difference is {change["no positions"]:.0e}, rounding. So a model without positions

@@ -24,7 +24,11 @@ def run(scale: Scale) -> Finding:
     """Chains and times by length."""
     lengths = scale.of((16, 32, 64, 128, 256, 512, 1024), (16, 64))
     torch.manual_seed(scale.seed)
-    layers: dict[str, nn.Module] = {"self-attention": MultiHeadAttention(WIDTH, 8), "RNN": _recurrent("rnn"), "LSTM": _recurrent("lstm")}
+    layers: dict[str, nn.Module] = {
+        "self-attention": MultiHeadAttention(WIDTH, 8),
+        "RNN": _recurrent("rnn"),
+        "LSTM": _recurrent("lstm"),
+    }
     chains = {name: [chain(layer, n) for n in lengths if n <= 512] for name, layer in layers.items()}
     times = {name: [_milliseconds(layer, n, scale) for n in lengths] for name, layer in layers.items()}
     figures: dict[str, float] = {}
@@ -90,7 +94,9 @@ def _lines(found: dict[str, list[Any]], lengths: tuple[int, ...], looks: dict[st
 def _text(figures: dict[str, float], lengths: tuple[int, ...]) -> str:
     deep, shown = max(n for n in lengths if n <= 512), lengths[2 * len(lengths) // 3 - 1]
     chain_of = {name: figures[f"chain at length {deep}, {name}"] for name in ("self-attention", "RNN", "LSTM")}
-    spent = {n: [figures[f"milliseconds at length {n}, {name}"] for name in ("self-attention", "LSTM")] for n in lengths}
+    spent = {
+        n: [figures[f"milliseconds at length {n}, {name}"] for name in ("self-attention", "LSTM")] for n in lengths
+    }
     ahead = [n for n, (ours, theirs) in spent.items() if ours < theirs]
     return f"""
 The longest chain of operations that have to wait for one another is {chain_of["self-attention"]:.0f} in self-attention,

@@ -29,8 +29,8 @@ def plural(noun: str) -> str:
     return _PLURAL.get(noun, f"{noun}s")
 
 
-SINGULAR = {noun: "one" for noun in (*NOUNS, *PLACES)}
-NUMBER = SINGULAR | {plural(noun): "many" for noun in (*NOUNS, *PLACES)}
+_ALL = (*NOUNS, *PLACES)
+NUMBER = dict.fromkeys(_ALL, "one") | dict.fromkeys(map(plural, _ALL), "many")
 DETERMINERS = {"one": ("the", "a"), "many": ("the", "some")}
 
 

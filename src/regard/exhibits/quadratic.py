@@ -7,7 +7,7 @@ memory; a fused kernel computes it in pieces and never keeps it. Both are the sa
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -77,7 +77,7 @@ def _difference(length: int, *, seed: int) -> float:
         return float((attend(*inputs) - attend_explicitly(*inputs)).abs().max())
 
 
-def _line(name: str, lengths: tuple[int, ...], values: list[float], unit: float) -> Line:
+def _line(name: str, lengths: tuple[int, ...], values: Sequence[float], unit: float) -> Line:
     return Line(name, lengths, [value * unit for value in values], look=0 if name == "fused" else 1)
 
 
@@ -94,9 +94,9 @@ heads of width {WIDTH}, forward and backward: doubling the length to {n} words m
 fused kernel with a smaller factor ({spent["fused"]:.0f} against {spent["written out"]:.0f} ms on this machine). Memory
 is another matter. Written out, the {n} × {n} weights of every head stay until the backward pass:
 {megabytes["written out"]:.0f} MiB, {more["written out"]:.1f} times as much for twice the length. The fused kernel keeps
-queries, keys, values, the output and one number a row, {megabytes["fused"]:.1f} MiB, and grows {more["fused"]:.1f}-fold:
-it is linear. The two differ by {figures["largest difference between the two"]:.0e} at most, rounding. So n² is a cost in
-time, but not in memory, unless one wants to *see* the weights: that is what watching asks for, only where one looks.
+queries, keys, values, output and one number a row, {megabytes["fused"]:.1f} MiB, and grows {more["fused"]:.1f}-fold:
+it is linear. The two differ by {figures["largest difference between the two"]:.0e} at most, rounding. So n² is a cost
+in time, but not in memory, unless one wants to *see* the weights: that is what watching asks for, only where one looks.
 """
 
 

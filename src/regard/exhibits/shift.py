@@ -72,8 +72,9 @@ M(τ) is built from τ alone: a 2 × 2 rotation by ω·τ for each frequency ω.
 gives those of t + τ: for τ = 1 the largest error over all positions and {figures["width"]:.0f} features is
 {errors[1]:.0e}, for τ = {max(errors)} it is {errors[max(errors)]:.0e}. That is rounding, which grows with the angle:
 near the start it is below 1e-15. So P(t) · P(t + τ) is the same from every start (differences of {spread:.0e}), and
-tends to fall with distance: what the slides call shift-invariant, "gap"-dependent relationships is a linear map that a query's matrix can hold. No two of the
-positions coincide: "never repeats" holds, since ω = 1 turns by one radian a step and π is irrational.
+tends to fall with distance: what the slides call shift-invariant, "gap"-dependent relationships is a linear map that
+a query's matrix can hold. No two of the positions coincide: "never repeats" holds, since ω = 1 turns by one radian a
+step and π is irrational.
 
 A detail: the slides count frequencies ω_l = 10000^(−2l/d) from l = 1; the paper, and this code, from l = 0.
 """

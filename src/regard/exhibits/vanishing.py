@@ -33,7 +33,7 @@ def run(scale: Scale) -> Finding:
         Line(name, distances, curve, look=look)
         for (name, curve), look in zip(curves.items(), (1, 4, 2, 0), strict=True)
     ]
-    panel = Lines("Gradient of the last output by an input k words back", lines, "k, words back", "norm of the gradient",
+    panel = Lines("Gradient of the last output by an input k words back", lines, "k, words back", "norm of gradient",
                   log="xy", x_ticks=distances, y_range=(1e-16, 10))  # fmt: skip
     return Finding(figures, _text(figures, distances[-1]), [panel], TITLE, height=4.6)
 

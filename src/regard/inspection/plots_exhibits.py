@@ -94,7 +94,7 @@ class Bars:
 class Heat:
     """A table of numbers (rows × columns) as shades of blue; `texts` are written into its cells.
 
-    With `signed`, shades run from grey (below zero) through white to blue (above); `marks` put (row, column) in a frame.
+    With `signed`, shades run from grey (below zero) through white to blue (above); `marks` are (row, column) framed.
     """
 
     title: str
@@ -212,9 +212,10 @@ def _heat(part: Any, axis: Any, panel: Heat) -> None:
     if panel.rows:
         axis.set_yticks(range(len(panel.rows)), [_plain(name) for name in panel.rows])
     if panel.columns:
-        turn = 90 if max(map(len, panel.columns)) * len(panel.columns) > 60 else 0
+        turn = 90 if max(map(len, panel.columns)) * len(panel.columns) > 40 else 0
         axis.set_xticks(range(len(panel.columns)), [_plain(name) for name in panel.columns], rotation=turn)
-    size = min(10.0, 130 / max(values.shape[1], 1) / max((len(t) for row in panel.texts for t in row), default=1) * 2.4)
+    widest = max((len(line) for row in panel.texts for text in row for line in text.split("\n")), default=1)
+    size = min(10.0, 420 / values.shape[1] / max(widest, 1))
     for row, texts in enumerate(panel.texts):
         for column, text in enumerate(texts):
             dark = abs(values[row, column]) > 0.6 * top

@@ -28,7 +28,7 @@ def draw_series(told: Told, path: Path | str, *, looked_at: Numbers, title: str 
         above.plot(coming, told.forecast, color=BLUE, linewidth=1.6, label="forecast")
         above.axvline(n - 0.5, color=GREY, linewidth=0.8, linestyle=":")
         above.set_ylabel(told.name)
-        above.legend(loc="upper left", ncols=2)
+        above.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
         above.set_title(title or f"{told.name}: {T} steps from {n}", loc="left")
         below.fill_between(known, looked_at, step="mid", color=BLUE, alpha=0.7, linewidth=0)
         below.set_ylabel("looked at")

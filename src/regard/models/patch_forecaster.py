@@ -95,9 +95,10 @@ class FeatureNorm(nn.BatchNorm1d):
     """Batch norm of each feature over all rows and positions: (N, P, D) → (N, P, D)."""
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """In single precision."""
+        """In the precision of the weights."""
         with torch.autocast(hidden.device.type, enabled=False):
-            return super().forward(hidden.float().flatten(0, -2)).view(hidden.shape).to(hidden.dtype)
+            normed = super().forward(hidden.to(self.weight.dtype).flatten(0, -2))
+            return normed.view(hidden.shape).to(hidden.dtype)
 
 
 def _block(config: PatchForecasterConfig, norm: NormMaker) -> EncoderBlock:

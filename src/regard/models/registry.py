@@ -16,14 +16,30 @@ from typing import Any
 from torch import nn
 
 from regard.errors import ConfigError
-from regard.models import bert, gpt, recurrent_encoder, recurrent_lm, seq2seq, transformer
+from regard.models import (
+    bert,
+    dlinear,
+    gpt,
+    patch_forecaster,
+    recurrent_encoder,
+    recurrent_forecaster,
+    recurrent_lm,
+    seq2seq,
+    series_transformer,
+    transformer,
+)
 from regard.models.bert import Bert, BertConfig
 from regard.models.classifier import Classifier, ClassifierConfig, SpanReader, SpanReaderConfig
+from regard.models.dlinear import DLinear, DLinearConfig
 from regard.models.gpt import GPT, GPTConfig
+from regard.models.patch_forecaster import PatchForecaster, PatchForecasterConfig
 from regard.models.recurrent_encoder import RecurrentEncoder, RecurrentEncoderConfig
+from regard.models.recurrent_forecaster import RecurrentForecaster, RecurrentForecasterConfig
 from regard.models.recurrent_lm import RecurrentLM, RecurrentLMConfig
 from regard.models.seq2seq import RecurrentConfig, RecurrentSeq2Seq
+from regard.models.series_transformer import SeriesTransformer, SeriesTransformerConfig
 from regard.models.transformer import Transformer, TransformerConfig
+from regard.models.word_vectors import WordVectors, WordVectorsConfig
 from regard.options import nearest, typed
 
 
@@ -50,6 +66,11 @@ MODELS: Mapping[str, Entry] = {
     "span-reader": Entry(SpanReaderConfig, SpanReader, {}),
     "gpt": Entry(GPTConfig, GPT, gpt.SIZES),
     "recurrent-lm": Entry(RecurrentLMConfig, RecurrentLM, recurrent_lm.SIZES),
+    "word-vectors": Entry(WordVectorsConfig, WordVectors, {}),
+    "patch-forecaster": Entry(PatchForecasterConfig, PatchForecaster, patch_forecaster.SIZES),
+    "series-transformer": Entry(SeriesTransformerConfig, SeriesTransformer, series_transformer.SIZES),
+    "recurrent-forecaster": Entry(RecurrentForecasterConfig, RecurrentForecaster, recurrent_forecaster.SIZES),
+    "dlinear": Entry(DLinearConfig, DLinear, dlinear.SIZES),
 }
 
 

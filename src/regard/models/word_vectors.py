@@ -1,10 +1,10 @@
 """Word vectors: two for each word, one as the word itself and one as a word around others (Mikolov et al., 2013).
 
-    score(w, c) = ⟨input_w, output_c⟩      how likely c stands near w, before a sigmoid
+score(w, c) = ⟨input_w, output_c⟩      how likely c stands near w, before a sigmoid
 
-    WordVectors(ids (…)) → scores (…, V) of all words around; `vectors` (V, D) are the input ones, those that are used.
-    nearest      the words whose vectors point the same way: cosines
-    combine      sums and differences of unit vectors: king − man + woman
+WordVectors(ids (…)) → scores (…, V) of all words around; `vectors` (V, D) are the input ones, those that are used.
+nearest      the words whose vectors point the same way: cosines
+combine      sums and differences of unit vectors: king − man + woman
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import ConfigError, ShapeError
+
+_SCORES = 2**24  # that are held at once when questions are answered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +77,10 @@ class WordVectors(nn.Module):
         values, ids = cosines.topk(min(k, left))
         return list(zip(ids.tolist(), values.tolist(), strict=True))
 
-    def answer(self, questions: Tensor, *, chunk: int = 1024) -> Tensor:
+    def answer(self, questions: Tensor) -> Tensor:
         """For each row (a, b, c) of (n, 3), the word d for which a is to b as c is to d; never a, b or c (n,)."""
         unit, found = self.unit(), []
-        for some in questions.split(chunk):
+        for some in questions.split(max(1, _SCORES // len(unit))):
             a, b, c = unit[some].unbind(1)
             scores = (b - a + c) @ unit.T
             scores[:, : self.config.n_reserved] = -torch.inf

@@ -13,7 +13,7 @@ import numpy as np
 from regard.tasks.intervals import Drawn, signature
 from regard.tasks.metrics import Comparison
 
-LESS_IS_BETTER = frozenset({"TER", "loss", "bits per character", "rmse", "mlm loss"})
+LESS_IS_BETTER = frozenset({"TER", "loss", "bits per character", "rmse", "mlm loss", "mse", "mae", "pinball"})
 Figures = Callable[[Drawn], Mapping[str, float]]
 
 

@@ -9,21 +9,26 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.checkpoints import Pretrained, RunFolder, open_model
+from regard.checkpoints import Pretrained, RunFolder, open_model, read_tensors
 from regard.data import Tokenizer
 from regard.data.label_space import LabelSpace
+from regard.data.series_space import SeriesSpace
 from regard.errors import CheckpointError, ConfigError, EnvironmentProblem
 from regard.predictors.answers import AnswerPredictor
 from regard.predictors.base import Predictor
 from regard.predictors.labels import LabelPredictor
 from regard.predictors.language import LanguagePredictor
 from regard.predictors.masked import MaskedPredictor
+from regard.predictors.series import SeriesPredictor
 from regard.predictors.translation import TranslationPredictor
+from regard.predictors.words import WordsPredictor
 from regard.tasks.pairs import Languages
+from regard.tasks.series_baselines import Ridge
 from regard.training.devices import choose_device
 from regard.training.jobs.answers import windows_for
 from regard.training.jobs.labels import framer_for
 from regard.training.jobs.language import context_of
+from regard.training.jobs.series import BASELINE
 from regard.training.recipe import Recipe, make_recipe
 
 Open = Callable[[Pretrained, Recipe, nn.Module, str], Predictor[Any]]
@@ -120,12 +125,26 @@ def _answers(found: Pretrained, recipe: Recipe, module: nn.Module, precision: st
     return AnswerPredictor(module, windows_for(tokenizer_of(found), found.options, recipe), recipe)
 
 
+def _words(found: Pretrained, recipe: Recipe, module: nn.Module, precision: str) -> WordsPredictor:
+    return WordsPredictor(module, tokenizer_of(found), recipe)
+
+
+def _series(found: Pretrained, recipe: Recipe, module: nn.Module, precision: str) -> SeriesPredictor:
+    folder = Path(found.origin).parent
+    ridge = None
+    if (folder / BASELINE).exists():
+        ridge = Ridge(read_tensors(folder / BASELINE)["ridge"].numpy())
+    return SeriesPredictor(module, SeriesSpace.load(folder), recipe, ridge)
+
+
 OPEN: Mapping[str, Open] = {
     "translation": _translation,
     "language": _language,
     "masked": _masked,
     "labels": _labels,
     "answers": _answers,
+    "words": _words,
+    "series": _series,
 }
 
 

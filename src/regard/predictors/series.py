@@ -90,7 +90,7 @@ class SeriesPredictor(Predictor[Forecast]):
     def compare(
         self, other: Any, data: TestData, *, resamples: int = 1000, seed: int = 1, **options: Any
     ) -> Iterator[Compared]:
-        """The scaled errors of both on the same windows. Windows overlap, so intervals are narrower than they seem."""
+        """The scaled errors of both on the same windows."""
         refuse_options(options, NOTHING)
         self._check_same_task(other)
         mine, yours = ((p.space.targets, p.config.data.horizon, p.space.scale) for p in (self, other))
@@ -98,6 +98,7 @@ class SeriesPredictor(Predictor[Forecast]):
             raise UsageError(
                 "the two models forecast different columns, horizons or scales: their errors differ in kind"
             )
+        self.say("windows overlap, so they are fewer than they seem, and intervals should be wider than these")
         name, windows = self.windows(data)
         _, again = other.windows(data)
         shared = set(windows.places.tolist()) & set(again.places.tolist())
@@ -178,6 +179,7 @@ class SeriesPredictor(Predictor[Forecast]):
     def _scene(self, series: Series, cut: Cut, place: int) -> tuple[Scene, Any]:
         """The window as something to look at, and the steps that each place of the past stands for."""
         before, ahead = self._behind(series), self._ahead(series)
+        title = f"{self.space.targets[place]}: {len(ahead)} steps after {before[-1]}"
         spans, options = np.stack([np.arange(len(before)), np.arange(len(before)) + 1], 1), {}
         if isinstance(self.module, PatchForecaster):
             shape, n = self.module.config, len(before)
@@ -188,7 +190,6 @@ class SeriesPredictor(Predictor[Forecast]):
         axes = {"past": Axis(before, "steps"), "future": Axis(ahead, "steps")}
         sides: Any = {"self": ("self", "past", "past"), "masked": ("masked", "future", "future"),
                       "cross": ("cross", "future", "past")}  # fmt: skip
-        title = f"{self.space.targets[place]}: {len(ahead)} steps after {before[-1]}"
         return Scene(self.module, inputs_of(cut, self.device), axes, sides, options=options, title=title), spans
 
     def _told(self, series: Series, cut: Cut, place: int, spans: Any) -> Told:

@@ -35,9 +35,9 @@ def forecasts(model: nn.Module, windows: Windows) -> Forecasts:
 
 
 def say(model: nn.Module, cut: Cut, device: torch.device, **options: Any) -> Tensor:
-    """What a model says about windows, (B, T, K, Q)."""
+    """What a model says about windows, (B, T, K, Q); quantiles that cross change places."""
     said: Tensor = model(*inputs_of(cut, device), **options)
-    return said
+    return said.sort(-1).values if said.shape[-1] > 1 else said
 
 
 def inputs_of(cut: Cut, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:

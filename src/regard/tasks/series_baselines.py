@@ -1,5 +1,6 @@
-"""What a forecast has to beat: the last value, the last season, and a linear model in closed form.
+"""What a forecast has to beat: the mean, the last value, the last season, and a linear model in closed form.
 
+    mean              every step to come is the mean of the training part: of returns, that prices stay
     naive             every step to come is as the last one known
     seasonal naive    every step to come is as the one a season before
     ridge             least squares with a penalty, chosen on the validation part
@@ -82,7 +83,8 @@ def reads_itself(windows: Windows) -> bool:
 
 def baselines(windows: Windows, *, season: int, ridge: Ridge | None) -> Mapping[str, Errors]:
     """The errors of every baseline that there is, by name."""
-    found = {"naive": naive(windows)}
+    found = {"mean": np.zeros((len(windows), windows.horizon, len(windows.targets), 1), np.float32)}  # scaled, it is 0
+    found["naive"] = naive(windows)
     if 1 < season <= windows.context:
         found["seasonal naive"] = seasonal(windows, season)
     if ridge is not None:

@@ -113,7 +113,7 @@ class Measured:
         found = {self.name: Metric(self.name, self.figure(every), covered, digits=4)}
         found["covered"] = Metric("covered", known / self.n, covered, digits=4)
         for section in dict.fromkeys(self.sections):
-            some = np.array([i for i in every if self.sections[i] == section], np.int64)
+            some = np.array([i for i, its in enumerate(self.sections) if its == section], np.int64)
             found[section] = Metric(section, self.figure(some), f"accuracy, {len(some):,} questions", digits=4)
         return found
 

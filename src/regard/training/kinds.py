@@ -11,8 +11,12 @@ from regard.tasks.answers import AnswerData, AnswerOptions
 from regard.tasks.labels import LabelData
 from regard.tasks.masked import MaskedData, MaskedPieces
 from regard.tasks.pairs import PairData, PieceConfig
+from regard.tasks.series import SeriesData
 from regard.tasks.texts import TextData, TextPieces
+from regard.tasks.words import WordData, WordPieces
 from regard.training.config import ReadingConfig, TrainConfig, TuningConfig
+from regard.training.series_config import SeriesConfig
+from regard.training.words_config import WordsConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,4 +61,12 @@ KINDS: Mapping[str, Kind] = {
     "masked": Kind(("bert",), MaskedData, MaskedPieces, GuessOptions, ReadingConfig, "small"),
     "labels": Kind(("classifier",), LabelData, MaskedPieces, NoOptions, TuningConfig),
     "answers": Kind(("span-reader",), AnswerData, MaskedPieces, AnswerOptions, TuningConfig),
+    "words": Kind(("word-vectors",), WordData, WordPieces, GuessOptions, WordsConfig),
+    "series": Kind(
+        ("patch-forecaster", "series-transformer", "recurrent-forecaster", "dlinear"),
+        SeriesData,
+        NoOptions,
+        NoOptions,
+        SeriesConfig,
+    ),
 }

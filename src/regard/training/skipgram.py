@@ -28,9 +28,10 @@ from torch import Tensor
 from regard.data.skipgrams import BlockPlan, WordStream, keep_rates, noise_table
 from regard.models.word_vectors import WordVectors
 
-CENTRES, NOISE = 32, 16  # of a block
+CENTRES, NOISE = 32, 32  # of a block
 _LEAST_BATCHES = 50  # an epoch of a short text has so many, if it has the blocks
 _LAST_RATE = 1e-4  # of the first
+_LONGEST = 0.5  # step of a vector: far above usual ones, it keeps rates that are too high from ending in no numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,7 @@ class SkipGramOptions:
     sample: float = 1e-3
     epochs: float = 5.0
     lr: float = 0.05
-    batch: int = 2048
+    batch: int = 1024
     seed: int = 1
 
 
@@ -168,7 +169,9 @@ def _ascend(table: Tensor, ids: Tensor, gradients: Tensor, rate: float) -> None:
     ordered, places = ids.sort(stable=True)
     rows, counts = ordered.unique_consecutive(return_counts=True)
     sums = F.embedding_bag(places, gradients, counts.cumsum(0) - counts, mode="sum")
-    table.index_add_(0, rows, sums.mul_((rate * counts.float().rsqrt())[:, None]))
+    scale = rate * counts.float().rsqrt()
+    scale = scale.minimum(_LONGEST / sums.norm(dim=1).clamp_min_(1e-12))
+    table.index_add_(0, rows, sums.mul_(scale[:, None]))
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,12 @@ from regard.training.jobs.job import Begin, Job, Place, Say
 from regard.training.jobs.labels import LabelJob
 from regard.training.jobs.language import LanguageJob
 from regard.training.jobs.masked import MaskedJob
+from regard.training.jobs.series import SeriesJob
 from regard.training.jobs.translation import TranslationJob
 from regard.training.loop import Trainer
 from regard.training.provenance import commit, hardware, versions
 from regard.training.recipe import Recipe
+from regard.training.words import train_words
 
 JOBS: Mapping[str, Begin] = {
     "translation": TranslationJob,
@@ -28,7 +30,10 @@ JOBS: Mapping[str, Begin] = {
     "masked": MaskedJob,
     "labels": LabelJob,
     "answers": AnswerJob,
+    "series": SeriesJob,
 }
+# Tasks with a loop of their own.
+LOOPS: Mapping[str, Callable[[Recipe, Place], dict[str, Any]]] = {"words": train_words}
 
 
 def train(recipe: Recipe, out: Path, *, data_root: Path | None, resume: bool, say: Say) -> dict[str, Any]:
@@ -37,6 +42,8 @@ def train(recipe: Recipe, out: Path, *, data_root: Path | None, resume: bool, sa
     _check_folder(run, recipe, resume=resume)
     device = choose_device(recipe.train.device)
     place = Place(run, data_root, device, World.join(device), say)
+    if recipe.task in LOOPS:
+        return LOOPS[recipe.task](recipe, place)
     job = JOBS[recipe.task](recipe, place)
     first = place.world.first
     if first:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from regard.checkpoints import Described, completed, weights_of
@@ -13,8 +14,8 @@ from regard.data import Tokenizer
 from regard.data.places import find_data
 from regard.data.skipgrams import RESERVED, WordStream, cutter, read_words, word_tokenizer
 from regard.errors import DataError
-from regard.models.registry import build
 from regard.models.account import count_parameters
+from regard.models.registry import build
 from regard.models.word_vectors import WordVectors
 from regard.tasks.words import measure, read_test
 from regard.training.jobs.job import Place
@@ -39,8 +40,8 @@ def train_words(recipe: Recipe, place: Place) -> dict[str, Any]:
     run.write_config(recipe.resolved())
     run.write_model(described)
     tokenizer.save(run.path / "tokenizer.json")
-    place.say(f"{len(stream.words):,} words with {model.config.d_model} numbers each; "
-              f"they occur {len(stream.ids):,} times in {stream.documents[-1] + 1:,} documents")  # fmt: skip
+    place.say(f"{len(stream.words):,} words with {model.config.d_model} numbers each, {len(stream.ids):,} occurrences; "
+              f"documents: {len(np.unique(stream.documents)):,}")  # fmt: skip
     training = _learn(model, stream, recipe, place)
     run.write_weights(weights_of(model))
     facts = {

@@ -19,7 +19,7 @@ class WordsConfig(TrainConfig):
 
     epochs: float = 5.0
     lr: float = 0.05
-    batch_tokens: int = 2048
+    batch_tokens: int = 1024
     device: str = "cpu"
 
     def __post_init__(self) -> None:

@@ -1,0 +1,118 @@
+"""ETTh1, 96 to 720 hours ahead: a patch forecaster and DLinear, trained by the same script on the same data.
+
+    python benchmarks/series.py --device cuda --save                          everything: four horizons, two models
+    python benchmarks/series.py --horizons 96 --models dlinear                a part of it; parts are kept
+    python benchmarks/series.py --collect --save                              only put together what is there
+
+The split is the usual one (12, 4 and 4 months), every one of the test windows counts, and weights are chosen on the
+validation part. Errors are scaled, as the literature has them: Nie et al. (2023), table 3; Zeng et al. (2023), table 2.
+The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from record import row, save
+from regard.training.recipe import find_recipe, make_recipe
+from regard.training.train import train
+
+RECIPES = {"patch-forecaster": "series/etth1-96", "dlinear": "series/etth1-dlinear"}
+PUBLISHED = {  # MSE by horizon
+    "patch-forecaster": ("PatchTST/64", {96: 0.370, 192: 0.413, 336: 0.422, 720: 0.447}),
+    "dlinear": ("DLinear", {96: 0.375, 192: 0.405, 336: 0.439, 720: 0.472}),
+}
+SIMPLE = ("mean", "naive", "seasonal naive", "ridge")
+
+
+def one(model: str, horizon: int, seed: int, options: argparse.Namespace) -> dict[str, float]:
+    """Train one model for one horizon in a folder that is thrown away: its figures on the test part."""
+    settings = [f"data.horizon={horizon}", f"train.seed={seed}", f"train.device={options.device}", *options.set]
+    recipe = make_recipe(find_recipe(RECIPES[model]), settings)
+    folder = Path(tempfile.mkdtemp(dir=options.parts))
+    try:
+        facts = train(recipe, folder / "run", data_root=options.data_root, resume=False, say=print)
+    finally:
+        shutil.rmtree(folder)
+    figures = {name: metric["value"] for name, metric in facts["metrics"]["test"].items()}
+    return figures | {"valid mse": facts["metrics"]["valid"]["mse"]["value"]}
+
+
+def measured(model: str, horizon: int, seed: int, options: argparse.Namespace) -> dict[str, float] | None:
+    """A part that was measured before, or is now."""
+    path = options.parts / f"{model}-{horizon}-{seed}.json"
+    if not path.exists() and not options.collect:
+        path.write_text(json.dumps(one(model, horizon, seed, options)))
+    found: dict[str, float] | None = json.loads(path.read_text()) if path.exists() else None
+    return found
+
+
+def rows_of(model: str, horizon: int, found: list[dict[str, float]], seeds: list[int]) -> list[dict[str, Any]]:
+    """Result rows: mean over seeds, with the published figure beside it."""
+    peer, published = PUBLISHED[model]
+    rows = []
+    for metric in ("mse", "mae"):
+        values = [figures[metric] for figures in found]
+        more: dict[str, Any] = {"peer": peer, "peer_value": published[horizon]} if metric == "mse" else {}
+        if len(values) > 1:
+            more["spread"] = max(values) - min(values)
+        rows.append(
+            row(f"{model}, ETTh1, {horizon} steps", metric, sum(values) / len(values), n=len(values), unit="scaled",
+                recipe=RECIPES[model], command="python benchmarks/series.py --save", seeds=seeds, **more)
+        )  # fmt: skip
+    return rows
+
+
+def baseline_rows(horizon: int, figures: dict[str, float]) -> list[dict[str, Any]]:
+    """What simple forecasts reach on the same windows; they know no seed."""
+    names = [(name, metric) for name in SIMPLE for metric in ("mse", "mae") if f"{name} {metric}" in figures]
+    return [
+        row(f"{name}, ETTh1, {horizon} steps", metric, figures[f"{name} {metric}"], n=1, unit="scaled",
+            command="python benchmarks/series.py --save")
+        for name, metric in names
+    ]  # fmt: skip
+
+
+def main() -> None:
+    """Measure what is asked for, print a table, and keep it if asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", default=list(RECIPES), choices=list(RECIPES))
+    parser.add_argument("--horizons", nargs="+", type=int, default=[96, 192, 336, 720], choices=[96, 192, 336, 720])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1])
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--data-root", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--parts", type=Path, default=Path("runs/series"), help="where measured parts are kept")
+    parser.add_argument("--set", nargs="*", default=[], help="settings section.key=value for all of them")
+    parser.add_argument("--collect", action="store_true", help="train nothing")
+    parser.add_argument("--save", action="store_true", help="write results/series.json")
+    options = parser.parse_args()
+    options.parts.mkdir(parents=True, exist_ok=True)
+    rows, told = [], {}
+    for horizon in options.horizons:
+        simple: dict[str, float] = {}
+        for model in options.models:
+            found = [f for seed in options.seeds if (f := measured(model, horizon, seed, options)) is not None]
+            if not found:
+                continue
+            rows += rows_of(model, horizon, found, options.seeds)
+            simple = simple or found[0]
+            peer, published = PUBLISHED[model]
+            mse, mae = (sum(f[metric] for f in found) / len(found) for metric in ("mse", "mae"))
+            told[f"{model} {horizon}"] = {"mse": mse, "mae": mae, "published": published[horizon]}
+            print(f"{horizon:>4} steps  {model:<18} mse {mse:.4f}  mae {mae:.4f}   {peer}: {published[horizon]:.3f}")
+        if simple:
+            rows += baseline_rows(horizon, simple)
+            shown = "  ".join(f"{name} {simple[f'{name} mse']:.4f}" for name in SIMPLE if f"{name} mse" in simple)
+            print(f"{horizon:>4} steps  {shown}")
+    if options.save:
+        save("series", rows)
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
