@@ -11,7 +11,7 @@ It is written under a temporary name and renamed, so a folder is whole or absent
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import numpy.typing as npt
 
+from regard.data.cached import Cached
 from regard.data.drafts import whole_or_absent, write_synced
 from regard.data.idfiles import ID_TYPES, IdFile, IdWriter
 from regard.data.sources import Pair
@@ -44,7 +45,7 @@ class Header:
     format: int = FORMAT
 
 
-class Corpus:
+class Corpus(Cached):
     """Tokenised pairs, by number. Made by `Corpus.build`, `Corpus.open` or `Corpus.cached`."""
 
     def __init__(self, folder: Path, header: Header) -> None:
@@ -115,23 +116,6 @@ class Corpus:
         """Open what `build` wrote; anything else, or anything cut short, is an error."""
         folder = Path(folder)
         return cls(folder, _read_header(folder))
-
-    @classmethod
-    def cached(cls, key: str, root: Path | str, *, build: Callable[[Path], Self]) -> Self:
-        """The corpus made from `key` under `root`; `build(folder)` makes it if it is absent, damaged or another's.
-
-        `build` is to pass `fingerprint=key` on to `Corpus.build`; `corpus_key` makes keys.
-        """
-        folder = Path(root) / key[:24]
-        try:
-            corpus = cls.open(folder)
-        except DataError:
-            corpus = None
-        if corpus is not None and corpus.fingerprint == key:
-            return corpus
-        made = build(folder)
-        assert made.fingerprint == key, "build must pass fingerprint=key on"
-        return made
 
 
 def corpus_key(*parts: str | int | float | None) -> str:

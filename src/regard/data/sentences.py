@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 import numpy.typing as npt
 
+from regard.data.cached import Cached
 from regard.data.drafts import whole_or_absent, write_synced
 from regard.data.idfiles import ID_TYPES, IdFile, IdWriter
 from regard.data.splitting import split_sentences
@@ -46,7 +47,7 @@ class SentenceHeader:
     format: int = FORMAT
 
 
-class SentenceCorpus:
+class SentenceCorpus(Cached):
     """Tokenised documents, sentence by sentence. Made by `SentenceCorpus.build`, `open` or `cached`."""
 
     def __init__(self, folder: Path, header: SentenceHeader) -> None:
@@ -101,23 +102,6 @@ class SentenceCorpus:
         """Open what `build` wrote; anything else, or anything cut short, is an error."""
         folder = Path(folder)
         return cls(folder, _read_header(folder))
-
-    @classmethod
-    def cached(cls, key: str, root: Path | str, *, build: Callable[[Path], Self]) -> Self:
-        """The corpus made from `key` under `root`; `build(folder)` makes it if it is absent, damaged or another's.
-
-        `build` is to pass `fingerprint=key` on; `corpus_key` makes keys.
-        """
-        folder = Path(root) / key[:24]
-        try:
-            corpus = cls.open(folder)
-        except DataError:
-            corpus = None
-        if corpus is not None and corpus.fingerprint == key:
-            return corpus
-        made = build(folder)
-        assert made.fingerprint == key, "build must pass fingerprint=key on"
-        return made
 
 
 def _write(

@@ -12,7 +12,7 @@ It is whole or absent; what was cut short later is noticed. `rowplan` says which
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -20,6 +20,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from regard.data.cached import Cached
 from regard.data.drafts import whole_or_absent, write_synced
 from regard.data.idfiles import ID_TYPES, IdFile, IdWriter
 from regard.data.marks import Marks
@@ -65,7 +66,7 @@ class StreamHeader:
     format: int = FORMAT
 
 
-class TokenStream:
+class TokenStream(Cached):
     """Tokenised documents end to end. Made by `TokenStream.build`, `open` or `cached`."""
 
     def __init__(self, folder: Path, header: StreamHeader) -> None:
@@ -140,23 +141,6 @@ class TokenStream:
         """Open what `build` wrote; anything else, or anything cut short, is an error."""
         folder = Path(folder)
         return cls(folder, _read_header(folder))
-
-    @classmethod
-    def cached(cls, key: str, root: Path | str, *, build: Callable[[Path], Self]) -> Self:
-        """The stream made from `key` under `root`; `build(folder)` makes it if it is absent, damaged or another's.
-
-        `build` is to pass `fingerprint=key` on; `corpus_key` makes keys.
-        """
-        folder = Path(root) / key[:24]
-        try:
-            stream = cls.open(folder)
-        except DataError:
-            stream = None
-        if stream is not None and stream.fingerprint == key:
-            return stream
-        made = build(folder)
-        assert made.fingerprint == key, "build must pass fingerprint=key on"
-        return made
 
 
 def _chunks(documents: Iterable[Document]) -> Iterator[list[Document]]:

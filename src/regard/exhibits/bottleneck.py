@@ -50,7 +50,7 @@ def learn(attention: str, *, longest: int, scale: Scale) -> RecurrentSeq2Seq:
                         attention=attention)  # type: ignore[arg-type]
     )  # fmt: skip
     draw = torch.Generator().manual_seed(scale.seed)
-    steps = scale.of(700, 160)
+    steps = scale.of(550, 160)
     teach(model, lambda: pair_loss(model, *backwards(64, longest, draw)), steps=steps, lr=8e-3)
     return model
 

@@ -92,7 +92,8 @@ day or the month in three of ten each. So the year more likely stands last; gree
 choose between day and month. In "{shown}", where it matters most, it ends at {said[0]}. A beam of {BEAM} goes on with
 several ways (right) and ends with {said[1]}, {said[2]} and {said[3]}. Over
 {figures["short dates with three readings"]:.0f} such dates the beam finds something likelier than greedy in
-{figures["beam finds something likelier than greedy"]:.0%}, something less likely in
+{figures["beam finds something likelier than greedy"]:.0%} (in the others the model, which is not exact about the
+shares, began with the likeliest reading's year), something less likely in
 {figures["beam finds something less likely"]:.0%}, and holds all three readings in
 {figures["all three readings in the beam"]:.0%}.
 

@@ -107,10 +107,10 @@ def _text(figures: dict[str, float], after: dict[str, Tensor]) -> str:
     most = math.log2(len(SHOWN.split()) + 1)
     return f"""
 A GPT of two layers with four heads each, watched on new sentences. Before training all heads look back evenly, and
-two of them are {apart[0]:.3f} bits apart (Jensen–Shannon divergence, at most 1). After {_STEPS} steps of learning to
+two of them are {apart[0]:.4f} bits apart (Jensen–Shannon divergence, at most 1). After {_STEPS} steps of learning to
 predict next words they are {apart[1]:.2f} bits apart: the nearest-looking head looks {near:.1f} words back on average,
 the farthest {far:.1f}; the sharpest spreads its weight over {sharp:.1f} bits, the most even over {even:.1f} (looking
-evenly at ten words would be {most:.1f}). Rows look, columns are looked at. This is what the slides mean by each head
+evenly at eleven words would be {most:.1f}). Rows look, columns are looked at. This is what the slides mean by each head
 "focusing on a different aspect"; nothing in the loss asks for it.
 
 One of the slides calls multi-head attention a trick "to improve parallelization". It costs the same as one wide head;

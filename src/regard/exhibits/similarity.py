@@ -103,12 +103,12 @@ Each query has one partner among {N_KEYS} keys of width {WIDTH}: itself with noi
 product finds it ({share["dot, equal lengths"]}). It grows with the length of a key (left), so among mixed lengths
 a long stranger beats a short partner ({share["dot, mixed lengths"]}); the Gaussian score, which is largest at the query
 itself, does not fall for that ({share["Gaussian, mixed lengths"]}). Scaling and capping change how sharp weights are,
-not which is largest. When queries are turned by a rule nobody told, every fixed score is at chance
+not which is largest. When queries are turned by a rule nobody told, no fixed score is better than chance
 ({share["dot, a hidden turn"]}, chance is {1 / N_KEYS:.0%}), and those with something to learn find the rule: general
 {share["general, a hidden turn"]}, additive {share["additive, a hidden turn"]}, MLP {share["MLP, a hidden turn"]}.
 That is why attention has matrices for queries and keys.
 
-A small slip of the slides: the cosine of 140° is {figures["cosine of 140°"]:.2f}, not about −0.7.
+A small slip of the slides: the cosine of 140° is −{-figures["cosine of 140°"]:.2f}, not about −0.7.
 """
 
 

@@ -42,7 +42,7 @@ def learn(written: Phrasebook, iso: Phrasebook, scale: Scale) -> RecurrentSeq2Se
         some = torch.randint(len(written.ids), (64,), generator=draw)
         return pair_loss(model, Rows(written.ids[some], written.lengths[some]), iso.ids[some])
 
-    teach(model, loss, steps=scale.of(900, 250), lr=scale.of(5e-3, 1e-2))
+    teach(model, loss, steps=scale.of(800, 250), lr=scale.of(5e-3, 1e-2))
     return model
 
 

@@ -6,7 +6,7 @@ model("Who wrote it?\tIt was written by Ada Lovelace in 1843.")     → Answered
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch import nn
 from regard.data.squad import Question
 from regard.errors import UsageError
 from regard.inspection.exactness import Finding, Given, Trial, measure_alone, measure_reading
-from regard.inspection.look import Look, look_at, text_scene
+from regard.inspection.look import text_scene
 from regard.inspection.scene import Scene
 from regard.models.classifier import SpanReader
 from regard.predictors.base import (
@@ -51,20 +51,7 @@ class AnswerPredictor(Predictor[Answered]):
         """Answer each question, which stands before a tab and its passage; `options` are those of `AnswerOptions`."""
         return self.answerer([_parts(text) for text in texts], self.options(options))
 
-    def look(
-        self,
-        text: str,
-        target: str | None = None,
-        *,
-        layers: Collection[int] | None = None,
-        kinds: Collection[str] | None = None,
-        queries: bool = False,
-        **options: Any,
-    ) -> Look:
-        """Where each piece of question and passage looked; of a long passage, its first window."""
-        return look_at(self.scene(text, target), layers=layers, kinds=kinds, queries=queries)
-
-    def scene(self, text: str, target: str | None = None) -> Scene:
+    def scene(self, text: str, target: str | None = None, **options: Any) -> Scene:
         """A question and its passage, ready to be looked at."""
         check_texts([text])
         refuse_target(target)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from itertools import islice
 from pathlib import Path
@@ -24,6 +24,9 @@ from regard.decoding import DecodeOptions
 from regard.decoding.options import ONLY_FOR
 from regard.errors import DataError, UsageError
 from regard.inspection.exactness import Finding
+from regard.inspection.look import look_at
+from regard.inspection.record import Look
+from regard.inspection.scene import Scene
 from regard.options import typed
 from regard.predictors.comparing import Compared
 from regard.tasks.metrics import LengthBucket, Metric
@@ -115,12 +118,25 @@ class Predictor(ABC, Generic[Said]):
     def verify(self, data: TestData, *, n: int = 24) -> Iterator[Finding]:
         """What this model promises, measured on `n` texts: of a test set, or random ones where it is not here."""
 
-    @abstractmethod
-    def look(self, text: str, target: str | None = None, **options: Any) -> Any:
+    def look(
+        self,
+        text: str,
+        target: str | None = None,
+        *,
+        layers: Collection[int] | None = None,
+        kinds: Collection[str] | None = None,
+        queries: bool = False,
+        **options: Any,
+    ) -> Look:
         """What the model looks at when it reads a text and, where it writes, says the target.
 
-        Options: `layers` and `kinds` to look at, `queries` to keep queries and keys as well.
+        `layers` and `kinds` are what to look at, `queries` keeps queries and keys as well.
         """
+        return look_at(self.scene(text, target, **options), layers=layers, kinds=kinds, queries=queries)
+
+    def scene(self, text: str, target: str | None = None, **options: Any) -> Scene:
+        """The model and what it is given, ready to be looked at; a model without attention has nothing to show."""
+        raise UsageError(f"a model for {self.config.task} has no attention to look at")
 
     def options(self, overrides: Mapping[str, Any]) -> Any:
         """The recipe's `[decode]` section, changed by the overrides, as what it is for the task.

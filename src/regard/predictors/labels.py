@@ -7,7 +7,7 @@ model("A dog runs.\tAn animal moves.")             a pair, parted by a tab
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from regard.data.label_space import LabelSpace
 from regard.data.labelled import Example
 from regard.errors import UsageError
 from regard.inspection.exactness import Finding, Given, Trial, measure_alone, measure_reading
-from regard.inspection.look import Look, look_at, text_scene
+from regard.inspection.look import text_scene
 from regard.inspection.scene import Scene
 from regard.models.classifier import Classifier
 from regard.predictors.base import (
@@ -55,20 +55,7 @@ class LabelPredictor(Predictor[Labelling]):
         rows = self._rows([_parts(text) for text in texts])
         return [self.labeller.labelling(row) for row in self.labeller.outputs(rows)]
 
-    def look(
-        self,
-        text: str,
-        target: str | None = None,
-        *,
-        layers: Collection[int] | None = None,
-        kinds: Collection[str] | None = None,
-        queries: bool = False,
-        **options: Any,
-    ) -> Look:
-        """Where each piece of a text looked, and where the label was read off, if by attention."""
-        return look_at(self.scene(text, target), layers=layers, kinds=kinds, queries=queries)
-
-    def scene(self, text: str, target: str | None = None) -> Scene:
+    def scene(self, text: str, target: str | None = None, **options: Any) -> Scene:
         """A text, or a pair, ready to be looked at."""
         check_texts([text])
         refuse_target(target)

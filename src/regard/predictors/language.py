@@ -8,7 +8,7 @@ model.log_probs("To be, or not to be")     what it thinks of a text, piece by pi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from regard.data import Document, Tokenizer
 from regard.decoding import DecodeOptions
 from regard.errors import UsageError
 from regard.inspection.exactness import Finding
-from regard.inspection.look import Look, look_at, text_scene
+from regard.inspection.look import text_scene
 from regard.inspection.scene import Scene
 from regard.inspection.writing_exactness import measure_continuing
 from regard.predictors.base import (
@@ -124,20 +124,7 @@ class LanguagePredictor(Predictor[Written]):
         terms = logits[:-1].log_softmax(-1).gather(-1, torch.tensor(ids[1:], device=logits.device)[:, None])[:, 0]
         return list(zip(self.tokenizer.tokens(ids[1:]), terms.tolist(), strict=True))
 
-    def look(
-        self,
-        text: str,
-        target: str | None = None,
-        *,
-        layers: Collection[int] | None = None,
-        kinds: Collection[str] | None = None,
-        queries: bool = False,
-        **options: Any,
-    ) -> Look:
-        """Where each piece of a text looked; `target` is how it goes on, if more is to be read."""
-        return look_at(self.scene(text, target), layers=layers, kinds=kinds, queries=queries)
-
-    def scene(self, text: str, target: str | None = None) -> Scene:
+    def scene(self, text: str, target: str | None = None, **options: Any) -> Scene:
         """A text, ready to be looked at."""
         check_texts([text] if target is None else [text, target])
         ids = self.writer.prompt(text + (target or ""))

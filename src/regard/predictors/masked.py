@@ -8,7 +8,7 @@ model.embed(["A text.", "Another."])            → (2, D)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +22,7 @@ from regard.data import Document, Tokenizer
 from regard.data.masking import UNUSED
 from regard.errors import UsageError
 from regard.inspection.exactness import Finding, Given, Trial, measure_alone, measure_reading, outputs
-from regard.inspection.look import Look, look_at, text_scene
+from regard.inspection.look import text_scene
 from regard.inspection.scene import Scene
 from regard.models.bert import Bert
 from regard.predictors.base import (
@@ -113,20 +113,7 @@ class MaskedPredictor(Predictor[Filled | Judged]):
         check_texts(texts)
         return self.filler.embed(texts, normalise=normalise)
 
-    def look(
-        self,
-        text: str,
-        target: str | None = None,
-        *,
-        layers: Collection[int] | None = None,
-        kinds: Collection[str] | None = None,
-        queries: bool = False,
-        **options: Any,
-    ) -> Look:
-        """Where each piece of a text, or of two parted by a tab, looked."""
-        return look_at(self.scene(text, target), layers=layers, kinds=kinds, queries=queries)
-
-    def scene(self, text: str, target: str | None = None) -> Scene:
+    def scene(self, text: str, target: str | None = None, **options: Any) -> Scene:
         """A text, or two parted by a tab, ready to be looked at."""
         check_texts([text])
         refuse_target(target)

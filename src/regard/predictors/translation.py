@@ -9,7 +9,7 @@ model.look("A dog runs along the beach.").plot("a.png")   what it looked at
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from regard.data import Pair
 from regard.errors import UsageError
 from regard.inspection.alignments import Alignment
 from regard.inspection.exactness import Finding
-from regard.inspection.look import Look, look_at, pair_scene
+from regard.inspection.look import look_at, pair_scene
 from regard.inspection.scene import Scene
 from regard.inspection.writing_exactness import measure_translation
 from regard.models.protocol import as_seq2seq
@@ -103,19 +103,6 @@ class TranslationPredictor(Predictor[Prediction]):
         prefixes = None if prefix is None else [prefix] * len(texts)
         found = self._translator(texts, self.options(options), prefixes=prefixes, keys=keys)
         return [Prediction.of(several) for several in found]
-
-    def look(
-        self,
-        text: str,
-        target: str | None = None,
-        *,
-        layers: Collection[int] | None = None,
-        kinds: Collection[str] | None = None,
-        queries: bool = False,
-        **options: Any,
-    ) -> Look:
-        """What the model looks at when it translates `text`, as it would itself, or into the `target` given."""
-        return look_at(self.scene(text, target, **options), layers=layers, kinds=kinds, queries=queries)
 
     def scene(self, text: str, target: str | None = None, **options: Any) -> Scene:
         """A text and its translation, ready to be looked at."""
