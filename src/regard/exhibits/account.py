@@ -96,8 +96,8 @@ the paper) and the big one {million["big"]:.1f} (213). Training took 100,000 and
 side. Counted product by product, that is {flops["base"]:.1e} and {flops["big"]:.1e} operations,
 {share["base"]:.0%} and {share["big"]:.0%} of Table 2's 3.3·10¹⁸ and 2.3·10¹⁹. The table's numbers are hours times GPUs
 times the speed those are taken to sustain, so the share is how near the hardware came to it. By the table itself base
-is cheaper than everything it was compared with, and big costs as much as GNMT + RL alone, more than ConvS2S, and a
-third of an ensemble or less: "a fraction of the training cost" is said of the ensembles that big beats. The formula
+is cheaper than everything it was compared with, and big costs as much as GNMT + RL alone, more than ConvS2S and
+MoE, and a third of an ensemble or less: "a fraction of the training cost" holds against the ensembles. The formula
 gives {figures["formula / PyTorch's counter, forward pass"]:.4f} of what PyTorch's own counter finds in a small model.
 Attention proper, the n² part, is
 {parts["attention"]:.0%} of it for sentences of 25 tokens; the matrices are the cost.

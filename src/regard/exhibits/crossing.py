@@ -82,7 +82,7 @@ def learn(english: Phrasebook, german: Phrasebook, scale: Scale) -> RecurrentSeq
         some = torch.randint(len(english.ids), (64,), generator=draw)
         return pair_loss(model, Rows(english.ids[some], english.lengths[some]), german.ids[some])
 
-    teach(model, loss, steps=scale.of(250, 100), lr=1e-2)
+    teach(model, loss, steps=scale.of(500, 100), lr=1e-2)
     return model
 
 

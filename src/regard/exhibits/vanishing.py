@@ -92,8 +92,8 @@ def _text(figures: dict[str, float], far: int) -> str:
     return f"""
 Fresh networks of width {WIDTH}, one layer each. In an RNN the gradient from one word back is {near["RNN"]:.1f} and from
 {far} back {at["RNN"]:.0e}: gone, multiplied by one Jacobian a word. An LSTM as PyTorch initialises it is hardly
-better ({at["LSTM"]:.0e}): its forget gates begin half closed, and what it can do it has to learn. With the gates opened by
-their bias it keeps {at["LSTM, gates opened"]:.2f}: the mitigation the slides speak of, at
+better ({at["LSTM"]:.0e}): its forget gates begin half closed, and what it can do it has to learn. With the gates opened
+by their bias it keeps {at["LSTM, gates opened"]:.2f}: the mitigation the slides speak of, at
 {figures["parameters of LSTM / RNN"]:.0f} times the matrices of an RNN (they say "3x more", which is the same). In the
 Transformer every word is one step away, and the gradient from {far} back is {at["Transformer"]:.2f}, {kept:.0%} of that
 from next door. It does get thinner with length, since a softmax over {far + 1} words shares one unit of weight
