@@ -28,7 +28,7 @@ SHOWN, BLANK = "the old dogs near the tree see a cat .", 2  # the verb says that
 def run(scale: Scale) -> Finding:
     """Teach both, and ask both for the subject of sentences they have not seen."""
     book = Phrasebook.of(_texts(4000, scale.seed, scale))
-    bert = learn_blanks(book, steps=scale.of(500, 120), seed=scale.seed)
+    bert = learn_blanks(book, steps=scale.of(500, 180), seed=scale.seed)
     gpt = learn_next_words(book, Causal(), scale, steps=scale.of(400, 60))[0]
     new = Phrasebook.of(_texts(600, 99, scale), tokenizer=book.tokenizer)
     figures: dict[str, float] = {}

@@ -40,7 +40,7 @@ def learn(book: Phrasebook, mask: Mask | None, scale: Scale, *, steps: int | Non
     torch.manual_seed(scale.seed)
     model = GPT(GPTConfig(n_tokens=book.tokenizer.size, d_model=64, n_heads=4, n_layers=2, n_positions=32, dropout=0.0))
     draw = torch.Generator().manual_seed(scale.seed)
-    steps = scale.of(400, 120) if steps is None else steps
+    steps = scale.of(400, 160) if steps is None else steps
     return model, teach(model, lambda: next_word_loss(model, book.some(64, draw)[0], mask), steps=steps, lr=4e-3)
 
 

@@ -74,7 +74,7 @@ def learn(english: Phrasebook, german: Phrasebook, scale: Scale) -> RecurrentSeq
     torch.manual_seed(scale.seed)
     model = RecurrentSeq2Seq(
         RecurrentConfig(n_source=english.tokenizer.size, n_target=german.tokenizer.size, cell="gru", d_embedding=32,
-                        d_hidden=48, n_layers=1, dropout=0.1, attention="additive", input_feeding=True)
+                        d_hidden=24, n_layers=1, dropout=0.2, attention="additive")
     )  # fmt: skip
     draw = torch.Generator().manual_seed(scale.seed)
 
@@ -82,7 +82,7 @@ def learn(english: Phrasebook, german: Phrasebook, scale: Scale) -> RecurrentSeq
         some = torch.randint(len(english.ids), (64,), generator=draw)
         return pair_loss(model, Rows(english.ids[some], english.lengths[some]), german.ids[some])
 
-    teach(model, loss, steps=scale.of(500, 100), lr=1e-2)
+    teach(model, loss, steps=scale.of(300, 150), lr=1e-2)
     return model
 
 
@@ -93,7 +93,7 @@ def looked(model: RecurrentSeq2Seq, english: Phrasebook, german: Phrasebook, sou
     )
     with torch.no_grad(), watch(model, kinds=["cross"]) as seen:
         model(one.ids, other.ids[:, :-1])
-    weights = torch.cat([sight.weights[0, 0] for sight in seen]).numpy()  # (T, S), a sight a step
+    weights = seen.only().weights[0, 0].numpy()  # (T, S)
     words = [range(len(text.split())) for text in (source, target)]
     return align(weights[:, 1:], source_words=words[0], target_words=words[1])
 

@@ -26,7 +26,7 @@ def run(scale: Scale) -> Finding:
     book = Phrasebook.of(sentences(scale.of(4000, 1000), seed=scale.seed))
     new = Phrasebook.of(sentences(scale.of(200, 60), seed=99), tokenizer=book.tokenizer)
     start = learn(book, Causal(), Scale(scale.small, scale.seed), steps=0)[0]
-    model = learn(book, Causal(), scale)[0]
+    model = learn(book, Causal(), scale, steps=scale.of(_STEPS, 280))[0]
     before, after = (traits(look(each, new.ids), new.lengths) for each in (start, model))
     figures: dict[str, float] = {}
     for name, found in (("before", before), ("after", after)):
