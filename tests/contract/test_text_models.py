@@ -24,7 +24,7 @@ from text_models import (
 
 from regard.attention import Rows, watch
 from regard.attention.taps import Tap
-from regard.models.protocol import LanguageModel, Seq2SeqStepper
+from regard.models.protocol import LanguageModel, Seq2SeqStepper, offers
 from regard.models.registry import build
 
 every_model = pytest.mark.parametrize(("name", "variant"), CASES)
@@ -44,7 +44,7 @@ def test_shapes_and_interface(name, variant):
     else:
         assert model.encode(rows).shape[:2] == (4, 6)
     if name in ("gpt", "recurrent-lm") or (name == "bert" and model.config.mlm):
-        assert isinstance(model, LanguageModel)
+        assert offers(model, LanguageModel)
         assert output.shape == (4, 6, N_TOKENS)
         assert torch.equal(model.unembed(model.hidden(rows)), output)
         assert model.output_weight.shape == (N_TOKENS, model.config.d_model)

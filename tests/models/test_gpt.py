@@ -12,7 +12,7 @@ from regard.decoding import DecodeOptions, decode
 from regard.errors import ConfigError, ShapeError, UsageError
 from regard.models.account import count_parameters
 from regard.models.gpt import GPT, SIZES, GPTConfig
-from regard.models.protocol import LanguageModel, Seq2SeqStepper
+from regard.models.protocol import LanguageModel, Seq2SeqStepper, offers
 from regard.models.registry import build, configure
 
 V = 23
@@ -65,7 +65,7 @@ def continued(model, rows, n_tokens, strategy="greedy", **options):
 @every_variant
 def test_interface(variant):
     model, ids = make(variant), torch.randint(1, V, (2, 5))
-    assert isinstance(model, LanguageModel)
+    assert offers(model, LanguageModel)
     assert isinstance(model.start(ids), Seq2SeqStepper)
     assert model(ids).shape == (2, 5, V)
     assert torch.equal(model.unembed(model.hidden(ids)), model(ids))

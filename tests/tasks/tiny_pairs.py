@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from regard.data import Corpus, Pair, date_pairs, learn_tokenizer
-from regard.models.protocol import Seq2SeqModel
+from regard.models.protocol import Seq2SeqModel, offers
 from regard.models.registry import build
 from regard.tasks.pair_training import PairTraining
 from regard.tasks.pairs import Languages, TextSide
@@ -44,5 +44,5 @@ def make_model(languages: Languages, name: str = "transformer", *, seed: int = 0
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(3)
-    assert isinstance(model, Seq2SeqModel)
+    assert offers(model, Seq2SeqModel)
     return model

@@ -16,7 +16,7 @@ from regard.data import pad
 from regard.decoding import DecodeOptions
 from regard.decoding.forced import force_decode
 from regard.inspection.exactness import TOLERANCE, Finding, Given, Trial, measure_reading
-from regard.models.protocol import Seq2SeqModel
+from regard.models.protocol import as_seq2seq
 from regard.tasks.given import given_log_probs
 from regard.tasks.pair_training import batch_of
 from regard.tasks.pairs import Languages
@@ -37,18 +37,18 @@ def measure_translation(
     module: nn.Module, languages: Languages, *, sources: Sequence[str], targets: Sequence[str]
 ) -> Iterator[Finding]:
     """Every promise on these sentences and their translations, one finding after another."""
-    assert isinstance(module, Seq2SeqModel)
+    model = as_seq2seq(module)
     ids = languages.source.encode(sources), languages.target.encode(targets)
-    translator = Translator([module], languages)
+    translator = Translator([model], languages)
     for name, options in STRATEGIES.items():
         together = translator(sources, options)
         alone = [translator([text], options, keys=[i])[0] for i, text in enumerate(sources)]
         yield _alone(together, alone, name=name)
-    stepper = module.start(translator.source_rows(ids[0]), capacity=max(map(len, ids[1])) + 1)
+    stepper = model.start(translator.source_rows(ids[0]), capacity=max(map(len, ids[1])) + 1)
     marks = languages.target.tokenizer
     steps = force_decode(stepper, ids[1], bos_id=marks.bos_id, eos_id=marks.eos_id, pad_id=marks.pad_id)
-    yield _cached(steps, given_log_probs(module, languages, sources=ids[0], targets=ids[1]))
-    batch = batch_of(languages, *ids).to(module.output_weight.device)
+    yield _cached(steps, given_log_probs(model, languages, sources=ids[0], targets=ids[1]))
+    batch = batch_of(languages, *ids).to(model.output_weight.device)
     yield from measure_reading(Trial(module, Given(batch.rows())))
 
 

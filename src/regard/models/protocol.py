@@ -11,7 +11,7 @@ asks in a protocol of its own, and a model's stepper answers it by its shape.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -60,7 +60,6 @@ class Seq2SeqStepper(Protocol):
         ...
 
 
-@runtime_checkable
 class Seq2SeqModel(Protocol):
     """A model that turns one sequence into another."""
 
@@ -123,7 +122,6 @@ class LanguageConfig(Protocol):
         ...
 
 
-@runtime_checkable
 class LanguageModel(Protocol):
     """A model of texts: it says what stands where, and what each token means in its place."""
 
@@ -165,5 +163,10 @@ class LanguageModel(Protocol):
 
 def as_seq2seq(module: nn.Module) -> Seq2SeqModel:
     """The module as what it is: the registry builds nothing else."""
-    assert isinstance(module, Seq2SeqModel)
-    return module
+    assert offers(module, Seq2SeqModel)
+    return cast(Seq2SeqModel, module)
+
+
+def offers(module: nn.Module, protocol: type) -> bool:
+    """Whether a module has all that a protocol names; `isinstance` overlooks parameters from Python 3.12 on."""
+    return all(hasattr(module, name) for name in vars(protocol) if not name.startswith("_"))
