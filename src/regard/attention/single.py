@@ -42,7 +42,8 @@ def _lanes_kernel(Q, K, V, OUT, KEYS, VALUES, POSITION, ANCESTORS, STARTS, scale
     position, start = tl.load(POSITION), tl.load(STARTS + row)
     features = tl.arange(0, WIDTH)
     real = features < E
-    q = tl.load(Q + row * sq + head * E + features, real, other=0.0).to(tl.float32) * scale
+    q = tl.load(Q + row * sq + head * E + features, real, other=0.0).to(tl.float32)
+    q = (q * scale).to(tl.float32)  # a compiler hands the scale over in double precision
     k = tl.load(K + row * sk + lane * E + features, real, other=0.0)
     v = tl.load(V + row * sv + lane * E + features, real, other=0.0)
     if head % GROUP == 0:
@@ -67,7 +68,8 @@ def _sources_kernel(Q, OUT, KEYS, VALUES, LENGTHS, scale, sq, S, G, per_source,
     length = tl.load(LENGTHS + source)
     features = tl.arange(0, WIDTH)
     real = features < E
-    q = tl.load(Q + row * sq + head * E + features, real, other=0.0).to(tl.float32) * scale
+    q = tl.load(Q + row * sq + head * E + features, real, other=0.0).to(tl.float32)
+    q = (q * scale).to(tl.float32)  # a compiler hands the scale over in double precision
     first = (source.to(tl.int64) * G + head // GROUP) * S
     peak, total, output = -1e30, 0.0, tl.zeros([WIDTH], tl.float32)  # not -inf: there may be nothing to see at all
     for begin in range(0, length, BLOCK):

@@ -68,7 +68,7 @@ class BeamSearch:
         self.results = self.now
         self.cut_scores = torch.full((plan.n_rows, self.width), -math.inf, device=plan.device)
         self.done = torch.zeros_like(plan.starts, dtype=torch.bool)
-        self.parents = torch.arange(self.width, device=plan.device).expand(plan.n_rows, -1)
+        self.rows = torch.arange(plan.n_rows * self.width, device=plan.device).view(plan.n_rows, -1)
         self.step = 0
         if self.width > 1:
             stepper.select(self.now.inputs.repeat_interleave(self.width), same_source=False)
@@ -108,19 +108,21 @@ class BeamSearch:
         """Whether every input is done; on the way, tell the stepper which rows go on."""
         if self.step >= self.plan.n_steps:
             return True
-        n = len(self.now.inputs)
-        rows = torch.arange(0, n * self.width, self.width, device=self.plan.device)[:, None] + self.parents  # (n, W)
         if self.plan.pace.is_due(self.step - 1):
             going = (~self.done).nonzero()[:, 0]
             if len(going) == 0:
                 return True
-            if self.plan.pace.lets_go(len(going), n):
-                self._record()
-                self.now, self.done = self.now.at(going), self.done[going]
-                self.stepper.select(rows[going].flatten(), same_source=False)
+            if self.plan.pace.lets_go(len(going), len(self.done)):
+                self._keep(going)
+                self.stepper.select(self.rows.flatten(), same_source=False)
                 return False
-        self._reorder(rows.flatten())
+        self._reorder(self.rows.flatten())
         return False
+
+    def _keep(self, going: Tensor) -> None:
+        """Only these inputs are searched any further."""
+        self._record()
+        self.now, self.done, self.rows = self.now.at(going), self.done[going], self.rows[going]
 
     def _reorder(self, rows: Tensor) -> None:
         skip = self.plan.pace.skip_identity and torch.equal(rows, torch.arange(len(rows), device=rows.device))
@@ -175,7 +177,8 @@ class BeamSearch:
             self._cut(totals, live.parents)
         bound = self.ranking.bound(totals.amax(1), now=self.step + 1, at_limit=now.limit_penalties)
         self.done = (bound <= now.ended_scores[:, -1]) | (now.limits <= self.step)
-        self.parents = live.parents
+        n = len(self.done)
+        self.rows = torch.arange(0, n * self.width, self.width, device=self.plan.device)[:, None] + live.parents
         self.now = replace(
             now,
             tokens=live.tokens,
@@ -246,12 +249,3 @@ def _assemble(
             found.append(hypothesis(tokens[row][place][:length], terms, score=score, finished=finished))
         rows.append(found[: len(row_ends)])
     return rows
-
-
-def search(stepper: Stepper, plan: Plan) -> list[list[Hypothesis]]:
-    """Decode every row of the plan by beam search."""
-    beams = BeamSearch(stepper, plan)
-    beams.advance()
-    while not beams.is_over():
-        beams.advance()
-    return beams.hypotheses()

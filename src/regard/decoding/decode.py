@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from regard.decoding.beam import search
+from regard.decoding.fused_beam import search
 from regard.decoding.options import DecodeOptions
 from regard.decoding.pace import Pace
 from regard.decoding.paths import Paths, follow
