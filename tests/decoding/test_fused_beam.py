@@ -10,11 +10,11 @@ from torch import Tensor
 
 from regard.decoding import DecodeOptions, Hypothesis
 from regard.decoding.beam import BeamSearch
-from regard.decoding.beam_kernels import CHUNK, best_of_chunks
 from regard.decoding.fused_beam import FusedBeamSearch
 from regard.decoding.pace import Pace
 from regard.decoding.plan import make_plan
 from regard.errors import RegardError
+from regard.layers.best import CHUNK, best_of_chunks
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SOURCES = [3, 1, 4, 15, 92]

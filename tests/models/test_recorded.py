@@ -13,7 +13,10 @@ from torch import nn
 from regard.attention import Rows, watch
 from regard.decoding import DecodeOptions, decode
 from regard.decoding.forced import force_decode
+from regard.decoding.fused_paths import FusedPaths
 from regard.decoding.pace import Pace
+from regard.decoding.paths import Paths
+from regard.decoding.plan import make_plan
 from regard.errors import ShapeError, UsageError
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.protocol import Seq2SeqStepper
@@ -114,6 +117,30 @@ def test_writes_as_unrecorded(variant, strategy, pace):
         options = {**STRATEGIES[strategy], "pace": PACES[pace], "first": last_tokens(prompts)}
         expected, found = (decoded(stepper, prompts, n_steps=12, **options) for stepper in steppers)
         same(found, expected)
+
+
+@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("min_length", [0, 5])
+@pytest.mark.parametrize("make", [transformer, gpt])
+def test_greedy_writing_stays_on_the_device_and_comes_to_the_same(make, min_length, pace):
+    model, rows = make(), ragged(7, 2, 5, 4, 3)
+    plan = make_plan(
+        DecodeOptions(max_length=12, min_length=min_length),
+        torch.device("cpu"),
+        n_rows=5,
+        bos_id=last_tokens(rows),
+        eos_id=V - 1,
+        pad_id=0,
+        max_lengths=[6, 12, 9, 7, 8],
+        pace=PACES[pace],
+    )
+    ways = Paths(model.start(rows), plan), FusedPaths(model.start_recorded(rows, capacity=3), plan)
+    for paths in ways:
+        with torch.inference_mode():
+            paths.advance()
+            while not paths.is_over():
+                paths.advance()
+    same(ways[1].hypotheses(), ways[0].hypotheses())
 
 
 def both(model, rows, capacity=8):

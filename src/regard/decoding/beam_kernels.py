@@ -1,11 +1,10 @@
-"""Two Triton kernels that keep the books of a beam search: one reads the logits once, one does all the rest.
+"""A Triton kernel that keeps the books of a beam search, one program an input.
 
-    best_of_chunks    logits (N, V) → the k best of every chunk of columns, with their columns, and what the chunks
-                      add to the softmax: its peak and its sum
-    extend            from these: which hypotheses end and which live on, the tables, the scores, who is done
+    extend    from the best of the logits' chunks (`layers.best`): which hypotheses end and which live on, the tables,
+              the scores, who is done
 
-Written out, a step is some eighty small operations and several passes over the logits. Here it is one program a chunk
-and one program an input. `beam` is the readable twin: the search is the same, and so are its hypotheses.
+Written out, a step is some eighty small operations and several passes over the logits. `beam` is the readable twin:
+the search is the same, and so are its hypotheses.
 
     n inputs · W beams each · N = n · W rows · V vocabulary · C chunks · k = W + 1 candidates a chunk
 """
@@ -17,33 +16,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-CHUNK = 4096  # columns that one program ranks in registers
-
-
-@triton.jit
-def _chunks_kernel(LOGITS, VALUES, COLUMNS, PEAKS, SUMS, n_columns, row_stride, banned,
-                   K: tl.constexpr, CHUNK: tl.constexpr):  # fmt: skip
-    row, chunk = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    columns = chunk * CHUNK + tl.arange(0, CHUNK)
-    logits = tl.load(LOGITS + row * row_stride + columns, columns < n_columns, other=float("-inf")).to(tl.float32)
-    at = row * tl.num_programs(1) + chunk
-    peak = tl.max(logits, 0)
-    tl.store(PEAKS + at, peak)
-    tl.store(SUMS + at, tl.sum(tl.exp(logits - tl.where(peak == float("-inf"), 0.0, peak)), 0))
-    # Not a number ranks first, so that a damaged model is noticed rather than avoided.
-    ranks = tl.where(logits != logits, float("inf"), logits)
-    ranks = tl.where(columns == banned, float("-inf"), ranks)
-    for i in tl.static_range(K):
-        best, place = tl.max(ranks, 0, return_indices=True)
-        column = chunk * CHUNK + place
-        tl.store(VALUES + at * K + i, best)
-        tl.store(COLUMNS + at * K + i, tl.minimum(column, n_columns - 1))
-        ranks = tl.where(columns == column, float("-inf"), ranks)
+from regard.layers.best import Best
 
 
 @triton.jit(do_not_specialize=["step"])
@@ -130,16 +107,6 @@ def _extend_kernel(VALUES, COLUMNS, PEAKS, SUMS, INPUTS, LIMITS, LIMIT_PENALTIES
 
 
 @dataclass(frozen=True)
-class Best:
-    """The best candidates of every row, chunk by chunk, and what the chunks add to the softmax."""
-
-    values: Tensor  # (N, C, k), largest first
-    columns: Tensor  # (N, C, k)
-    peaks: Tensor  # (N, C)
-    sums: Tensor  # (N, C) of exp(logit − peak)
-
-
-@dataclass(frozen=True)
 class Books:
     """Where `extend` reads and writes; everything lies close together, and stays where it is."""
 
@@ -158,22 +125,6 @@ class Books:
     table_tokens: Tensor  # (steps, B, W)
     table_parents: Tensor  # (steps, B, W)
     table_log_probs: Tensor  # (steps, B, W)
-
-
-def best_of_chunks(logits: Tensor, k: int, *, banned: int = -1) -> Best:
-    """The k best of every chunk of the logits (N, V); column `banned` ranks last."""
-    n_rows, n_columns = logits.shape
-    width = min(CHUNK, triton.next_power_of_2(n_columns))
-    n_chunks = triton.cdiv(n_columns, width)
-    values, columns = (
-        torch.empty((n_rows, n_chunks, k), dtype=dtype, device=logits.device) for dtype in (torch.float32, torch.int64)
-    )
-    peaks, sums = torch.empty((2, n_rows, n_chunks), dtype=torch.float32, device=logits.device)
-    _chunks_kernel[(n_rows, n_chunks)](
-        logits, values, columns, peaks, sums, n_columns, logits.stride(0), banned,
-        K=k, CHUNK=width, num_warps=max(1, min(8, width // 512)),
-    )  # fmt: skip
-    return Best(values, columns, peaks, sums)
 
 
 def extend(

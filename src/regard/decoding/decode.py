@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from regard.decoding.fused_beam import search
+from regard.decoding.fused_paths import follow
 from regard.decoding.options import DecodeOptions
 from regard.decoding.pace import Pace
-from regard.decoding.paths import Paths, follow
+from regard.decoding.paths import Paths
 from regard.decoding.plan import Prefixes, make_plan
 from regard.decoding.protocol import Stepper
 from regard.decoding.ranking import Hypothesis

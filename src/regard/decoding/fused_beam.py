@@ -37,7 +37,8 @@ class FusedBeamSearch(BeamSearch):
 
     def advance(self) -> None:
         """Extend every live hypothesis by a token."""
-        from regard.decoding.beam_kernels import best_of_chunks, extend
+        from regard.decoding.beam_kernels import extend
+        from regard.layers.best import best_of_chunks
 
         plan, ranking = self.plan, self.ranking
         logits = next_logits(self.stepper, self.now.tokens.flatten())

@@ -94,12 +94,3 @@ class Paths:
         finished = tokens[-1] == self.plan.eos_id
         score = Ranking.of(self.plan.options).score(sum(terms), length)
         return hypothesis(tokens[:-1] if finished else tokens, terms, score=score, finished=finished)
-
-
-def follow(stepper: Stepper, plan: Plan) -> list[list[Hypothesis]]:
-    """Decode one path, or `n_samples` of them, for every row."""
-    paths = Paths(stepper, plan)
-    paths.advance()
-    while not paths.is_over():
-        paths.advance()
-    return paths.hypotheses()

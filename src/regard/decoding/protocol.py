@@ -9,7 +9,7 @@ A stepper may also offer `attention() -> Tensor (N, S) | None`: the cross-attent
 heads, exactly zero on padding; S stays what it was at the start. The coverage penalty needs it, nothing else does.
 """
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -35,6 +35,27 @@ class Stepper(Protocol):
         `same_source` says that row i stays with the input it had, for every i (beams reordered within their own input):
         what belongs to the input alone, such as cross-attention keys, can then be left where it is.
         """
+        ...
+
+
+class Written(Protocol):
+    """What N rows have written, step by step; a row that was done has −1 there."""
+
+    tokens: Tensor  # (N,), to be fed next
+    done: Tensor  # (N,)
+    chosen: Tensor  # (steps, N)
+    log_probs: Tensor  # (steps, N)
+
+
+class WritingStepper(Stepper, Protocol):
+    """A stepper that can go on greedily by itself, which spares the way to the host and back."""
+
+    def write(self, tokens: Tensor, limits: Tensor, *, eos_id: int, pad_id: int, step: int, min_length: int) -> Written:
+        """Stand ready: tokens (N,) are fed first, after `step` tokens; rows write up to `limits` (N,) in all."""
+        ...
+
+    def follow(self, books: Any) -> None:
+        """One greedy step, noted in what `write` gave."""
         ...
 
 

@@ -3,6 +3,7 @@
     stepper = model.start_recorded(source, capacity=32)
     stepper.step(tokens)                      (N,) → logits (N, V), which hold until the next step
     stepper.select(rows, same_source=True)    beams change places: a table of numbers is reordered, no key is moved
+    stepper.follow(stepper.write(tokens, …))  a greedy step, its choice included, which never leaves the device
 
 What the rows hold is brought into the buffers of a recording at the first step. When rows leave or multiply, or the
 room is outrun, it moves into those of another one. Shapes are rounded up, so that a few recordings serve many batches;
@@ -14,6 +15,7 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -21,6 +23,9 @@ from torch import Tensor
 from regard.attention.lanes import LaneMemory
 from regard.errors import ShapeError, UsageError
 from regard.models.recording import Recordable, Recording, Shape, attentions
+
+if TYPE_CHECKING:
+    from regard.layers.greedy import GreedyBooks as Books
 
 Layers = list[tuple[Tensor, Tensor]]  # keys and values, layer by layer
 
@@ -136,6 +141,33 @@ class RecordedStepper:
             return
         self._contents = self._leave().select(rows, same_source=same_source)
         self.n_rows = len(rows)
+
+    @torch.inference_mode()
+    def write(self, tokens: Tensor, limits: Tensor, *, eos_id: int, pad_id: int, step: int, min_length: int) -> Books:
+        """Stand ready for greedy steps: tokens (N,) are fed first, and rows write up to `limits` (N,) in all.
+
+        step         how many tokens they have written before
+        min_length   how many there have to be before an end
+        """
+        self._check(tokens)
+        self._capacity = max(self._capacity, self.length + int(limits.max()) - step)
+        if self._recording is None or self._capacity > self._recording.shape.capacity:
+            self._settle()
+        assert self._recording is not None
+        self._recording.tokens[: self.n_rows] = tokens
+        books = self._recording.books(eos_id=eos_id, pad_id=pad_id)
+        books.begin(limits, step=step, min_length=min_length)
+        return books
+
+    @torch.inference_mode()
+    def follow(self, books: Books) -> None:
+        """One greedy step of what `write` has begun."""
+        recording = self._recording
+        assert recording is not None
+        self._check(recording.tokens[: self.n_rows])
+        self.model.check_step(recording.tokens[: self.n_rows], length=self.length, lanes=recording.memory.lanes)
+        recording.follow(self.model, books, stream=self._stream)
+        self.length += 1
 
     def attention(self) -> Tensor | None:
         """Nothing: recorded steps are not watched."""

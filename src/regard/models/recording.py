@@ -6,6 +6,7 @@ and the logits, which the next step overwrites. Where a row stands is read from 
 every position.
 
     recording.step(model, tokens, stream=…)        (N,) → logits (N, V): run, then recorded, then replayed
+    recording.follow(model, books, stream=…)       the same, and the choice of the next tokens with it
 
 On a processor the same steps run, unrecorded, over the same buffers.
 """
@@ -26,6 +27,7 @@ from regard.attention import Learned, MultiHeadAttention, Sinusoidal
 from regard.attention.lanes import LaneCache, LaneMemory, Lanes, SourceCache
 
 if TYPE_CHECKING:
+    from regard.layers.greedy import GreedyBooks
     from regard.models.recordings import Recordings
 
 
@@ -103,7 +105,8 @@ class Recording:
         self._weights = [tensor.detach() for tensor in chain(model.parameters(), model.buffers())]
         self.addresses = addresses(model)
         self._function: Callable[[Tensor, LaneMemory], Tensor] | None = None
-        self._graph: torch.cuda.CUDAGraph | None = None
+        self._graphs: dict[object, torch.cuda.CUDAGraph | None] = {}  # None: run once, and to be recorded next time
+        self._books: dict[tuple[int, int], GreedyBooks] = {}
 
     @property
     def n_bytes(self) -> int:
@@ -116,16 +119,23 @@ class Recording:
         n_rows = len(tokens)
         full = n_rows == self.shape.n_rows
         (self.tokens if full else self.tokens[:n_rows]).copy_(tokens)
-        if stream is None:
-            self._keep(self._compute(model))
-        elif self._graph is not None:
-            self._graph.replay()
-        elif self.logits is None:
-            self._warm_up(model, stream)
-        else:
-            self._record(model, stream).replay()
+        self._launch("step", lambda: self._keep(self._compute(model), stream=stream), stream=stream)
         assert self.logits is not None
         return self.logits if full else self.logits[:n_rows]
+
+    def books(self, *, eos_id: int, pad_id: int) -> GreedyBooks:
+        """Where greedy writing with these marks is noted."""
+        from regard.layers.greedy import GreedyBooks  # here, because Triton comes with GPU builds only
+
+        marks = (eos_id, pad_id)
+        if marks not in self._books:
+            self._books[marks] = GreedyBooks(self.tokens, capacity=self.shape.capacity, eos_id=eos_id, pad_id=pad_id)
+        return self._books[marks]
+
+    def follow(self, model: Recordable, books: GreedyBooks, *, stream: torch.cuda.Stream | None) -> None:
+        """Feed the tokens that lie ready, and choose the next ones."""
+        marks = (books.eos_id, books.pad_id)
+        self._launch(marks, lambda: books.choose(self._compute(model)), stream=stream)
 
     def _compute(self, model: Recordable) -> Tensor:
         if self._function is None:
@@ -133,7 +143,7 @@ class Recording:
         with self._around():
             logits = self._function(self.tokens, self.memory)
         self.memory.lanes.position.add_(1)
-        return logits if logits.dtype.itemsize >= 4 else logits.float()  # decoding wants them so
+        return logits
 
     def _around(self) -> AbstractContextManager[object]:
         """What the step is computed under: the caller's precision, or the products that suit its few rows."""
@@ -147,37 +157,53 @@ class Recording:
 
         return ThinProducts(self.shape.n_rows)
 
-    def _keep(self, logits: Tensor) -> None:
-        """Into the one place where a replayed step would leave them too."""
-        if self.logits is None:
-            self.logits = logits
-        else:
+    def _keep(self, logits: Tensor, *, stream: torch.cuda.Stream | None) -> None:
+        """As decoding wants them, and where they stay: a replayed step leaves them where the recorded one did."""
+        logits = logits if logits.dtype.itemsize >= 4 else logits.float()
+        if stream is None and self.logits is not None:
             self.logits.copy_(logits)
+        else:
+            self.logits = logits
 
-    def _warm_up(self, model: Recordable, stream: torch.cuda.Stream) -> None:
-        """The first step: kernels are chosen and compiled, which must not happen while a graph is recorded."""
-        here = torch.cuda.current_stream(stream.device)
-        stream.wait_stream(here)
-        with torch.cuda.stream(stream):
-            self.logits = self._compute(model)
-        self.logits.record_stream(here)
-        here.wait_stream(stream)
+    def _launch(self, name: object, work: Callable[[], None], *, stream: torch.cuda.Stream | None) -> None:
+        """Do the work of this name: the first time as it is, the second time recorded, then replayed.
 
-    def _record(self, model: Recordable, stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
-        """The second step, recorded and not yet run.
-
-        Not by `torch.cuda.graph`, which gives all of PyTorch's unused memory back first: other shapes come soon.
+        The first time, kernels are chosen and compiled, which must not happen while a graph is recorded.
         """
-        graph = torch.cuda.CUDAGraph()
-        stream.wait_stream(torch.cuda.current_stream(stream.device))
-        with torch.cuda.stream(stream), _uncollected():
-            graph.capture_begin(capture_error_mode="thread_local")
-            try:
-                logits = self._compute(model)
-            finally:
-                graph.capture_end()
-        self._graph, self.logits, self._function = graph, logits, None
-        return graph
+        graph = self._graphs.get(name)
+        if graph is not None:
+            graph.replay()
+        elif stream is None:
+            work()
+        elif name in self._graphs:
+            self._graphs[name] = graph = _recorded(work, stream)
+            self._function = None
+            graph.replay()
+        else:
+            here = torch.cuda.current_stream(stream.device)
+            stream.wait_stream(here)
+            with torch.cuda.stream(stream):
+                work()
+            here.wait_stream(stream)
+            if self.logits is not None:
+                self.logits.record_stream(here)
+            self._graphs[name] = None
+
+
+def _recorded(work: Callable[[], None], stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
+    """Work recorded and not yet done.
+
+    Not by `torch.cuda.graph`, which gives all of PyTorch's unused memory back first: other shapes come soon.
+    """
+    graph = torch.cuda.CUDAGraph()
+    stream.wait_stream(torch.cuda.current_stream(stream.device))
+    with torch.cuda.stream(stream), _uncollected():
+        graph.capture_begin(capture_error_mode="thread_local")
+        try:
+            work()
+        finally:
+            graph.capture_end()
+    return graph
 
 
 def attentions(model: Recordable, kind: str) -> list[MultiHeadAttention]:
