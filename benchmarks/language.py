@@ -329,7 +329,7 @@ def main() -> None:
     parser.add_argument("--peer", action="store_true", help="shakespeare on a GPU: train nanoGPT's settings too")
     parser.add_argument("--data-root", type=Path, default=os.environ.get("REGARD_DATA"))
     parser.add_argument("--save", action="store_true", help="write results/language.json")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     if options.device == "cpu":
         torch.set_num_threads(len(os.sched_getaffinity(0)))
     for setting in options.inductor:

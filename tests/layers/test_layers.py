@@ -184,3 +184,13 @@ class TestDrop:
         assert drop(x, 0.0, training=True) is x
         with pytest.raises(UsageError, match=r"not 1\.5"):
             Dropout(1.5)
+
+
+def test_a_compiler_sees_the_same_gelu(monkeypatch):
+    hidden = torch.linspace(-9, 9, 1001, dtype=torch.float64, requires_grad=True)
+    plainly = activation_of("gelu_tanh")(hidden)
+    (slope,) = torch.autograd.grad(plainly.sum(), hidden)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    otherwise = activation_of("gelu_tanh")(hidden)
+    torch.testing.assert_close(otherwise, plainly)
+    torch.testing.assert_close(torch.autograd.grad(otherwise.sum(), hidden)[0], slope)

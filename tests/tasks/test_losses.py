@@ -310,6 +310,7 @@ def test_left_to_the_compiler_it_is_the_same(smoothing, biased):
 def test_on_a_gpu(half, compiled, chunk, kernel, monkeypatch):
     if not kernel:
         monkeypatch.setattr("regard.tasks.losses._suits_kernel", lambda hidden, n_classes: False)
+    torch.compiler.reset()
     loss = torch.compile(linear_cross_entropy, dynamic=False, fullgraph=True) if compiled else linear_cross_entropy
     hidden, weight = torch.randn(1000, 64, device="cuda"), torch.randn(5000, 64, device="cuda") / 8
     labels = torch.randint(0, 20, (1000,), device="cuda")

@@ -8,10 +8,11 @@ Both map (..., D) → (..., D) through a hidden width F.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from functools import partial
 from typing import Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -20,10 +21,19 @@ from regard.layers.dropout import drop
 
 ActivationName = Literal["relu", "gelu", "gelu_tanh", "silu"]
 
+
+def _gelu_tanh(hidden: Tensor) -> Tensor:
+    """x · (1 + tanh u) / 2 = x · σ(2u): the same function, and compilers make a quicker σ than tanh."""
+    if not torch.compiler.is_compiling():
+        return F.gelu(hidden, approximate="tanh")
+    return hidden * torch.sigmoid(hidden * (_SLOPE + 0.044715 * _SLOPE * hidden * hidden))
+
+
+_SLOPE = 2 * math.sqrt(2 / math.pi)
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "gelu_tanh": _gelu_tanh,
     "silu": F.silu,
 }
 
