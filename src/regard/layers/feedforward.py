@@ -26,7 +26,8 @@ def _gelu_tanh(hidden: Tensor) -> Tensor:
     """x · (1 + tanh u) / 2 = x · σ(2u): the same function, and compilers make a quicker σ than tanh."""
     if not torch.compiler.is_compiling():
         return F.gelu(hidden, approximate="tanh")
-    return hidden * torch.sigmoid(hidden * (_SLOPE + 0.044715 * _SLOPE * hidden * hidden))
+    x = hidden if hidden.dtype.itemsize > 4 else hidden.float()
+    return (x * torch.sigmoid(x * (_SLOPE + 0.044715 * _SLOPE * x * x))).to(hidden.dtype)
 
 
 _SLOPE = 2 * math.sqrt(2 / math.pi)

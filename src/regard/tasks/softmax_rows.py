@@ -19,7 +19,7 @@ import triton.language as tl
 from torch import Tensor
 
 _LANES, _WIDTH = 1024, 8  # a thread reads 16 bytes of half precision at once
-_WARPS = 32  # as few rows at once as keep a processor busy: together they have to stay in the cache
+_WARPS = 16  # few rows at once: together they have to stay in the cache
 _LOWEST = -3.0e38  # unlike -inf, it can be taken away from itself
 
 
@@ -27,27 +27,25 @@ _LOWEST = -3.0e38  # unlike -inf, it can be taken away from itself
 def _overwrite_kernel(SCORES, LABELS, NORMS, GOLD, stride, n_classes, kept, lowest,
                       LANES: tl.constexpr, WIDTH: tl.constexpr):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)  # a batch has more than 2³¹ scores
-    label = tl.load(LABELS + row)
-    scores = SCORES + row * stride
+    scores, label = SCORES + row * stride, tl.load(LABELS + row)
+    gold = tl.load(scores + label, (label >= 0) & (label < n_classes), other=0.0).to(tl.float32)
     places = tl.arange(0, LANES)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
     peak, total = tl.full([LANES], lowest, tl.float32), tl.zeros([LANES], tl.float32)
-    gold = tl.zeros([LANES], tl.float32)
     for start in range(0, n_classes, LANES * WIDTH):
         at = start + places
-        z = tl.load(scores + at, at < n_classes, other=float("-inf")).to(tl.float32)
+        z = tl.load(scores + at, at < n_classes, other=float("-inf"), eviction_policy="evict_last").to(tl.float32)
         higher = tl.maximum(peak, tl.max(z, 1))
         total = total * tl.exp(peak - higher) + tl.sum(tl.exp(z - higher[:, None]), 1)
-        gold += tl.sum(tl.where(at == label, z, 0.0), 1)
         peak = higher
     top = tl.max(peak, 0)
     norm = top + tl.log(tl.sum(total * tl.exp(peak - top), 0))
     tl.store(NORMS + row, norm)
-    tl.store(GOLD + row, tl.sum(gold, 0))
+    tl.store(GOLD + row, gold)
     for start in range(0, n_classes, LANES * WIDTH):
         at = start + places
-        z = tl.load(scores + at, at < n_classes, other=float("-inf")).to(tl.float32)
+        z = tl.load(scores + at, at < n_classes, other=float("-inf"), eviction_policy="evict_first").to(tl.float32)
         gradient = tl.exp(z - norm) - tl.where(at == label, kept, 0.0)
-        tl.store(scores + at, gradient.to(SCORES.dtype.element_ty), at < n_classes)
+        tl.store(scores + at, gradient.to(SCORES.dtype.element_ty), at < n_classes, eviction_policy="evict_first")
 
 
 def overwrite_by_gradient(scores: Tensor, labels: Tensor, *, kept: float) -> tuple[Tensor, Tensor]:
