@@ -39,6 +39,17 @@ def test_sentences_come_back_as_views(tmp_path: Path, tokenizer: Tokenizer) -> N
             corpus.source(index)
 
 
+def test_many_sentences_come_end_to_end(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    corpus = Corpus.build(PAIRS, tokenizer, tokenizer, tmp_path / "corpus")
+    some = np.array([len(corpus) - 1, 0, 0])
+    for many, one in ((corpus.sources, corpus.source), (corpus.targets, corpus.target)):
+        assert [row.tolist() for row in many(some)] == [one(int(i)).tolist() for i in some]
+        assert len(many(some[:0])) == 0
+        for wrong in (-1, len(corpus)):
+            with pytest.raises(IndexError, match=f"of a corpus of {len(corpus)}"):
+                many(np.array([0, wrong]))
+
+
 def test_chunks_do_not_show(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [Pair("x" * (n % 7), "y" * (n % 5), n) for n in range(50)]
     monkeypatch.setattr("regard.data.corpus._CHUNK", 8)

@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tiny_pairs import make_model, make_task
 from torch import Tensor, nn
 
 from regard.attention import Rows
 from regard.data import Position
+from regard.data.ragged import Ragged
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.tasks.pair_training import PairBatch, PairTraining, batch_of, pair_loss
 from regard.tasks.recuts import Recuts, fitting
@@ -188,21 +191,77 @@ def test_lengths_to_expect(tmp_path: Path) -> None:
     stored = task.corpus.source_lengths + 1, task.corpus.target_lengths + 1
     recuts = Recuts(task.languages, task.corpus, rate=0.4, seed=0)
     expected = recuts.expected(*stored, most=25)
-    real = np.mean([len(recuts.pair(i, epoch=1)[0]) + 1 for i in range(len(task.corpus))])
+    real = recuts.pairs(np.arange(len(task.corpus)), epoch=1)[0].lengths.mean() + 1
     assert real <= recuts.expected(*stored, most=1000)[0].mean() < 1.25 * real
     for side in (0, 1):
         assert bool((expected[side] >= stored[side]).all())
         assert int(expected[side].max()) <= max(25, int(stored[side].max()))
 
 
+IdPairs = list[tuple[list[int], list[int]]]
+
+
+def fitted(new: IdPairs, stored: IdPairs, **room: int) -> IdPairs:
+    sides = [(Ragged.of([s for s, _ in pairs]), Ragged.of([t for _, t in pairs])) for pairs in (new, stored)]
+    return [(s.tolist(), t.tolist()) for s, t in zip(*fitting(*sides, **room), strict=True)]
+
+
+def plainly_fitted(new: IdPairs, stored: IdPairs, *, budget: int, longest: int) -> IdPairs:
+    chosen = [cut if max(map(len, cut)) < longest else old for cut, old in zip(new, stored, strict=True)]
+    for place in reversed(range(len(chosen))):
+        if max(sum(len(pair[side]) + 1 for pair in chosen) for side in (0, 1)) <= budget:
+            break
+        chosen[place] = stored[place]
+    return chosen
+
+
 def test_stored_cuts_step_in_where_new_ones_do_not_fit() -> None:
     stored = [([1, 1], [1]), ([2], [2, 2]), ([3], [3])]
     new = [([1] * 4, [1]), ([2] * 3, [2] * 3), ([3] * 9, [3])]
-    assert fitting(new, stored, budget=100, longest=10) == new
-    assert fitting(new, stored, budget=100, longest=9) == [new[0], new[1], stored[2]]
-    assert fitting(new, stored, budget=11, longest=10) == [new[0], new[1], stored[2]]
-    assert fitting(new, stored, budget=10, longest=10) == [new[0], stored[1], stored[2]]
-    assert fitting(new, stored, budget=7, longest=10) == stored
+    assert fitted(new, stored, budget=100, longest=10) == new
+    assert fitted(new, stored, budget=100, longest=9) == [new[0], new[1], stored[2]]
+    assert fitted(new, stored, budget=11, longest=10) == [new[0], new[1], stored[2]]
+    assert fitted(new, stored, budget=10, longest=10) == [new[0], stored[1], stored[2]]
+    assert fitted(new, stored, budget=7, longest=10) == stored
+    assert fitted([], [], budget=7, longest=10) == []
+
+
+SENTENCE = st.lists(st.integers(4, 9), max_size=9)
+PAIRS = st.lists(st.tuples(st.tuples(SENTENCE, SENTENCE), st.tuples(SENTENCE, SENTENCE)), max_size=8)
+
+
+@settings(max_examples=200, deadline=None)
+@given(pairs=PAIRS, budget=st.integers(0, 60), longest=st.integers(1, 10))
+def test_what_fits_is_found_as_one_by_one(pairs: list[IdPairs], budget: int, longest: int) -> None:
+    new, stored = [cut for cut, _ in pairs], [old for _, old in pairs]
+    expected = plainly_fitted(new, stored, budget=budget, longest=longest)
+    assert fitted(new, stored, budget=budget, longest=longest) == expected
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_batch_is_what_sentence_by_sentence_gives(tmp_path: Path, packed: bool) -> None:
+    task = make_task(tmp_path, packed=packed)
+    for share in (slice(None), slice(1, None, 3), slice(9, None)):
+        batch, some = task.batch(SOME, epoch=0, share=share), SOME[share].tolist()
+        read = [np.append(task.corpus.source(i), 3) for i in some]
+        fed = [np.insert(task.corpus.target(i).astype(np.int64), 0, 2) for i in some]
+        said = [np.append(task.corpus.target(i), 3) for i in some]
+        found = (batch.source, batch.target, batch.labels)
+        for tensor, rows in zip(found, (read, fed, said), strict=True):
+            if packed:
+                plain = np.concatenate([*rows, np.zeros(150 - sum(map(len, rows)))])
+            else:
+                plain = np.zeros((len(rows), max(map(len, rows), default=0)))
+                for row, ids in zip(plain, rows, strict=True):
+                    row[: len(ids)] = ids
+            assert torch.equal(tensor, torch.from_numpy(plain.astype(np.int64)).view(tensor.shape))
+        assert batch.source_lengths[: len(some)].tolist() == list(map(len, read))
+        assert batch.target_lengths[: len(some)].tolist() == list(map(len, fed))
+        assert batch.n_tokens == sum(map(len, said))
+        sources, targets = [task.corpus.source(i) for i in some], [task.corpus.target(i) for i in some]
+        lists = batch_of(task.languages, sources, targets, plan=task.plan)
+        assert torch.equal(lists.source, batch.source)
+        assert torch.equal(lists.labels, batch.labels)
 
 
 def test_an_evaluation_is_that_of_each_sentence(tmp_path: Path) -> None:

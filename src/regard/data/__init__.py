@@ -6,6 +6,7 @@
     tokenizers, vocabulary      text ↔ ids, and learning the pieces; `dropout` cuts anew each epoch; `moses`
     roles, framing, traits      special tokens and how texts are set between them, ours and others'; what a tokenizer is
     corpus, streams, idfiles    ids on disk, memory-mapped: of pairs, and of texts end to end; `marks` around texts
+    ragged                      sequences end to end, so that a batch is made in whole arrays; `merging`, `hashing`
     batching, shapes, rowplan   which examples go together, the same for the same seed, resumable
     dates, calendars            a synthetic task: written dates → ISO dates
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from regard.data.ragged import Ragged
 from regard.data.shapes import Lengths, Shapes, choose_shapes
 from regard.errors import UsageError
 
@@ -213,7 +214,7 @@ def _check_options(**options: int | None) -> None:
 
 
 def pad(
-    sequences: Sequence[npt.NDArray[Any] | Sequence[int]],
+    sequences: Ragged | Sequence[npt.NDArray[Any] | Sequence[int]],
     pad_id: int,
     *,
     multiple_of: int = 1,
@@ -225,12 +226,11 @@ def pad(
     """
     import torch  # here, so that planning and tokenising do without
 
-    lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
-    longest = int(lengths.max(initial=0))
+    rows = Ragged.of(sequences)
+    longest = int(rows.lengths.max(initial=0))
     width = -(-longest // multiple_of) * multiple_of if length is None else length
     if width < longest:
         raise UsageError(f"sequences of {longest} ids cannot be padded to {width}")
-    padded = np.full((len(sequences), width), pad_id, np.int64)
-    for row, sequence in zip(padded, sequences, strict=True):
-        row[: len(sequence)] = sequence
-    return torch.from_numpy(padded), torch.from_numpy(lengths)
+    padded = np.full((len(rows), width), pad_id, np.int64)
+    padded[np.arange(width) < rows.lengths[:, None]] = rows.ids
+    return torch.from_numpy(padded), torch.from_numpy(rows.lengths.copy())

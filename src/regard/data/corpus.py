@@ -17,11 +17,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import numpy.typing as npt
 
 from regard.data.cached import Cached
 from regard.data.drafts import whole_or_absent, write_synced
 from regard.data.idfiles import ID_TYPES, IdFile, IdWriter
+from regard.data.ragged import Ragged
 from regard.data.sources import Pair
 from regard.data.tokenizers import Tokenizer
 from regard.errors import DataError, UsageError
@@ -71,6 +73,14 @@ class Corpus(Cached):
     def target(self, index: int) -> npt.NDArray[Any]:
         """The ids of a target sentence, (length,), as a view of the file."""
         return self._target[index]
+
+    def sources(self, indices: npt.NDArray[np.int64]) -> Ragged:
+        """The ids of many source sentences, end to end."""
+        return self._source.rows(indices)
+
+    def targets(self, indices: npt.NDArray[np.int64]) -> Ragged:
+        """The ids of many target sentences, end to end."""
+        return self._target.rows(indices)
 
     @classmethod
     def build(

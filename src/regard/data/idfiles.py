@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from regard.data.ragged import Ragged
 from regard.data.tokenizers import Tokenizer
 from regard.errors import DataError
 
@@ -77,6 +78,13 @@ class IdFile:
             raise IndexError(f"example {index} of a corpus of {n}")
         index %= n
         return self._ids[self._offsets[index] : self._offsets[index + 1]]
+
+    def rows(self, indices: npt.NDArray[np.int64]) -> Ragged:
+        """The sentences of these numbers (k,), copied end to end."""
+        n = len(self.lengths)
+        if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < n:
+            raise IndexError(f"examples {int(indices.min())} to {int(indices.max())} of a corpus of {n}")
+        return Ragged.gathered(self._ids, self._offsets[indices], self.lengths[indices])
 
 
 def _map(path: Path, dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.data.batching import Indices, Position, iterate
+from regard.data.ragged import Ragged
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class PackedPlan:
 
 
 def pack(
-    sequences: Sequence[npt.NDArray[Any]], pad_id: int, *, budget_tokens: int, max_documents: int, longest: int
+    sequences: Ragged | Sequence[npt.NDArray[Any]], pad_id: int, *, budget_tokens: int, max_documents: int, longest: int
 ) -> tuple[Tensor, Tensor]:
     """Sequences end to end in (budget,) ids, and their lengths (max_documents,), zeros behind the last.
 
@@ -77,15 +78,15 @@ def pack(
     """
     import torch
 
-    ids = np.full(budget_tokens, pad_id, np.int64)
-    used = sum(map(len, sequences))
+    rows = Ragged.of(sequences)
+    used = len(rows.ids)
     if used > budget_tokens:
         raise UsageError(f"{used} tokens do not fit a budget of {budget_tokens}")
-    if used:  # a process may have no part in a small batch
-        np.concatenate(sequences, out=ids[:used], casting="unsafe")
+    ids = np.full(budget_tokens, pad_id, np.int64)
+    ids[:used] = rows.ids
     lengths = np.zeros(max_documents, np.int64)
-    lengths[: len(sequences)] = [len(sequence) for sequence in sequences]
+    lengths[: len(rows)] = rows.lengths
     whole, rest = divmod(budget_tokens - used, longest)
     filler = [longest] * whole + ([rest] if rest else [])
-    lengths[len(sequences) : len(sequences) + len(filler)] = filler
+    lengths[len(rows) : len(rows) + len(filler)] = filler
     return torch.from_numpy(ids), torch.from_numpy(lengths)

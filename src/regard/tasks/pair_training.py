@@ -18,14 +18,15 @@ from regard.attention import Rows
 from regard.data import BatchPlan, Corpus, Pair, Position, pad
 from regard.data.batching import Indices
 from regard.data.packing import PackedPlan, pack
+from regard.data.ragged import Ids as Ids
+from regard.data.ragged import Ragged
 from regard.decoding import DecodeOptions
 from regard.models.protocol import Seq2SeqModel
 from regard.tasks.compiling import compiled
 from regard.tasks.losses import Losses, linear_cross_entropy, symmetric_kl
 from regard.tasks.metrics import exact_match
 from regard.tasks.pairs import Languages
-from regard.tasks.recuts import IdPair, Recuts, fitting
-from regard.tasks.recuts import Ids as Ids
+from regard.tasks.recuts import Both, Recuts, fitting
 from regard.tasks.translation import Translator, usual_bleu
 
 
@@ -104,8 +105,7 @@ class PairTraining:
 
     def batch(self, indices: Indices, *, epoch: int, share: slice = slice(None)) -> PairBatch:
         """A share of the examples of these numbers as one batch; an empty share is a batch without tokens."""
-        pairs = self._examples(indices, epoch=epoch, share=share)
-        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+        sources, targets = self._examples(indices, epoch=epoch, share=share)
         return batch_of(self.languages, sources, targets, plan=self.plan)
 
     @property
@@ -151,18 +151,18 @@ class PairTraining:
     def _translator(self, model: Seq2SeqModel) -> Translator:
         return Translator([model], self.languages, batch_tokens=16_384)
 
-    def _examples(self, indices: Indices, *, epoch: int, share: slice) -> list[IdPair]:
+    def _examples(self, indices: Indices, *, epoch: int, share: slice) -> Both:
         if self._recuts is None:
             return self._stored(indices[share])
         if not isinstance(self.plan, PackedPlan):
-            return [self._recuts.pair(int(i), epoch=epoch) for i in indices[share]]
+            return self._recuts.pairs(indices[share], epoch=epoch)
         # What fits is decided for the whole batch, so that the shares of several processes make up one process's.
-        new = [self._recuts.pair(int(i), epoch=epoch) for i in indices]
         room = {"budget": self.plan.budget_tokens, "longest": self.plan.longest}
-        return fitting(new, self._stored(indices), **room)[share]
+        sources, targets = fitting(self._recuts.pairs(indices, epoch=epoch), self._stored(indices), **room)
+        return sources.take(share), targets.take(share)
 
-    def _stored(self, indices: Indices) -> list[IdPair]:
-        return [(self.corpus.source(int(i)), self.corpus.target(int(i))) for i in indices]
+    def _stored(self, indices: Indices) -> Both:
+        return self.corpus.sources(indices), self.corpus.targets(indices)
 
     @torch.no_grad()
     def _valid_nll(self, model: Seq2SeqModel) -> tuple[float, int]:
@@ -218,17 +218,20 @@ def pair_loss(
 
 
 def batch_of(
-    languages: Languages, sources: Sequence[Ids], targets: Sequence[Ids], *, plan: PackedPlan | BatchPlan | None = None
+    languages: Languages,
+    sources: Ragged | Sequence[Ids],
+    targets: Ragged | Sequence[Ids],
+    *,
+    plan: PackedPlan | BatchPlan | None = None,
 ) -> PairBatch:
     """Ids of sentence pairs as a batch, with the marks around them: packed where the plan packs, padded otherwise."""
     source, target = languages.source.tokenizer, languages.target.tokenizer
-    read = [np.append(ids, source.eos_id) for ids in sources]
-    fed = [np.insert(ids, 0, target.bos_id) for ids in targets]
-    said = [np.append(ids, target.eos_id) for ids in targets]
+    read, targets = Ragged.of(sources).marked(last=source.eos_id), Ragged.of(targets)
+    fed, said = targets.marked(first=target.bos_id), targets.marked(last=target.eos_id)
+    sides = (read, source.pad_id), (fed, target.pad_id), (said, target.pad_id)
     if isinstance(plan, PackedPlan):
         room = {"budget_tokens": plan.budget_tokens, "max_documents": plan.max_documents, "longest": plan.longest}
-        packed = [pack(side, pad_id, **room) for side, pad_id in ((read, source.pad_id), (fed, target.pad_id))]
-        labels = pack(said, target.pad_id, **room)[0]
-        return PairBatch(*packed[0], *packed[1], labels, sum(map(len, said)), longest=plan.longest)
-    padded = [pad(side, pad_id) for side, pad_id in ((read, source.pad_id), (fed, target.pad_id))]
-    return PairBatch(*padded[0], *padded[1], pad(said, target.pad_id)[0], sum(map(len, said)))
+        packed = [pack(side, pad_id, **room) for side, pad_id in sides]
+        return PairBatch(*packed[0], *packed[1], packed[2][0], len(said.ids), longest=plan.longest)
+    padded = [pad(side, pad_id) for side, pad_id in sides]
+    return PairBatch(*padded[0], *padded[1], padded[2][0], len(said.ids))

@@ -6,17 +6,17 @@ for the stored lengths times the usual growth; where a static shape is too small
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from regard.data import BpeDropout, Corpus
+from regard.data.batching import Indices
+from regard.data.ragged import Ragged
 from regard.tasks.pairs import Languages
 
-Ids = Sequence[int] | npt.NDArray[Any]
-IdPair = tuple[Ids, Ids]
+Both = tuple[Ragged, Ragged]
 _SAMPLE = 256  # pairs whose growth is measured
 _MARGIN = 1.03  # sums of a batch seldom exceed their mean by more
 
@@ -29,35 +29,32 @@ class Recuts:
         self._source = BpeDropout(languages.source.tokenizer, rate, seed=seed)
         self._target = BpeDropout(languages.target.tokenizer, rate, seed=seed)
 
-    def pair(self, index: int, *, epoch: int) -> IdPair:
-        """One pair, cut for an epoch."""
-        source = self._source.recut(self.corpus.source(index), epoch=epoch, index=index)
-        return source, self._target.recut(self.corpus.target(index), epoch=epoch, index=index)
+    def pairs(self, indices: Indices, *, epoch: int) -> Both:
+        """Pairs cut for an epoch, as sources and targets."""
+        source = self._source.recut_rows(self.corpus.sources(indices), indices, epoch=epoch)
+        return source, self._target.recut_rows(self.corpus.targets(indices), indices, epoch=epoch)
 
     def expected(
         self, source_lengths: npt.NDArray[Any], target_lengths: npt.NDArray[Any], *, most: int
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Lengths to plan with: the stored ones (marks included) times the usual growth, never pushed over `most`."""
-        some = np.linspace(0, len(self.corpus) - 1, min(_SAMPLE, len(self.corpus))).astype(int)
-        cut = [self.pair(int(index), epoch=0) for index in some]
+        some = np.linspace(0, len(self.corpus) - 1, min(_SAMPLE, len(self.corpus))).astype(np.int64)
         grown = []
-        for side, stored in enumerate((source_lengths, target_lengths)):
-            growth = sum(len(pair[side]) + 1 for pair in cut) / int(stored[some].sum())
+        for cut, stored in zip(self.pairs(some, epoch=0), (source_lengths, target_lengths), strict=True):
+            growth = int(cut.lengths.sum() + len(cut)) / int(stored[some].sum())
             longer = np.ceil(stored * max(1.0, growth * _MARGIN)).astype(stored.dtype)
             grown.append(np.maximum(stored, np.minimum(longer, most)))
         return grown[0], grown[1]
 
 
-def fitting(new: Sequence[IdPair], stored: Sequence[IdPair], *, budget: int, longest: int) -> list[IdPair]:
+def fitting(new: Both, stored: Both, *, budget: int, longest: int) -> Both:
     """The new cuts, and stored ones, the last first, while the new do not fit: a pair, or all of them together."""
-    chosen = [
-        cut if max(map(len, cut)) < longest else before  # a mark is still to come
-        for cut, before in zip(new, stored, strict=True)
-    ]
-    totals = [sum(len(pair[side]) + 1 for pair in chosen) for side in (0, 1)]
-    for place in reversed(range(len(chosen))):
-        if max(totals) <= budget:
-            break
-        totals = [totals[side] + len(stored[place][side]) - len(chosen[place][side]) for side in (0, 1)]
-        chosen[place] = stored[place]
-    return chosen
+    cut, before = (np.stack([side.lengths + 1 for side in both]) for both in (new, stored))  # (2, k), marks included
+    taken = cut.max(0) <= longest
+    chosen = np.where(taken, cut, before)
+    # How long both sides are when 0, 1, ..., k of the last pairs have gone back to their stored cuts, (2, k + 1).
+    totals = np.cumsum(np.hstack([chosen.sum(1, keepdims=True), (before - chosen)[:, ::-1]]), axis=1)
+    fits = (totals <= budget).all(0)
+    gone = int(fits.argmax()) if fits.any() else len(taken)
+    taken[len(taken) - gone :] = False
+    return new[0].where(taken, stored[0]), new[1].where(taken, stored[1])
