@@ -46,3 +46,11 @@ def test_cross_attention_with_empty_documents():
     for expected, found in ways:
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
     assert ways[0][1][4:10].abs().max() == 0, "a document without keys gives zeros"
+
+
+def test_documents_of_all_sizes_of_block():
+    lengths, key_lengths = [5, 33, 32, 64, 70, 128, 1, 65], [40, 3, 32, 64, 2, 100, 128, 0]
+    for expected, found in both_ways(lengths, key_lengths, causal=False):
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    for expected, found in both_ways(lengths, lengths, causal=True):
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)

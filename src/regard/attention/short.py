@@ -3,8 +3,9 @@
     query (T, H, E), key and value (S, H, E), packed; starts (N + 1,) say where each document begins
 
 Flash kernels cut sequences into blocks of 128 positions; a sentence of 25 tokens leaves most of a block empty. Here a
-block is as long as the longest document, the weights never leave the registers, and the backward pass computes them
-again. Documents have at most 128 positions; a document without keys gives zeros.
+block holds a whole document, the weights never leave the registers, and the backward pass computes them again. Each
+size of block is a launch of its own, which passes over the documents of other sizes: one long document does not make
+all others slow. Documents have at most 128 positions; a document without keys gives zeros.
 """
 
 from __future__ import annotations
@@ -40,11 +41,13 @@ def _rows(pointer, first, count, head, stride, E: tl.constexpr, L: tl.constexpr)
 
 @triton.jit
 def _forward_kernel(Q, K, V, OUT, QS, KS, scale, sq, sk, sv, so,
-                    E: tl.constexpr, M: tl.constexpr, N: tl.constexpr, CAUSAL: tl.constexpr):  # fmt: skip
+                    E: tl.constexpr, OVER: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+                    CAUSAL: tl.constexpr):  # fmt: skip
     document, head = tl.program_id(0), tl.program_id(1)
     q0, k0 = tl.load(QS + document), tl.load(KS + document)
     n_queries, n_keys = tl.load(QS + document + 1) - q0, tl.load(KS + document + 1) - k0
-    if n_queries > 0:
+    longer = tl.maximum(n_queries, n_keys)
+    if (longer > OVER) & (longer <= M) & (n_queries > 0):
         q_at, q_real = _rows(Q, q0, n_queries, head, sq, E, M)
         k_at, k_real = _rows(K, k0, n_keys, head, sk, E, N)
         v_at, v_real = _rows(V, k0, n_keys, head, sv, E, N)
@@ -57,11 +60,13 @@ def _forward_kernel(Q, K, V, OUT, QS, KS, scale, sq, sk, sv, so,
 
 @triton.jit
 def _backward_kernel(Q, K, V, DO, DQ, DK, DV, QS, KS, scale, sq, sk, sv, sdo, sdq, sdk, sdv,
-                     E: tl.constexpr, M: tl.constexpr, N: tl.constexpr, CAUSAL: tl.constexpr):  # fmt: skip
+                     E: tl.constexpr, OVER: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+                     CAUSAL: tl.constexpr):  # fmt: skip
     document, head = tl.program_id(0), tl.program_id(1)
     q0, k0 = tl.load(QS + document), tl.load(KS + document)
     n_queries, n_keys = tl.load(QS + document + 1) - q0, tl.load(KS + document + 1) - k0
-    if n_queries + n_keys > 0:
+    longer = tl.maximum(n_queries, n_keys)
+    if (longer > OVER) & (longer <= M):
         q_at, q_real = _rows(Q, q0, n_queries, head, sq, E, M)
         k_at, k_real = _rows(K, k0, n_keys, head, sk, E, N)
         v_at, v_real = _rows(V, k0, n_keys, head, sv, E, N)
@@ -86,13 +91,13 @@ def short_attention(
 ) -> Tensor:  # fmt: skip
     """Attend within each document: (T, H, E). The last two dimensions of each tensor lie together in memory."""
     output = torch.empty_like(query, memory_format=torch.contiguous_format)
-    block = _block(longest)
     grid = (starts.shape[0] - 1, query.shape[1])
-    wrap_triton(_forward_kernel)[grid](
-        query, key, value, output, starts, key_starts, scale,
-        *(x.stride(0) for x in (query, key, value, output)),
-        E=query.shape[2], M=block, N=block, CAUSAL=causal, num_warps=_warps(block),
-    )  # fmt: skip
+    for over, block in _blocks(longest):
+        wrap_triton(_forward_kernel)[grid](
+            query, key, value, output, starts, key_starts, scale,
+            *(x.stride(0) for x in (query, key, value, output)),
+            E=query.shape[2], OVER=over, M=block, N=block, CAUSAL=causal, num_warps=_warps(block),
+        )  # fmt: skip
     return output
 
 
@@ -103,13 +108,13 @@ def short_attention_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The gradients of query, key and value."""
     grads = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in (query, key, value)]
-    block = _block(longest)
     grid = (starts.shape[0] - 1, query.shape[1])
-    wrap_triton(_backward_kernel)[grid](
-        query, key, value, grad, *grads, starts, key_starts, scale,
-        *(x.stride(0) for x in (query, key, value, grad, *grads)),
-        E=query.shape[2], M=block, N=block, CAUSAL=causal, num_warps=_warps(block),
-    )  # fmt: skip
+    for over, block in _blocks(longest):
+        wrap_triton(_backward_kernel)[grid](
+            query, key, value, grad, *grads, starts, key_starts, scale,
+            *(x.stride(0) for x in (query, key, value, grad, *grads)),
+            E=query.shape[2], OVER=over, M=block, N=block, CAUSAL=causal, num_warps=_warps(block),
+        )  # fmt: skip
     return grads[0], grads[1], grads[2]
 
 
@@ -126,10 +131,15 @@ def _backward(ctx, grad):
 short_attention.register_autograd(_backward, setup_context=_keep)
 
 
-def _block(longest: int) -> int:
-    """The power of two that holds the longest document; tensor cores want 16 at least."""
-    return max(16, 1 << (longest - 1).bit_length())
+def _blocks(longest: int) -> list[tuple[int, int]]:
+    """Sizes of blocks up to the one that holds the longest document, each with the size below it.
+
+    They are powers of two, of which tensor cores want 16 at least; sentences share 32 rather than a launch more.
+    """
+    largest = max(16, 1 << (longest - 1).bit_length())
+    sizes = [size for size in (32, 64) if size < largest] + [largest]
+    return list(zip([0, *sizes], sizes, strict=False))
 
 
 def _warps(block: int) -> int:
-    return 1 if block <= 16 else 2 if block <= 32 else 4
+    return {16: 1, 32: 2, 64: 4, 128: 8}[block]
