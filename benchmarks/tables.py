@@ -32,13 +32,17 @@ def _table(path: Path) -> str:
 
 def _figure(r: dict[str, Any]) -> str:
     spread = f" ± {r['spread']:g}" if r["spread"] is not None else ""
-    return f"{r['metric']} **{r['value']:,.4g}**{spread} {r['unit'] or ''}".strip()
+    return f"{r['metric']} **{_number(r['value'])}**{spread} {r['unit'] or ''}".strip()
 
 
 def _peer(r: dict[str, Any]) -> str:
     if r["peer"] is None:
         return "–"
-    return r["peer"] if r["unit"] == "×" else f"{r['peer']}: {r['peer_value']:,.4g}"
+    return r["peer"] if r["unit"] == "×" else f"{r['peer']}: {_number(r['peer_value'])}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def main() -> None:
