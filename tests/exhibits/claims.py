@@ -98,6 +98,13 @@ def heads(f: Figures) -> None:
     assert f["mean entropy, after (bits)"] < f["mean entropy, before (bits)"] - 0.1
 
 
+def patches(f: Figures) -> None:
+    area = f["share of the image that the thing covers"]
+    assert f["told right"] > 0.8
+    assert f["share of the attention on it, after"] > 1.7 * area
+    assert f["share of the attention on it, after"] > 1.3 * f["share of the attention on it, before"]
+
+
 def decoding(f: Figures) -> None:
     assert f["beam finds something likelier than greedy"] > 0.1
     assert f["beam finds something less likely"] == 0

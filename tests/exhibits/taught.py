@@ -9,7 +9,7 @@ import claims
 from regard.exhibits.exhibit import Finding, Scale
 from regard.exhibits.gallery import EXHIBITS
 
-TAUGHT = ("bottleneck", "crossing", "context", "cheating", "blanks", "heads", "decoding")
+TAUGHT = ("bottleneck", "crossing", "context", "cheating", "blanks", "heads", "patches", "decoding")
 
 
 def makes_its_claim(name: str, folder: Path) -> Finding:

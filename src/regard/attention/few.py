@@ -10,6 +10,7 @@ as one: no key is repeated.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -25,7 +26,11 @@ class Written(Mask):
 
     def __init__(self, allowed: Tensor) -> None:
         self.allowed = allowed
-        self.bias = torch.zeros(allowed.shape, device=allowed.device).masked_fill_(~allowed, -math.inf)
+
+    @cached_property
+    def bias(self) -> Tensor:
+        """0 where a key is allowed, −inf elsewhere; written when it is first needed."""
+        return torch.zeros(self.allowed.shape, device=self.allowed.device).masked_fill_(~self.allowed, -math.inf)
 
     def dense(self, n_queries: int, n_keys: int, *, n_leading: int, device: torch.device) -> Tensor:
         """The tensor itself."""

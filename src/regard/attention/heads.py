@@ -111,11 +111,11 @@ class MultiHeadAttention(nn.Module):
         output: Tensor = self.out(o_BHTE.transpose(1, 2).flatten(2))
         return output
 
-    def remember(self, memory: Tensor) -> Cache:
+    def remember(self, memory: Tensor, *, kind: type[Cache] = Cache) -> Cache:
         """Project a memory (B, S, Dm) once: pass the result as `cache` at every decoding step."""
         if self.tap.kind != "cross":
             raise UsageError("only cross-attention has a memory to remember")
-        return Cache.filled(*self._project_memory(memory))
+        return kind.filled(*self._project_memory(memory))
 
     def _step(self, hidden: Tensor, cache: LaneCache | SourceCache, positions: Tensor | None) -> Tensor:
         """One new position a row, (N, 1, D) → (N, 1, D), with a cache that attends by itself."""

@@ -11,7 +11,7 @@ from regard.checkpoints.weights import read_tensors
 from regard.data.tokenizer_files import read_tokenizers
 from regard.errors import CheckpointError
 
-WITHOUT_PIECES = ("series",)  # tasks that read no text
+WITHOUT_PIECES = ("series", "images")  # tasks that read no text
 
 
 def open_model(path: Path | str) -> Pretrained:

@@ -35,13 +35,13 @@ Rest = Annotated[
 _SETTING = re.compile(r"[A-Za-z_]\w*(\.\w+)+=\S*")
 # Options that mean something to some tasks only.
 _ONLY_FOR: Mapping[str, tuple[str, ...]] = {
-    "--beam": ("translation", "language"),
-    "--n-best": ("translation", "language", "answers"),
-    "--prefix": ("translation",),
+    "--beam": ("translation", "language", "captions", "speech"),
+    "--n-best": ("translation", "language", "answers", "captions", "speech"),
+    "--prefix": ("translation", "captions"),
     "--align": ("translation",),
-    "--ensemble": ("translation",),
+    "--ensemble": ("translation", "captions"),
     "--by-length": ("translation",),
-    "--target": ("translation",),
+    "--target": ("translation", "captions", "speech"),
     "--stop": ("language",),
     "--stream": ("language",),
     "--few-shot": ("language",),

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import ShapeError, UsageError
+from regard.native.vocabulary import log_sums
 
 
 class Stepper(Protocol):
@@ -73,8 +74,10 @@ def next_logits(stepper: Stepper, tokens: Tensor) -> Tensor:
 def log_probs_of(logits: Tensor, tokens: Tensor) -> Tensor:
     """The log-probabilities of some tokens: (N, V), (N, k) → (N, k).
 
-    log_softmax is one fused pass over V; logsumexp, which would spare its (N, V) result, is several.
+    log_softmax is one fused pass over V; PyTorch's logsumexp, which would spare its (N, V) result, is several.
     """
+    if (sums := log_sums(logits)) is not None:
+        return logits.gather(-1, tokens) - sums[:, None]
     return logits.log_softmax(-1).gather(-1, tokens)
 
 

@@ -18,13 +18,14 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Cache, Mask, MultiHeadAttention, empty_caches
+from regard.attention import Cache, Mask, MultiHeadAttention
 from regard.attention.lanes import LaneCache, LaneMemory, SourceCache
 from regard.attention.masks import as_mask, simplify
 from regard.layers.dropout import drop
 from regard.layers.memory import DecoderMemory
 from regard.layers.norms import NormMaker, norm_of
 from regard.layers.steps import BlockStep
+from regard.layers.whole import WholeDecoder, WholeEncoder
 
 Order = Literal["post", "pre"]
 
@@ -148,9 +149,17 @@ class EncoderStack(nn.Module):
         positions: Tensor | None = None,
     ) -> Tensor:
         """(B, T, D) → (B, T, D); `caches` holds one cache a block."""
+        if bias is None and caches is None and WholeEncoder.takes(hidden, mask) and (whole := self._whole()):
+            hidden = whole.run(hidden, mask)
+            return hidden if self.final_norm is None else self.final_norm(hidden)
         for i, block in enumerate(self.blocks):
             hidden = block(hidden, mask=mask, bias=bias, cache=caches[i] if caches else None, positions=positions)
         return hidden if self.final_norm is None else self.final_norm(hidden)
+
+    def _whole(self) -> WholeEncoder | None:
+        """All blocks in one call, where they have been quickened and nobody watches."""
+        blocks = [block for block in self.blocks if isinstance(block, EncoderBlock)]
+        return WholeEncoder.of(blocks) if len(blocks) == len(self.blocks) else None
 
 
 class DecoderStack(nn.Module):
@@ -217,6 +226,8 @@ class DecoderStack(nn.Module):
         positions = torch.full((width if shared else 1,), remembered.length)
         own = remembered.step_beams() if shared else simplify(as_mask(mask), 1, remembered.length + 1)
         x = hidden[:, 0]
+        if (done := remembered.step_whole(x, own, memory_mask)) is not None:
+            return (done if self.final_norm is None else self.final_norm(done))[:, None]
         for step, past, source in zip(remembered.steps, remembered.past, remembered.source, strict=True):
             x = step(
                 x,
@@ -237,7 +248,13 @@ class DecoderStack(nn.Module):
 
     def remember(self, memory: Tensor, *, capacity: int) -> DecoderMemory:
         """Project the encoder's output (B, S, D) once for every layer and make room for `capacity` steps."""
-        source = [block.cross.remember(memory) for block in self.blocks if isinstance(block, DecoderBlock)]
-        quick = all(BlockStep.suits(block) for block in self.blocks)
-        steps = [BlockStep(block) for block in self.blocks if isinstance(block, DecoderBlock)] if quick else []
-        return DecoderMemory(empty_caches(len(source), capacity=capacity), source, steps=steps)
+        blocks = [block for block in self.blocks if isinstance(block, DecoderBlock)]
+        steps = [BlockStep(block) for block in blocks] if all(map(BlockStep.suits, blocks)) else []
+        whole = WholeDecoder.of(blocks) if steps else None
+        kind = Cache if whole is None else whole.cache
+        return DecoderMemory(
+            [kind(capacity) for _ in blocks],
+            [block.cross.remember(memory, kind=kind) for block in blocks],
+            steps=steps,
+            whole=whole,
+        )

@@ -1,10 +1,10 @@
 """Greedy writing that never leaves the device: what a step's logits are followed by, as fixed buffers and one kernel.
 
     books.begin(limits, step=0, min_length=0)    the rows stand before their first token
-    books.choose(logits)                         the likeliest token of each row: noted, and fed to the next step
+    books.choose(logits, position)               the likeliest token of each row: noted, and fed to the next step
 
-Where the rows stand is read from the device, so that a model's step and the choice after it are recorded as one piece
-of work. The host only looks now and then who is done.
+Where the rows stand is read from the device and moved on there, so that a model's step and the choice after it are
+recorded as one piece of work. The host only looks now and then who is done.
 
     N rows · C chunks of the vocabulary · steps up to the capacity
 """
@@ -25,10 +25,10 @@ NOTHING = -1  # in a table: the row was done, as in `decoding.paths`
 
 
 @triton.jit
-def _choose_kernel(VALUES, COLUMNS, PEAKS, SUMS, TOKENS, LIMITS, DONE, CHOSEN, LOG_PROBS, STEP,
-                   n_chunks, eos, pad, NOTHING: tl.constexpr, CHUNKS: tl.constexpr):  # fmt: skip
+def _choose_kernel(VALUES, COLUMNS, PEAKS, SUMS, TOKENS, LIMITS, DONE, CHOSEN, LOG_PROBS, STEPS, POSITION,
+                   MIN_LENGTH, BANNED, n_chunks, eos, pad, NOTHING: tl.constexpr, CHUNKS: tl.constexpr):  # fmt: skip
     row, n_rows = tl.program_id(0), tl.num_programs(0)
-    step = tl.load(STEP)
+    step = tl.load(STEPS + row)
     chunks = tl.arange(0, CHUNKS)
     at, inside = row * n_chunks + chunks, chunks < n_chunks
     values = tl.load(VALUES + at, inside, other=float("-inf"))
@@ -43,6 +43,10 @@ def _choose_kernel(VALUES, COLUMNS, PEAKS, SUMS, TOKENS, LIMITS, DONE, CHOSEN, L
     tl.store(LOG_PROBS + step * n_rows + row, value - peak - tl.log(total))
     tl.store(DONE + row, done)
     tl.store(TOKENS + row, tl.where(done, pad, token))
+    tl.store(STEPS + row, step + 1)
+    if row == 0:  # what is one for all is for one of them to move on: none reads it here
+        tl.store(POSITION, tl.load(POSITION) + 1)
+        tl.store(BANNED, tl.where(step + 1 < tl.load(MIN_LENGTH), eos, -1))
 
 
 class GreedyBooks:
@@ -55,24 +59,25 @@ class GreedyBooks:
         self.done = torch.ones(n_rows, dtype=torch.bool, device=device)
         self.chosen = torch.full((capacity, n_rows), NOTHING, dtype=torch.int64, device=device)
         self.log_probs = torch.zeros((capacity, n_rows), device=device)
-        self._step, self._min_length, self._banned = torch.zeros((3, 1), dtype=torch.int64, device=device)
+        self._steps = torch.zeros(n_rows, dtype=torch.int64, device=device)
+        self._min_length, self._banned = torch.zeros((2, 1), dtype=torch.int64, device=device)
 
     def begin(self, limits: Tensor, *, step: int, min_length: int) -> None:
         """The first rows stand after `step` tokens and write up to their limits (n,); those behind are done."""
         self.done.fill_(True)
         self.done[: len(limits)] = False
         self.limits[: len(limits)] = limits
-        self._step.fill_(step)
+        self._steps.fill_(step)
         self._min_length.fill_(min_length)
+        self._banned.fill_(self.eos_id if step < min_length else -1)
 
-    def choose(self, logits: Tensor) -> None:
-        """From logits (N, V) the token of each row."""
-        self._banned.copy_(torch.where(self._step < self._min_length, self.eos_id, -1))
+    def choose(self, logits: Tensor, position: Tensor) -> None:
+        """From logits (N, V) the token of each row; the rows' position (1,) moves on."""
         best = best_of_chunks(logits, 1, banned=self._banned)
         n_chunks = best.peaks.shape[1]
         _choose_kernel[(len(logits),)](
             best.values, best.columns, best.peaks, best.sums, self.tokens, self.limits, self.done,
-            self.chosen, self.log_probs, self._step, n_chunks, self.eos_id, self.pad_id,
+            self.chosen, self.log_probs, self._steps, position, self._min_length, self._banned,
+            n_chunks, self.eos_id, self.pad_id,
             NOTHING=NOTHING, CHUNKS=triton.next_power_of_2(n_chunks), num_warps=1,
         )  # fmt: skip
-        self._step.add_(1)

@@ -22,6 +22,7 @@ from torch import Tensor
 from regard.attention import Cache, Mask, reorder_all
 from regard.attention.few import Written
 from regard.layers.steps import BlockStep
+from regard.layers.whole import WholeDecoder
 
 
 @dataclass
@@ -33,6 +34,7 @@ class DecoderMemory:
     per_source: int = 1
     own: Tensor | None = None
     steps: Sequence[BlockStep] = ()  # of a quickened decoder
+    whole: WholeDecoder | None = None  # all of them at once, where there are kernels for it
     _seen: int = 0
 
     @property
@@ -71,6 +73,20 @@ class DecoderMemory:
         self.own = torch.cat((self.own, itself), 2)
         self._seen += 1
         return Written(self.own[:, None])
+
+    def step_whole(self, x: Tensor, own: Mask | None, source_mask: Mask | Tensor | None) -> Tensor | None:
+        """One step of all blocks at once for rows x (N, D), where there are kernels for it and for these masks."""
+        if self.whole is None or x.dtype != torch.float32 or not _written(own) or not _written(source_mask):
+            return None
+        n_sources = len(x) // self.per_source
+        return self.whole.step(
+            x,
+            past=self.past,
+            source=self.source,
+            own=None if own is None else _rows_of(own, n_sources, self.per_source),
+            source_mask=None if source_mask is None else _rows_of(source_mask, n_sources, 1),
+            widths=(1 if self.own is None else self.per_source, self.per_source),
+        )
 
     def spread(self, width: int) -> None:
         """Each row becomes `width` rows of its source."""
@@ -130,6 +146,17 @@ class DecoderMemory:
         self.own = self.own.gather(2, places[:, None].expand(-1, self.per_source, -1))
         for cache in self.past:
             cache.take(places.T, torch.arange(len(places)))
+
+
+def _written(mask: Mask | Tensor | None) -> bool:
+    return mask is None or isinstance(mask, Written)
+
+
+def _rows_of(mask: Mask | Tensor, n_rows: int, n_queries: int) -> Tensor:
+    """What a written mask (B, 1, T, S) allows, row after row: (n_rows · n_queries, S)."""
+    assert isinstance(mask, Written)
+    allowed = mask.allowed
+    return allowed.expand(n_rows, 1, n_queries, allowed.shape[-1]).reshape(n_rows * n_queries, -1).contiguous()
 
 
 def _shared(sources: Tensor) -> tuple[int, Tensor]:

@@ -9,6 +9,8 @@ weights are read in one sweep, bf16 halves and int8 quarters what there is to re
 
 Weights are rounded with a scale s for each output, and inputs row by row with the scale of their largest number, so
 that no row feels its neighbours.
+
+Where there are kernels of our own (`regard.native`) they do the work; otherwise PyTorch's do, a little less quickly.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from torch import Tensor, nn
 from regard.errors import UsageError
 from regard.layers.embeddings import Embedding
 from regard.layers.feedforward import FeedForward
+from regard.native import PackedLinear, loaded
 
 Precision = Literal["fp32", "bf16", "int8"]
 Model = TypeVar("Model", bound=nn.Module)
@@ -36,7 +39,8 @@ _TINY = torch.finfo(torch.float32).tiny
 class QuickLinear(nn.Module):
     """A linear layer with its weight packed, and a rectifier where asked for; it holds the plain weight too.
 
-    `positive` promises inputs of 0 or more, which int8 can then round twice as finely. It learns nothing.
+    `positive` promises inputs of 0 or more, which int8 can then round twice as finely. Without `native` kernels, or
+    where there are none, PyTorch's multiply. It learns nothing.
     """
 
     def __init__(
@@ -47,10 +51,14 @@ class QuickLinear(nn.Module):
         precision: Precision,
         relu: bool = False,
         positive: bool = False,
+        native: bool = True,
     ) -> None:
         super().__init__()
         self.weight, self.bias = weight, bias
         self.precision, self.relu, self.positive = precision, relu, positive
+        self.native = _native(weight, bias, precision=precision, relu=relu, positive=positive) if native else None
+        if self.native is not None:
+            return
         self._dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         self._bias = None if bias is None else bias.detach().to(self._dtype)
         self._packed: Any = _int8(weight) if precision == "int8" else _packed(weight, self._dtype)
@@ -60,6 +68,8 @@ class QuickLinear(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(..., Din) → (..., Dout)."""
+        if self.native is not None:
+            return self.native(hidden).to(self.weight.dtype)
         if self.precision == "int8":
             return self._in_int8(hidden)
         output: Tensor = torch.ops.mkldnn._linear_pointwise(
@@ -77,34 +87,52 @@ class QuickLinear(nn.Module):
         return output.relu_() if self.relu else output
 
 
-def quicken(model: Model, precision: Precision = "fp32") -> Model:
-    """A copy of a model on the CPU whose linear layers and tied outputs are packed."""
+def quicken(model: Model, precision: Precision = "fp32", *, native: bool = True) -> Model:
+    """A copy of a model on the CPU whose linear layers and tied outputs are packed, for `native` kernels if possible."""
     if precision not in ("fp32", "bf16", "int8"):
         raise UsageError(f"precision is {precision!r}; allowed are 'fp32', 'bf16' and 'int8'")
     copy = deepcopy(model).eval()
-    if not torch.backends.mkldnn.is_available():
+    if not (torch.backends.mkldnn.is_available() or (native and loaded() is not None)):
         return copy
     for parent in list(copy.modules()):
         if isinstance(parent, FeedForward) and parent.activation is F.relu:
-            _quicken_rectified(parent, precision)
+            _quicken_rectified(parent, precision, native=native)
         for name, child in list(parent.named_children()):
             if isinstance(child, nn.Linear):
-                setattr(parent, name, QuickLinear(child.weight, child.bias, precision=precision))
+                setattr(parent, name, QuickLinear(child.weight, child.bias, precision=precision, native=native))
             elif isinstance(child, Embedding) and child.quick is None:
-                child.quick = QuickLinear(child.weight, None, precision=precision)
+                child.quick = QuickLinear(child.weight, None, precision=precision, native=native)
     return copy
 
 
-def _quicken_rectified(part: FeedForward, precision: Precision) -> None:
+def _quicken_rectified(part: FeedForward, precision: Precision, *, native: bool) -> None:
     """The first layer rectifies what it makes itself, and the second knows that nothing it gets is negative."""
     inner, outer = part.inner, part.outer
-    part.inner = QuickLinear(inner.weight, inner.bias, precision=precision, relu=True)  # type: ignore[assignment]
-    part.outer = QuickLinear(outer.weight, outer.bias, precision=precision, positive=True)  # type: ignore[assignment]
+    part.inner = QuickLinear(  # type: ignore[assignment]
+        inner.weight, inner.bias, precision=precision, relu=True, native=native
+    )
+    part.outer = QuickLinear(  # type: ignore[assignment]
+        outer.weight, outer.bias, precision=precision, positive=True, native=native
+    )
     part.activation = _as_it_is
 
 
 def _as_it_is(hidden: Tensor) -> Tensor:
     return hidden
+
+
+def _native(
+    weight: Tensor, bias: Tensor | None, *, precision: Precision, relu: bool, positive: bool
+) -> PackedLinear | None:
+    """The layer for kernels of our own, where there are some for this precision."""
+    kernels = loaded()
+    if kernels is None or (precision == "bf16" and not kernels.has_bfloat):
+        return None
+    if precision == "int8":
+        rounded, scales = _rounded(weight)
+        return PackedLinear(kernels, rounded.int_repr(), bias=bias, scales=scales, relu=relu, positive=positive)
+    cast = weight.detach().to(torch.bfloat16 if precision == "bf16" else torch.float32)
+    return PackedLinear(kernels, cast, bias=bias, relu=relu)
 
 
 def _packed(weight: Tensor, dtype: torch.dtype) -> Tensor:
@@ -127,10 +155,14 @@ def _product_of(positive: bool) -> Callable[[Tensor, Any], Tensor]:
 
 
 def _int8(weight: Tensor) -> Any:
+    return torch.ops.quantized.linear_prepack(_rounded(weight)[0], None)
+
+
+def _rounded(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """The weight in 8 bits, with the scale of each output."""
     weight = weight.detach().float()
     scales = weight.abs().amax(1).clamp(min=_TINY) / 127
     zeros = torch.zeros(len(weight), dtype=torch.int64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch wants this done in another package; its kernels are these
-        rounded = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
-    return torch.ops.quantized.linear_prepack(rounded, None)
+        return torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8), scales

@@ -1,60 +1,152 @@
 """Products of a row or two with a matrix, on a GPU: a Triton kernel that does nothing but read the matrix.
 
-    output = x Wᵀ + b        x (N, K) with N small, W (O, K), b (O,)
+    output = f(norm(x) Wᵀ + b) + residual        x (N, K) with N small, W (O, K), b (O,), residual (N, O)
+    output = f(gate) ⊙ inner + residual          [gate; inner] = norm(x) Wᵀ + b, W (2·O, K): gated
 
 Libraries' matrix products are made for tiles of many rows; with one row, a product takes as long as reading W, if
-enough of it is asked for at once. Here each program has a few rows of W and all of their loads under way together.
+enough of it is asked for at once. Here each program has a few rows of W and all of their loads under way together;
+what surrounds a product is a few numbers, so every program does it for itself rather than wait for another kernel.
+Numbers are rounded where separate layers round theirs; sums are in single precision, of doubles in double.
 
+    thin_product(x, weight, bias, norm=…)        a product with what surrounds it
     with ThinProducts(most=1): model(...)        every `F.linear` of at most so many rows, and no other, goes this way
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.library import triton_op, wrap_triton
 from torch.overrides import TorchFunctionMode
 
-_OUTPUTS, _CHUNK = 4, 512  # of a program: outputs, and how much of their rows it reads at once
-_LONGEST = 8192  # inputs: their loads are written out one after another
+ThinActivation = Literal["none", "relu", "gelu", "gelu_tanh", "silu"]
+
+LONGEST = 8192  # inputs: a program has them all at once
+OUTPUTS = 4  # of a program, where a GPU's processors are many for the outputs
+MANY_OUTPUTS, MANY = 16, 16384  # of a program, from so many outputs on: what surrounds a product is done less often
+TILE, PER_THREAD, MOST_WARPS = 16384, 32, 8  # numbers of W that a program has at most, a thread has, and threads for it
+_ROWS = (4, 3, 2, 1)  # that a program may do together
+
+
+class ThinNorm(NamedTuple):
+    """A norm in front of a product: layer norm, or where it is not `centred`, the root-mean-square one."""
+
+    weight: Tensor
+    bias: Tensor | None
+    epsilon: float
+    centred: bool
 
 
 @triton.jit
-def _thin_kernel(X, W, BIAS, OUT, n_outputs, K: tl.constexpr, BIASED: tl.constexpr,
-                 OUTPUTS: tl.constexpr, CHUNK: tl.constexpr):  # fmt: skip
-    outputs = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS)
-    row = tl.program_id(1)
-    real = outputs < n_outputs
-    places = W + outputs.to(tl.int64)[:, None] * K
-    total = tl.zeros([OUTPUTS, CHUNK], tl.float32)
-    for begin in tl.static_range(0, K, CHUNK):
-        inputs = begin + tl.arange(0, CHUNK)
-        x = tl.load(X + row * K + inputs, inputs < K, other=0.0).to(tl.float32)
-        w = tl.load(places + inputs[None, :], real[:, None] & (inputs < K)[None, :], other=0.0).to(tl.float32)
-        total += w * x[None, :]
-    result = tl.sum(total, 1)
+def _normed(x, inside, scale, shift, K: tl.constexpr, EPSILON: tl.constexpr, CENTRED: tl.constexpr):
+    if CENTRED:
+        x = tl.where(inside, x - tl.sum(x, 0) / K, 0.0)
+    return x * (1.0 / tl.sqrt(tl.sum(x * x, 0) / K + EPSILON)) * scale + shift
+
+
+@triton.jit
+def _activated(x, ACTIVATION: tl.constexpr):
+    if ACTIVATION == "relu":
+        x = tl.where(x < 0.0, 0.0, x)  # what is not a number stays so
+    elif ACTIVATION == "gelu":
+        x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+    elif ACTIVATION == "gelu_tanh":
+        x = x / (1.0 + tl.exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)))
+    elif ACTIVATION == "silu":
+        x = x / (1.0 + tl.exp(-x))
+    return x
+
+
+@triton.jit
+def _thin_kernel(X, W, BIAS, SCALE, SHIFT, RESIDUAL, OUT, n_outputs, K: tl.constexpr, WIDTH: tl.constexpr,
+                 ROWS: tl.constexpr, OUTPUTS: tl.constexpr, EXACT: tl.constexpr, EPSILON: tl.constexpr,
+                 NORMED: tl.constexpr, CENTRED: tl.constexpr, SHIFTED: tl.constexpr, BIASED: tl.constexpr,
+                 ACTIVATION: tl.constexpr, GATED: tl.constexpr, ADDED: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
+    if EARLY:
+        tl.extra.cuda.gdc_launch_dependents()
+    outputs, features = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS), tl.arange(0, WIDTH)
+    real, inside = outputs < n_outputs, features < K
+    at, open_ = outputs.to(tl.int64)[:, None] * K + features[None, :], real[:, None] & inside[None, :]
+    w = tl.load(W + at, open_, other=0.0)
+    if GATED:
+        second = n_outputs.to(tl.int64) * K
+        w_inner = tl.load(W + second + at, open_, other=0.0)
+    if NORMED:
+        scale, shift = tl.load(SCALE + features, inside, other=0.0).to(EXACT), 0.0
+        if SHIFTED:
+            shift = tl.load(SHIFT + features, inside, other=0.0).to(EXACT)
+    bias, bias_inner = 0.0, 0.0
     if BIASED:
-        result += tl.load(BIAS + outputs, real, other=0.0).to(tl.float32)
-    tl.store(OUT + row * n_outputs + outputs, result, real)
+        bias = tl.load(BIAS + outputs, real, other=0.0).to(EXACT)
+        if GATED:
+            bias_inner = tl.load(BIAS + n_outputs + outputs, real, other=0.0).to(EXACT)
+    if EARLY:
+        tl.extra.cuda.gdc_wait()
+    for i in tl.static_range(ROWS):
+        row = tl.program_id(1) * ROWS + i
+        x = tl.load(X + row * K + features, inside, other=0.0).to(EXACT)
+        if ADDED:
+            residual = tl.load(RESIDUAL + row * n_outputs + outputs, real, other=0.0).to(EXACT)
+        if NORMED:
+            x = _normed(x, inside, scale, shift, K, EPSILON, CENTRED).to(X.dtype.element_ty).to(EXACT)
+        y = (tl.sum(w.to(EXACT) * x[None, :], 1) + bias).to(X.dtype.element_ty).to(EXACT)
+        if ACTIVATION != "none":
+            y = _activated(y, ACTIVATION).to(X.dtype.element_ty).to(EXACT)
+        if GATED:
+            inner = tl.sum(w_inner.to(EXACT) * x[None, :], 1) + bias_inner
+            y = (y * inner.to(X.dtype.element_ty).to(EXACT)).to(X.dtype.element_ty).to(EXACT)
+        if ADDED:
+            y += residual
+        tl.store(OUT + row * n_outputs + outputs, y, real)
 
 
-@triton_op("regard::thin_linear", mutates_args={})
-def thin_linear(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Hidden (..., K), weight (O, K), bias (O,) → (..., O)."""
-    n_outputs, K = weight.shape
+def thin_product(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    norm: ThinNorm | None = None,
+    activation: ThinActivation = "none",
+    gated: bool = False,
+    residual: Tensor | None = None,
+    launch: dict[str, bool] | None = None,
+) -> Tensor:
+    """Hidden (..., K), weight (O, K) or gated (2·O, K) → (..., O), plus the residual (..., O); all of one precision.
+
+    `launch` is what `attention.early` gives, where the kernel ahead belongs to the same chain.
+    """
+    K, n_outputs = weight.shape[1], weight.shape[0] // 2 if gated else weight.shape[0]
     rows = hidden.reshape(-1, K).contiguous()
     output = hidden.new_empty((*hidden.shape[:-1], n_outputs))
-    wrap_triton(_thin_kernel)[(triton.cdiv(n_outputs, _OUTPUTS), len(rows))](
-        rows, weight, weight if bias is None else bias, output, n_outputs,
-        K=K, BIASED=bias is not None, OUTPUTS=_OUTPUTS, CHUNK=_CHUNK, num_warps=4,
+    together = next(n for n in _ROWS if len(rows) % n == 0)
+    width = triton.next_power_of_2(K)
+    n, warps = sizes(n_outputs, width)
+    scale, shift, epsilon, centred = norm or (weight, None, 0.0, False)
+    _thin_kernel[(triton.cdiv(n_outputs, n), len(rows) // together)](
+        rows, weight, weight if bias is None else bias, scale, weight if shift is None else shift,
+        weight if residual is None else residual.reshape(-1, n_outputs).contiguous(), output, n_outputs,
+        K=K, WIDTH=width, ROWS=together, OUTPUTS=n, EXACT=tl.float64 if hidden.dtype == torch.float64 else tl.float32,
+        EPSILON=epsilon, NORMED=norm is not None, CENTRED=centred, SHIFTED=shift is not None, BIASED=bias is not None,
+        ACTIVATION=activation, GATED=gated, ADDED=residual is not None, num_warps=warps,
+        **(launch or {"EARLY": False}),
     )  # fmt: skip
     return output
+
+
+def sizes(n_outputs: int, width: int) -> tuple[int, int]:
+    """How many outputs a program has, and how many warps: the same for any number of rows."""
+    n = min(MANY_OUTPUTS if n_outputs >= MANY else OUTPUTS, max(1, TILE // width))
+    return n, max(1, min(MOST_WARPS, n * width // (32 * PER_THREAD)))
+
+
+def thin_linear(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Hidden (..., K), weight (O, K), bias (O,) → (..., O)."""
+    return thin_product(hidden, weight, bias)
 
 
 class ThinProducts(TorchFunctionMode):
@@ -77,7 +169,7 @@ class ThinProducts(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
     def _suits(self, hidden: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
-        if hidden.numel() > self.most * weight.shape[1] or not 0 < weight.shape[1] <= _LONGEST:
+        if hidden.numel() > self.most * weight.shape[1] or not 0 < weight.shape[1] <= LONGEST:
             return False
         alike = hidden.dtype == weight.dtype and (bias is None or bias.dtype == weight.dtype)
         plain = weight.is_contiguous() and not torch.is_autocast_enabled(hidden.device.type)

@@ -12,6 +12,7 @@ sizes below are their configs.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -214,6 +215,12 @@ class GPT(nn.Module):
             positions = positions.clamp(max=self.position_limit - 1)
         hidden = self.stack(self.embed(tokens[:, None], positions=positions), caches=memory.past, positions=positions)
         return self.unembed(hidden[:, 0])
+
+    def thin_step(self) -> Callable[[Tensor, LaneMemory], Tensor] | None:
+        """`step_once` for a few rows on a GPU, in half as many kernels; None where the blocks do not allow it."""
+        from regard.layers.thin_steps import ThinStep  # here, because Triton comes with GPU builds only
+
+        return ThinStep.of(self.embedding, self.positions, stack=self.stack, output=self.output_weight)
 
     def check_step(self, tokens: Tensor, *, length: int, lanes: Lanes) -> None:
         """Refuse a step beyond the last learned position, unless all rows that have come there are done."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,8 @@ from regard.attention.lanes import LaneCache, LaneMemory, Lanes, SourceCache
 if TYPE_CHECKING:
     from regard.layers.greedy import GreedyBooks
     from regard.models.recordings import Recordings
+
+Step = Callable[[Tensor, LaneMemory], Tensor]
 
 
 class Recordable(Protocol):
@@ -61,6 +63,15 @@ class Recordable(Protocol):
 
     def buffers(self) -> Iterator[Tensor]:
         """What is not."""
+        ...
+
+
+@runtime_checkable
+class ThinlyRecordable(Protocol):
+    """What a model may offer besides."""
+
+    def thin_step(self) -> Step | None:
+        """The same as `step_once`, made for few rows on a GPU; None where the model's parts do not allow it."""
         ...
 
 
@@ -104,7 +115,7 @@ class Recording:
         # A graph knows addresses only: what lies there is held, and has to be what the model still uses.
         self._weights = [tensor.detach() for tensor in chain(model.parameters(), model.buffers())]
         self.addresses = addresses(model)
-        self._function: Callable[[Tensor, LaneMemory], Tensor] | None = None
+        self._function: Step | None = None
         self._graphs: dict[object, torch.cuda.CUDAGraph | None] = {}  # None: run once, and to be recorded next time
         self._books: dict[tuple[int, int], GreedyBooks] = {}
 
@@ -119,7 +130,12 @@ class Recording:
         n_rows = len(tokens)
         full = n_rows == self.shape.n_rows
         (self.tokens if full else self.tokens[:n_rows]).copy_(tokens)
-        self._launch("step", lambda: self._keep(self._compute(model), stream=stream), stream=stream)
+
+        def work() -> None:
+            self._keep(self._compute(model), stream=stream)
+            self.memory.lanes.position.add_(1)
+
+        self._launch("step", work, stream=stream)
         assert self.logits is not None
         return self.logits if full else self.logits[:n_rows]
 
@@ -134,24 +150,33 @@ class Recording:
 
     def follow(self, model: Recordable, books: GreedyBooks, *, stream: torch.cuda.Stream | None) -> None:
         """Feed the tokens that lie ready, and choose the next ones."""
-        marks = (books.eos_id, books.pad_id)
-        self._launch(marks, lambda: books.choose(self._compute(model)), stream=stream)
+        marks, position = (books.eos_id, books.pad_id), self.memory.lanes.position
+        self._launch(marks, lambda: books.choose(self._compute(model), position), stream=stream)
+
+    @property
+    def is_thin(self) -> bool:
+        """Whether rows are so few, on a GPU and in one precision, that products with them are done by `layers.thin`."""
+        return self.tokens.is_cuda and not (self.compiled or self.shape.autocast) and self.shape.n_rows <= self.thin
 
     def _compute(self, model: Recordable) -> Tensor:
         if self._function is None:
-            self._function = _compiled(model.step_once) if self.compiled else model.step_once
+            self._function = self._step_of(model)
         with self._around():
-            logits = self._function(self.tokens, self.memory)
-        self.memory.lanes.position.add_(1)
-        return logits
+            return self._function(self.tokens, self.memory)
+
+    def _step_of(self, model: Recordable) -> Step:
+        """The model's step: compiled, or the one it has for few rows, or as it is."""
+        if self.compiled:
+            return _compiled(model.step_once)
+        thin = model.thin_step() if self.is_thin and isinstance(model, ThinlyRecordable) else None
+        return thin or model.step_once
 
     def _around(self) -> AbstractContextManager[object]:
         """What the step is computed under: the caller's precision, or the products that suit its few rows."""
-        device = self.tokens.device
         if self.shape.autocast:
             # Weights are cast anew: casts that autocast keeps would be gone when the graph is replayed.
-            return torch.autocast(device.type, dtype=self.shape.dtype, cache_enabled=False)
-        if self.compiled or device.type != "cuda" or self.shape.n_rows > self.thin:
+            return torch.autocast(self.tokens.device.type, dtype=self.shape.dtype, cache_enabled=False)
+        if not self.is_thin:
             return nullcontext()
         from regard.layers.thin import ThinProducts  # here, because Triton comes with GPU builds only
 
@@ -228,7 +253,7 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _compiled(function: Callable[[Tensor, LaneMemory], Tensor]) -> Callable[[Tensor, LaneMemory], Tensor]:
+def _compiled(function: Step) -> Step:
     import torch._dynamo  # here, because it loads the whole compiler
 
     compiled = torch.compile(function, fullgraph=True, dynamic=False)

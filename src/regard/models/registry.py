@@ -18,6 +18,8 @@ from torch import nn
 from regard.errors import ConfigError
 from regard.models import (
     bert,
+    captioner,
+    captioner_transformer,
     dlinear,
     gpt,
     patch_forecaster,
@@ -26,9 +28,14 @@ from regard.models import (
     recurrent_lm,
     seq2seq,
     series_transformer,
+    speech,
+    speech_las,
     transformer,
+    vit,
 )
 from regard.models.bert import Bert, BertConfig
+from regard.models.captioner import RecurrentCaptioner, RecurrentCaptionerConfig
+from regard.models.captioner_transformer import TransformerCaptioner, TransformerCaptionerConfig
 from regard.models.classifier import Classifier, ClassifierConfig, SpanReader, SpanReaderConfig
 from regard.models.dlinear import DLinear, DLinearConfig
 from regard.models.gpt import GPT, GPTConfig
@@ -38,7 +45,10 @@ from regard.models.recurrent_forecaster import RecurrentForecaster, RecurrentFor
 from regard.models.recurrent_lm import RecurrentLM, RecurrentLMConfig
 from regard.models.seq2seq import RecurrentConfig, RecurrentSeq2Seq
 from regard.models.series_transformer import SeriesTransformer, SeriesTransformerConfig
+from regard.models.speech import SpeechTransformer, SpeechTransformerConfig
+from regard.models.speech_las import LASConfig, ListenAttendSpell
 from regard.models.transformer import Transformer, TransformerConfig
+from regard.models.vit import ViT, ViTConfig
 from regard.models.word_vectors import WordVectors, WordVectorsConfig
 from regard.options import nearest, typed
 
@@ -71,6 +81,11 @@ MODELS: Mapping[str, Entry] = {
     "series-transformer": Entry(SeriesTransformerConfig, SeriesTransformer, series_transformer.SIZES),
     "recurrent-forecaster": Entry(RecurrentForecasterConfig, RecurrentForecaster, recurrent_forecaster.SIZES),
     "dlinear": Entry(DLinearConfig, DLinear, dlinear.SIZES),
+    "vit": Entry(ViTConfig, ViT, vit.SIZES),
+    "speech-transformer": Entry(SpeechTransformerConfig, SpeechTransformer, speech.SIZES),
+    "las": Entry(LASConfig, ListenAttendSpell, speech_las.SIZES),
+    "captioner": Entry(RecurrentCaptionerConfig, RecurrentCaptioner, captioner.SIZES),
+    "transformer-captioner": Entry(TransformerCaptionerConfig, TransformerCaptioner, captioner_transformer.SIZES),
 }
 
 

@@ -14,8 +14,11 @@ from torch import Tensor
 
 from regard.checkpoints import Described, open_model
 from regard.checkpoints.foreign.hub import write_hub
+from regard.checkpoints.opening import WITHOUT_PIECES
+from regard.data.images_space import THEIR_FILE
 from regard.data.label_space import LabelSpace
 from regard.errors import CheckpointError, UsageError
+from regard.predictors.images import image_space
 from regard.predictors.opening import label_space, tokenizer_of
 
 
@@ -29,13 +32,19 @@ def export_hub(path: Path | str, out: Path) -> str:
             f"{path}: its two sides have tokenizers of their own, and a folder that regard writes holds one",
             hint="train it with tokenizer.joint=true",
         )
-    tokenizer, tensors = tokenizer_of(found), found.tensors
+    tokenizer = None if found.task in WITHOUT_PIECES else tokenizer_of(found)
+    tensors = found.tensors
     described = Described(found.task, found.model, found.options, found.labels, found.decode)
     if found.task == "labels":
         space = label_space(found)
         described = replace(described, labels=space.names or ("LABEL_0",))
         tensors = _on_their_scale(tensors, space)
+    images = image_space(found) if found.task == "images" else None
+    if images is not None:
+        described = replace(described, labels=images.names or None)
     write_hub(out, described, tensors=tensors, tokenizer=tokenizer)
+    if images is not None:
+        (out / THEIR_FILE).write_text(json.dumps(images.for_others(), indent=2) + "\n", encoding="utf-8")
     config = json.loads((out / "config.json").read_text(encoding="utf-8"))
     return str(config["architectures"][0])
 

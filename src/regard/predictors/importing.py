@@ -7,9 +7,11 @@ from pathlib import Path
 from torch import nn
 
 from regard.checkpoints import Described, Pretrained, RunFolder, completed, open_model, weights_of
+from regard.checkpoints.opening import WITHOUT_PIECES
 from regard.data.tokenizer_files import save_tokenizers
 from regard.errors import UsageError
 from regard.models.account import count_parameters
+from regard.predictors.images import image_space
 from regard.predictors.opening import label_space, recipe_of, tokenizer_of
 from regard.training.provenance import versions
 
@@ -22,11 +24,14 @@ def import_model(path: Path | str, out: Path) -> tuple[Described, int]:
     if RunFolder(path).exists():
         raise UsageError(f"{path}: is a run already", hint="it can be used as it is")
     found = open_model(path)
-    tokenizer = tokenizer_of(found)
+    tokenizer = None if found.task in WITHOUT_PIECES else tokenizer_of(found)
     recipe, module = recipe_of(found), found.module()
     described = completed(Described(found.task, found.model, found.options, found.labels, found.decode))
     out.mkdir(parents=True, exist_ok=True)
-    save_tokenizers(out, tokenizer, found.target_tokenizer)
+    if tokenizer is not None:
+        save_tokenizers(out, tokenizer, found.target_tokenizer)
+    if found.task == "images":
+        image_space(found).save(out)
     if found.task == "labels":
         label_space(found).save(out)
     run.write_model(described)

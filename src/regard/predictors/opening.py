@@ -11,15 +11,19 @@ from torch import nn
 
 from regard.checkpoints import Pretrained, RunFolder, open_model, read_tensors
 from regard.data import Tokenizer
+from regard.data.audio_mel import SCALE, Scale
 from regard.data.label_space import LabelSpace
 from regard.data.series_space import SeriesSpace
 from regard.errors import CheckpointError, ConfigError, EnvironmentProblem
 from regard.predictors.answers import AnswerPredictor
 from regard.predictors.base import Predictor
+from regard.predictors.captions import CaptionPredictor
+from regard.predictors.images import ImagePredictor, image_space
 from regard.predictors.labels import LabelPredictor
 from regard.predictors.language import LanguagePredictor
 from regard.predictors.masked import MaskedPredictor
 from regard.predictors.series import SeriesPredictor
+from regard.predictors.speech import SpeechPredictor
 from regard.predictors.translation import TranslationPredictor
 from regard.predictors.words import WordsPredictor
 from regard.tasks.pairs import Languages
@@ -72,6 +76,8 @@ def _reading(found: Pretrained) -> dict[str, Any]:
     """What the `[data]` section says about how a model reads: as much as it can."""
     if found.task == "masked":
         return {"next_sentence": bool(found.options.get("nsp", True))}
+    if found.task == "speech":  # of others, Whisper
+        return {"front": "whisper", "rate": 16_000, "n_mels": int(found.options["n_mels"])}
     if found.task not in ("labels", "answers"):
         return {}
     limit = found.options["backbone"].get("n_positions")
@@ -137,6 +143,20 @@ def _series(found: Pretrained, recipe: Recipe, module: nn.Module, precision: str
     return SeriesPredictor(module, SeriesSpace.load(folder), recipe, ridge)
 
 
+def _images(found: Pretrained, recipe: Recipe, module: nn.Module, precision: str) -> ImagePredictor:
+    return ImagePredictor(module, image_space(found), recipe)
+
+
+def _captions(found: Pretrained, recipe: Recipe, module: nn.Module, precision: str) -> CaptionPredictor:
+    return CaptionPredictor([module], tokenizer_of(found), recipe, precision=precision)
+
+
+def _speech(found: Pretrained, recipe: Recipe, module: nn.Module, precision: str) -> SpeechPredictor:
+    folder = Path(found.origin).parent
+    scale = Scale.load(folder) if (folder / SCALE).exists() else None
+    return SpeechPredictor(module, tokenizer_of(found), recipe, recipe.data.hearing(scale), precision=precision)
+
+
 OPEN: Mapping[str, Open] = {
     "translation": _translation,
     "language": _language,
@@ -145,6 +165,9 @@ OPEN: Mapping[str, Open] = {
     "answers": _answers,
     "words": _words,
     "series": _series,
+    "images": _images,
+    "captions": _captions,
+    "speech": _speech,
 }
 
 

@@ -8,14 +8,22 @@ from typing import Any
 
 from regard.decoding import DecodeOptions
 from regard.tasks.answers import AnswerData, AnswerOptions
+from regard.tasks.captions import CaptionData, CaptionDecode, CaptionPieces
+from regard.tasks.images import ImageData
+from regard.tasks.images_classifier import ImageOptions
 from regard.tasks.labels import LabelData
 from regard.tasks.masked import MaskedData, MaskedPieces
 from regard.tasks.pairs import PairData, PieceConfig
 from regard.tasks.series import SeriesData
 from regard.tasks.texts import TextData, TextPieces
+from regard.tasks.transcription_data import SpeechData, SpeechPieces
+from regard.tasks.transcription_options import SpeechOptions
 from regard.tasks.words import WordData, WordPieces
+from regard.training.captions_config import CaptionConfig
 from regard.training.config import ReadingConfig, TrainConfig, TuningConfig
+from regard.training.images_config import ImageConfig
 from regard.training.series_config import SeriesConfig
+from regard.training.speech_config import SpeechTrainConfig
 from regard.training.words_config import WordsConfig
 
 
@@ -69,4 +77,9 @@ KINDS: Mapping[str, Kind] = {
         NoOptions,
         SeriesConfig,
     ),
+    "images": Kind(("vit",), ImageData, NoOptions, ImageOptions, ImageConfig),
+    "captions": Kind(
+        ("captioner", "transformer-captioner"), CaptionData, CaptionPieces, CaptionDecode, CaptionConfig, "base"
+    ),
+    "speech": Kind(("speech-transformer", "las"), SpeechData, SpeechPieces, SpeechOptions, SpeechTrainConfig, "small"),
 }

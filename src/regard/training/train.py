@@ -13,11 +13,14 @@ from regard.training.averaging import averaged
 from regard.training.devices import choose_device
 from regard.training.distributed import World
 from regard.training.jobs.answers import AnswerJob
+from regard.training.jobs.captions import CaptionJob
+from regard.training.jobs.images import ImageJob
 from regard.training.jobs.job import Begin, Job, Place, Say
 from regard.training.jobs.labels import LabelJob
 from regard.training.jobs.language import LanguageJob
 from regard.training.jobs.masked import MaskedJob
 from regard.training.jobs.series import SeriesJob
+from regard.training.jobs.speech import SpeechJob
 from regard.training.jobs.translation import TranslationJob
 from regard.training.loop import Trainer
 from regard.training.provenance import commit, hardware, versions
@@ -31,6 +34,9 @@ JOBS: Mapping[str, Begin] = {
     "labels": LabelJob,
     "answers": AnswerJob,
     "series": SeriesJob,
+    "images": ImageJob,
+    "captions": CaptionJob,
+    "speech": SpeechJob,
 }
 # Tasks with a loop of their own.
 LOOPS: Mapping[str, Callable[[Recipe, Place], dict[str, Any]]] = {"words": train_words}

@@ -121,7 +121,7 @@ def test_weights_that_are_not_of_this_config(folder):
 
 
 def test_every_family_has_its_file_and_name():
-    assert sorted(FAMILIES) == ["bert", "distilbert", "gpt2", "llama", "marian", "openai-gpt"]
+    assert sorted(FAMILIES) == ["bert", "distilbert", "gpt2", "llama", "marian", "openai-gpt", "vit", "whisper"]
     assert all(family.model_type == name for name, family in FAMILIES.items())
 
 

@@ -26,12 +26,17 @@ from regard.checkpoints.foreign.gpt import GPT1, GPT2
 from regard.checkpoints.foreign.llama import LLAMA
 from regard.checkpoints.foreign.marian import MARIAN
 from regard.checkpoints.foreign.names import shapes_of
+from regard.checkpoints.foreign.vit import VIT
 from regard.checkpoints.foreign.vocabularies import read_tokenizers, write_tokenizer
+from regard.checkpoints.foreign.whisper import WHISPER
+from regard.checkpoints.opening import WITHOUT_PIECES
 from regard.checkpoints.weights import write_tensors
 from regard.data.tokenizers import Tokenizer
 from regard.errors import CheckpointError, UsageError
 
-FAMILIES: Mapping[str, Family] = {family.model_type: family for family in (BERT, DISTILBERT, GPT1, GPT2, LLAMA, MARIAN)}
+FAMILIES: Mapping[str, Family] = {
+    family.model_type: family for family in (BERT, DISTILBERT, GPT1, GPT2, LLAMA, MARIAN, WHISPER, VIT)
+}
 
 
 def open_foreign(path: Path | str) -> Pretrained:
@@ -49,9 +54,13 @@ def open_foreign(path: Path | str) -> Pretrained:
         from regard.checkpoints.foreign.llama2c import open_llama2c
 
         return open_llama2c(path)
+    if path.suffix == ".pt":
+        from regard.checkpoints.foreign.whisper import open_openai
+
+        return open_openai(path)
     raise CheckpointError(
         f"{path}: not a model that regard can open",
-        hint="give a Hugging Face folder, a llama2.c .bin or a .gguf file",
+        hint="give a Hugging Face folder, a llama2.c .bin, a .gguf file, or Whisper's .pt",
     )
 
 
@@ -84,7 +93,7 @@ def _open_folder(folder: Path) -> Pretrained:
         raise CheckpointError(f"{path}: {problem}", hint=problem.hint) from problem
     ours = family.names(found).read(tensors, shapes, origin=str(origin))
     said = {field.name: getattr(found, field.name) for field in fields(Described)}
-    tokenizer, target = read_tokenizers(folder, config)
+    tokenizer, target = (None, None) if found.task in WITHOUT_PIECES else read_tokenizers(folder, config)
     return Pretrained(**said, tensors=ours, tokenizer=tokenizer, target_tokenizer=target, origin=str(folder))
 
 

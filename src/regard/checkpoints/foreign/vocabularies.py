@@ -35,6 +35,7 @@ _HABITS: Mapping[str, Mapping[str, str]] = {
     "gpt2": {"bos": "<|endoftext|>", "eos": "<|endoftext|>", "unk": "<|endoftext|>"},
     "openai-gpt": {"unk": "<unk>"},
     "llama": {"unk": "<unk>", "bos": "<s>", "eos": "</s>"},
+    "whisper": {"bos": "<|startoftranscript|>", "eos": "<|endoftext|>"},
 }
 
 

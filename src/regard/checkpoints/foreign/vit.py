@@ -1,0 +1,136 @@
+"""The Vision Transformer's files in Hugging Face's spelling: the bare encoder, and classifiers of images.
+
+    architecture                      ours
+    ViTModel                          vit without classes, with the pooler that the file holds
+    ViTForImageClassification         vit with classes
+
+What is done to pixels before stands beside them, in preprocessor_config.json: see `regard.data.images_space`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from torch import Tensor
+
+from regard.checkpoints.described import Described
+from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, labels_for, labels_of, their_activation
+from regard.checkpoints.foreign.names import NameMap, Rule, affine
+from regard.errors import CheckpointError
+
+_KNOWN = ("ViTModel", "ViTForImageClassification")
+
+
+def _recognise(config: TheirConfig, names: Collection[str]) -> Described:
+    kind = (config.get("architectures") or ["ViTModel"])[0]
+    if kind not in _KNOWN:
+        raise CheckpointError(f"{config.origin}: architecture {kind!r} is not known; there are {', '.join(_KNOWN)}")
+    config.choose("pooler_act", {"tanh": True}, default="tanh")
+    labels = labels_of(config) if kind == "ViTForImageClassification" else None
+    held = _map().canonical(names)
+    options = {
+        "n_classes": 0 if labels is None else len(labels),
+        "image": _sides(config, "image_size", 224),
+        "patch": _patch(config),
+        "n_channels": config.get("num_channels", 3),
+        "d_model": config["hidden_size"],
+        "n_heads": config["num_attention_heads"],
+        "d_feedforward": config["intermediate_size"],
+        "n_layers": config["num_hidden_layers"],
+        "dropout": config.get("hidden_dropout_prob", 0.0),
+        "attention_dropout": config.get("attention_probs_dropout_prob", 0.0),
+        "activation": config.choose("hidden_act", ACTIVATIONS, default="gelu"),
+        "norm_epsilon": config.get("layer_norm_eps", 1e-12),
+        "bias": config.get("qkv_bias", True),
+        "pooler": "vit.pooler.dense.weight" in held and labels is None,
+    }
+    return Described("images", "vit", options, labels)
+
+
+def _config(model: Described) -> dict[str, Any] | None:
+    options = model.options
+    if model.model != "vit" or options["stem"] != "patch" or options["pooling"] != "class":
+        return None
+    if options["positions"] != "learned" or (options["pooler"] and options["n_classes"]):
+        return None
+    height, width = options["image"]
+    config = {
+        "model_type": "vit",
+        "architectures": [_KNOWN[1] if options["n_classes"] else _KNOWN[0]],
+        "image_size": height if height == width else [height, width],
+        "patch_size": options["patch"],
+        "num_channels": options["n_channels"],
+        "hidden_size": options["d_model"],
+        "num_attention_heads": options["n_heads"],
+        "intermediate_size": options["d_feedforward"],
+        "num_hidden_layers": options["n_layers"],
+        "hidden_dropout_prob": options["dropout"],
+        "attention_probs_dropout_prob": options["attention_dropout"],
+        "hidden_act": their_activation(options["activation"]),
+        "layer_norm_eps": options["norm_epsilon"],
+        "qkv_bias": options["bias"],
+        "pooler_output_size": options["d_model"],
+    }
+    names = model.labels or tuple(f"LABEL_{number}" for number in range(options["n_classes"]))
+    return config | (labels_for(names) if options["n_classes"] else {})
+
+
+def _names(model: Described) -> NameMap:
+    return _map(headed=bool(model.options["n_classes"]))
+
+
+def _map(*, headed: bool = False) -> NameMap:
+    stem, pooler = "vit.embeddings", ("vit.pooler.dense.weight", "vit.pooler.dense.bias")
+    head = affine("classifier", "output") if headed else affine("vit.pooler.dense", "pooler")
+    return NameMap(
+        (
+            Rule(f"{stem}.cls_token", "class_token", taken=lambda t: t.reshape(-1), given=lambda t: t.view(1, 1, -1)),
+            Rule(f"{stem}.position_embeddings", "positions.table.weight", taken=_without_batch, given=_with_batch),
+            *affine(f"{stem}.patch_embeddings.projection", "stem.projection"),
+            *_layers(),
+            *affine("vit.layernorm", "encoder.final_norm"),
+            *head,
+        ),
+        prefixes=("vit.",),
+        ignored=(f"{stem}.mask_token", *(pooler if headed else ())),  # parts that nothing in the model uses
+    )
+
+
+def _layers() -> tuple[Rule, ...]:
+    theirs, ours = "vit.encoder.layer.{i}", "encoder.blocks.{i}"
+    look = f"{theirs}.attention.attention"
+    return (
+        *affine((f"{look}.query", f"{look}.key", f"{look}.value"), f"{ours}.attention.query_key_value"),
+        *affine(f"{theirs}.attention.output.dense", f"{ours}.attention.out"),
+        *affine(f"{theirs}.layernorm_before", f"{ours}.around_attention.norm"),
+        *affine(f"{theirs}.intermediate.dense", f"{ours}.feedforward.inner"),
+        *affine(f"{theirs}.output.dense", f"{ours}.feedforward.outer"),
+        *affine(f"{theirs}.layernorm_after", f"{ours}.around_feedforward.norm"),
+    )
+
+
+def _without_batch(table: Tensor) -> Tensor:
+    return table[0]
+
+
+def _with_batch(table: Tensor) -> Tensor:
+    return table[None]
+
+
+def _sides(config: TheirConfig, key: str, default: int) -> tuple[int, int]:
+    value = config.get(key, default)
+    sides = (value, value) if isinstance(value, int) else tuple(value) if isinstance(value, list) else ()
+    if len(sides) != 2 or not all(isinstance(side, int) for side in sides):
+        raise CheckpointError(f"{config.origin}: {key} is {value!r}; a side, or height and width, is needed")
+    return sides
+
+
+def _patch(config: TheirConfig) -> int:
+    down, across = _sides(config, "patch_size", 16)
+    if down != across:
+        raise CheckpointError(f"{config.origin}: patches of {down} × {across}; regard has square ones only")
+    return down
+
+
+VIT = Family("vit", recognise=_recognise, names=_names, config=_config)

@@ -1,0 +1,229 @@
+"""Whisper's files (Radford et al., 2022): OpenAI's own `.pt`, and folders in Hugging Face's layout.
+
+Both become our `speech-transformer`. Their keys have no bias where ours have one: a softmax over keys cannot notice it,
+so it is read as zero, and left out when it is written. The encoder's table of waves is computed, not stored.
+
+OpenAI's file holds weights and sizes but no vocabulary: that stands beside it as `gpt2.tiktoken` (of models called
+`.en`) or `multilingual.tiktoken`, or as Hugging Face's tokenizer.json.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.checkpoints.described import Described, Pretrained
+from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, their_activation
+from regard.checkpoints.foreign.files import read_json
+from regard.checkpoints.foreign.names import NameMap, Rule, affine, shapes_of
+from regard.checkpoints.foreign.whisper_tokens import (
+    ENGLISH_TOKENS,
+    decoding,
+    find_tokenizer,
+    prompt_for,
+)
+from regard.errors import CheckpointError
+from regard.models.whisper import BUILD
+
+TASK, MODEL = "speech", "speech-transformer"
+
+_HUB = {
+    "at": "model.", "conv": "conv", "layer": "layers.{i}.", "own": "self_attn", "cross": "encoder_attn",
+    "query": "q_proj", "key": "k_proj", "value": "v_proj", "out": "out_proj", "own_norm": "self_attn_layer_norm",
+    "cross_norm": "encoder_attn_layer_norm", "inner": "fc1", "outer": "fc2", "norm": "final_layer_norm",
+    "encoder_norm": "layer_norm", "decoder_norm": "layer_norm", "tokens": "embed_tokens.weight",
+    "positions": "embed_positions.weight",
+}  # fmt: skip
+_OPENAI = {
+    "at": "", "conv": "conv", "layer": "blocks.{i}.", "own": "attn", "cross": "cross_attn", "query": "query",
+    "key": "key", "value": "value", "out": "out", "own_norm": "attn_ln", "cross_norm": "cross_attn_ln",
+    "inner": "mlp.0", "outer": "mlp.2", "norm": "mlp_ln", "encoder_norm": "ln_post", "decoder_norm": "ln",
+    "tokens": "token_embedding.weight", "positions": "positional_embedding",
+}  # fmt: skip
+_SIZES = {
+    "n_mels": "num_mel_bins", "n_target": "vocab_size", "d_model": "d_model", "n_heads": "encoder_attention_heads",
+    "d_feedforward": "encoder_ffn_dim", "n_encoder_layers": "encoder_layers", "n_decoder_layers": "decoder_layers",
+    "n_places": "max_source_positions", "n_positions": "max_target_positions",
+}  # fmt: skip
+
+
+def open_openai(path: Path | str) -> Pretrained:
+    """OpenAI's file in our terms, its weights in single precision."""
+    path = Path(path)
+    sizes, tensors = _read(path)
+    options = _options(sizes)
+    names = _map(_OPENAI, int(options["d_model"]), prefixes=())
+    ours = names.read(tensors, shapes_of(MODEL, options), origin=str(path))
+    tokenizer = find_tokenizer(path, n_tokens=int(options["n_target"]))
+    decode = decoding(tokenizer, n_tokens=int(options["n_target"]), n_layers=int(options["n_decoder_layers"]),
+                      n_heads=int(options["n_heads"]), n_positions=int(options["n_positions"]))  # fmt: skip
+    return Pretrained(TASK, MODEL, options, decode=decode, tensors=ours, tokenizer=tokenizer, origin=str(path))
+
+
+def _read(path: Path) -> tuple[TheirConfig, dict[str, Tensor]]:
+    try:
+        held = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as problem:
+        raise CheckpointError(
+            f"{path}: holds more than tensors, and was not opened", hint="a pickle can run code; is it Whisper's file?"
+        ) from problem
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError) as problem:
+        raise CheckpointError(
+            f"{path}: not a whole PyTorch file ({str(problem).strip().split(chr(10))[0][:120]})",
+            hint="it may have been cut short while being copied",
+        ) from problem
+    if not isinstance(held, Mapping) or not {"dims", "model_state_dict"} <= held.keys():
+        raise CheckpointError(
+            f"{path}: no Whisper model (it has no dims and model_state_dict)",
+            hint="of .pt files regard opens OpenAI's Whisper",
+        )
+    return TheirConfig(held["dims"], origin=str(path)), dict(held["model_state_dict"])
+
+
+def _options(sizes: TheirConfig) -> dict[str, Any]:
+    for one, other in (("n_audio_state", "n_text_state"), ("n_audio_head", "n_text_head")):
+        if sizes[one] != sizes[other]:
+            raise CheckpointError(
+                f"{sizes.origin}: {one} is {sizes[one]} and {other} {sizes[other]}; they are to be equal"
+            )
+    return {
+        **BUILD,
+        "n_mels": sizes["n_mels"],
+        "n_target": sizes["n_vocab"],
+        "d_model": sizes["n_audio_state"],
+        "n_heads": sizes["n_audio_head"],
+        "d_feedforward": 4 * sizes["n_audio_state"],
+        "n_encoder_layers": sizes["n_audio_layer"],
+        "n_decoder_layers": sizes["n_text_layer"],
+        "n_places": sizes["n_audio_ctx"],
+        "n_positions": sizes["n_text_ctx"],
+        "pad_id": ENGLISH_TOKENS if sizes["n_vocab"] <= 51864 else ENGLISH_TOKENS + 1,
+    }
+
+
+def _recognise(config: TheirConfig, names: Collection[str]) -> Described:
+    config.choose("scale_embedding", {False: True}, default=False)
+    config.choose("tie_word_embeddings", {True: True}, default=True)
+    for one, other in (("encoder_attention_heads", "decoder_attention_heads"), ("encoder_ffn_dim", "decoder_ffn_dim")):
+        if config[one] != config[other]:
+            raise CheckpointError(
+                f"{config.origin}: {one} is {config[one]} and {other} is {config[other]}; they have to be equal"
+            )
+    options = dict(BUILD) | {ours: config[theirs] for ours, theirs in _SIZES.items()}
+    options |= {
+        "dropout": config.get("dropout", 0.0),
+        "attention_dropout": config.get("attention_dropout", 0.0),
+        "activation": config.choose("activation_function", ACTIVATIONS, default="gelu"),
+        "pad_id": config.get("pad_token_id") or 0,
+    }
+    return Described(TASK, MODEL, options, decode=_said(config))
+
+
+def _said(config: TheirConfig) -> dict[str, Any]:
+    """What the folder says about decoding, in its generation_config.json or, of old, in its config.json."""
+    path = Path(config.origin).with_name("generation_config.json")
+    said = dict(config) | (read_json(path) if path.exists() else {})
+    found: dict[str, Any] = {"max_length": max(2, int(config["max_target_positions"]) // 2)}
+    found |= {"prompt": prompt_for(int(config["vocab_size"]))} if int(config["vocab_size"]) > ENGLISH_TOKENS else {}
+    if said.get("suppress_tokens"):
+        found["banned"] = [int(token) for token in said["suppress_tokens"] if int(token) >= 0]
+    if said.get("begin_suppress_tokens"):
+        found["not_first"] = [int(token) for token in said["begin_suppress_tokens"]]
+    if said.get("alignment_heads"):
+        found["heads"] = [f"{layer}.{head}" for layer, head in said["alignment_heads"]]
+    return found
+
+
+def _config(model: Described) -> dict[str, Any] | None:
+    options = model.options
+    if model.model != MODEL or not _is_whisper(options):
+        return None
+    shared = {theirs: options[ours] for ours, theirs in _SIZES.items()}
+    return shared | {
+        "model_type": "whisper",
+        "architectures": ["WhisperForConditionalGeneration"],
+        "decoder_attention_heads": options["n_heads"],
+        "decoder_ffn_dim": options["d_feedforward"],
+        "dropout": options["dropout"],
+        "attention_dropout": options["attention_dropout"],
+        "activation_function": their_activation(options["activation"]),
+        "scale_embedding": False,
+        "is_encoder_decoder": True,
+        "pad_token_id": options["pad_id"],
+    }
+
+
+def _is_whisper(options: Mapping[str, Any]) -> bool:
+    fixed = ("order", "encoder_positions", "decoder_positions", "scaled")
+    same = all(options[name] == BUILD[name] for name in fixed)
+    return same and tuple(options["strides"]) == BUILD["strides"] and not options["ctc"]
+
+
+def _names(model: Described) -> NameMap:
+    return _map(_HUB, int(model.options["d_model"]), prefixes=("model.",))
+
+
+def _map(spelled: Mapping[str, str], d_model: int, *, prefixes: tuple[str, ...]) -> NameMap:
+    s, at = spelled, spelled["at"]
+    tokens = f"{at}decoder.{s['tokens']}"
+    rules = (
+        *affine(f"{at}encoder.{s['conv']}1", "stem.layers.0"),
+        *affine(f"{at}encoder.{s['conv']}2", "stem.layers.1"),
+        Rule(tokens, "target_embedding.weight"),
+        Rule(f"{at}decoder.{s['positions']}", "target_positions.table.weight"),
+        *affine(f"{at}encoder.{s['encoder_norm']}", "encoder.final_norm"),
+        *affine(f"{at}decoder.{s['decoder_norm']}", "decoder.final_norm"),
+        *_layer(s, "encoder", d_model),
+        *_layer(s, "decoder", d_model),
+    )
+    tied = {"proj_out.weight": tokens} if at else {}
+    return NameMap(rules, prefixes=prefixes, tied=tied, ignored=(f"{at}encoder.{s['positions']}", "decoder.mask"))
+
+
+def _layer(s: Mapping[str, str], side: str, d_model: int) -> tuple[Rule, ...]:
+    theirs, ours = f"{s['at']}{side}.{s['layer']}", f"{side}.blocks.{{i}}"
+    rules = [
+        *_looks(f"{theirs}{s['own']}.", f"{ours}.attention.query_key_value", s, d_model),
+        *affine(f"{theirs}{s['own']}.{s['out']}", f"{ours}.attention.out"),
+        *affine(f"{theirs}{s['own_norm']}", f"{ours}.around_attention.norm"),
+        *affine(f"{theirs}{s['inner']}", f"{ours}.feedforward.inner"),
+        *affine(f"{theirs}{s['outer']}", f"{ours}.feedforward.outer"),
+        *affine(f"{theirs}{s['norm']}", f"{ours}.around_feedforward.norm"),
+    ]
+    if side == "decoder":
+        cross = f"{theirs}{s['cross']}."
+        rules += [
+            *affine(f"{cross}{s['query']}", f"{ours}.cross.query"),
+            Rule((f"{cross}{s['key']}.weight", f"{cross}{s['value']}.weight"), f"{ours}.cross.key_value.weight"),
+            Rule(
+                f"{cross}{s['value']}.bias",
+                f"{ours}.cross.key_value.bias",
+                taken=lambda bias: torch.cat((torch.zeros_like(bias), bias)),
+                given=lambda bias: bias[d_model:],
+            ),
+            *affine(f"{cross}{s['out']}", f"{ours}.cross.out"),
+            *affine(f"{theirs}{s['cross_norm']}", f"{ours}.around_cross.norm"),
+        ]
+    return tuple(rules)
+
+
+def _looks(theirs: str, ours: str, s: Mapping[str, str], d_model: int) -> list[Rule]:
+    """Queries, keys and values of a layer; of the biases, only those of queries and values."""
+    parts = tuple(f"{theirs}{s[part]}.weight" for part in ("query", "key", "value"))
+    biases = tuple(f"{theirs}{s[part]}.bias" for part in ("query", "value"))
+
+    def with_keys(bias: Tensor) -> Tensor:
+        return torch.cat((bias[:d_model], torch.zeros_like(bias[:d_model]), bias[d_model:]))
+
+    def without_keys(bias: Tensor) -> Tensor:
+        return torch.cat((bias[:d_model], bias[2 * d_model :]))
+
+    return [Rule(parts, f"{ours}.weight"), Rule(biases, f"{ours}.bias", taken=with_keys, given=without_keys)]
+
+
+WHISPER = Family("whisper", recognise=_recognise, names=_names, config=_config)

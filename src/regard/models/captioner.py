@@ -1,0 +1,231 @@
+"""Show, Attend and Tell (Xu et al., 2015): a recurrent decoder that looks at another part of the image for each word.
+
+    logits = model(images, target)        images (B, 3, H, W), target (B, T) starting with <s>  →  (B, T, V)
+
+    s₀, c₀   made of the mean of the locations aⱼ
+    zₜ       βₜ Σⱼ wₜⱼ aⱼ,  w = softmax(score(sₜ₋₁, aⱼ)),  βₜ = σ(W_β sₜ₋₁): how much the image matters to this word
+    sₜ, cₜ   LSTM([E yₜ₋₁; zₜ], (sₜ₋₁, cₜ₋₁))
+    yₜ       softmax(E W[E yₜ₋₁; sₜ; zₜ])
+
+Each location also holds a learned vector for its place, without which left and right would look alike to the attention.
+With `attention="none"` the mean of the locations stands where the weighted sum stood, and all else is the same model:
+what is left out is the choice of where to look. The score may be any; for dot and scaled_dot, which compare equal
+widths, the locations are brought to `d_hidden` first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import get_args
+
+import torch
+from torch import Tensor, nn
+
+import regard.attention as attention
+from regard.attention import Cache, Learned, Rows
+from regard.errors import ConfigError
+from regard.layers import Dropout, Embedding
+from regard.layers.convolution import NormName
+from regard.layers.embeddings import in_working_precision
+from regard.models.captioner_encoder import ImageEncoder, captions_an_image, check_captioner
+from regard.models.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, score_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentCaptionerConfig:
+    """What makes one recurrent captioner differ from another.
+
+    `widths`, `n_blocks` and `norm` are those of the convolutions. `dropout` acts on words and before the output,
+    `feature_dropout` on feature maps. With `tied` the output uses the matrix of the words' embeddings.
+    """
+
+    n_target: int = 0
+    image_size: int = 80
+    widths: tuple[int, ...] = (64, 128, 256, 256)
+    n_blocks: int = 2
+    norm: NormName = "batch"
+    d_embedding: int = 512
+    d_hidden: int = 512
+    attention: AttentionName = "additive"
+    dropout: float = 0.5
+    feature_dropout: float = 0.1
+    tied: bool = True
+    pad_id: int = 0
+
+
+SIZES: dict[str, dict[str, object]] = {
+    "tiny": {"widths": (16, 32, 48), "n_blocks": 1, "d_embedding": 64, "d_hidden": 96, "dropout": 0.0,
+             "feature_dropout": 0.0},
+    "small": {"widths": (32, 64, 128, 128), "n_blocks": 1, "d_embedding": 256, "d_hidden": 256, "dropout": 0.3},
+    "base": {"widths": (64, 128, 256, 256), "n_blocks": 2, "d_embedding": 512, "d_hidden": 512, "dropout": 0.5},
+}  # fmt: skip
+
+
+class RecurrentCaptioner(nn.Module):
+    """Convolutions, a recurrent decoder, and attention between them or the mean in its place."""
+
+    def __init__(self, config: RecurrentCaptionerConfig) -> None:
+        super().__init__()
+        _check(config)
+        self.config = config
+        E, D = config.d_embedding, config.d_hidden
+        self.encoder = ImageEncoder(
+            config.image_size,
+            widths=config.widths,
+            n_blocks=config.n_blocks,
+            norm=config.norm,
+            dropout=config.feature_dropout,
+        )
+        C = self.encoder.d_output
+        self.reduce = nn.Linear(C, D) if config.attention in NEED_ONE_WIDTH and C != D else None
+        C = D if self.reduce is not None else C
+        self.attention = self.places = None
+        if config.attention != "none":
+            self.places = Learned(C, n_positions=self.encoder.n_locations)
+            self.attention = StateAttention(score_of(config.attention, D, d_key=C))
+        self.embedding = Embedding(config.n_target, E, scaled=True, pad_id=config.pad_id)
+        self.gist = nn.Linear(C, E)
+        self.first_state = nn.Linear(E, 2 * D)
+        self.gate = nn.Linear(D, 1)
+        self.cell = nn.LSTMCell(E + C, D)
+        self.combine = nn.Linear(E + D + C, E)
+        self.output = None if config.tied else nn.Linear(E, config.n_target, bias=False)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, images: Tensor, target: Tensor | Rows) -> Tensor:
+        """Logits (B, T, V) of each next word, given the image and the words up to there."""
+        return self.unembed(self.tell(self.encode(images), target))
+
+    def encode(self, images: Tensor) -> Tensor:
+        """The locations of images, as the decoder attends to them (B, S, C)."""
+        locations: Tensor = self.encoder(images)
+        if self.reduce is not None:
+            locations = self.reduce(locations)
+        return locations if self.places is None else in_working_precision(self.places(locations))
+
+    def tell(self, locations: Tensor, target: Tensor | Rows) -> Tensor:
+        """What the output is computed of, of K captions an image: (B · K, T, d_embedding)."""
+        rows = Rows.of(target)
+        progress = self.begin(locations, captions_an_image(locations, rows))
+        embedded = self.dropout(self.embedding(rows.ids))
+        steps = [self.advance(word, progress) for word in embedded.unbind(1)]
+        return self._finish(torch.cat((embedded, torch.stack(steps, 1)), -1))
+
+    def words(self, locations: Tensor) -> Tensor:
+        """Scores (B, V) of the words that belong to the image."""
+        return self.unembed(self.gist(locations.mean(1)))
+
+    def unembed(self, hidden: Tensor) -> Tensor:
+        """What `tell` returns → logits (..., V)."""
+        logits: Tensor = self.embedding.unembed(hidden) if self.output is None else self.output(hidden)
+        return logits
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The matrix (V, d_embedding) that `unembed` multiplies by."""
+        return self.embedding.weight if self.output is None else self.output.weight
+
+    @property
+    def output_bias(self) -> None:
+        """Nothing: `unembed` adds no bias."""
+
+    def start(self, images: Tensor, *, capacity: int = 64, watched: bool = False) -> CaptionerStepper:
+        """Encode images and stand ready to caption them, one row each; `watched` steps keep their attention.
+
+        The state does not grow with the caption, so `capacity` reserves nothing here.
+        """
+        return CaptionerStepper(self, images, watched=watched)
+
+    def begin(self, locations: Tensor, per_image: int = 1) -> Progress:
+        """Where the decoder stands before its first word, for so many captions an image."""
+        mean = locations.mean(1)
+        state = torch.tanh(self.first_state(self.gist(mean))).chunk(2, -1)
+        hidden, memory = (part.repeat_interleave(per_image, 0) for part in state)
+        keys = None if self.attention is None else self.attention.remember(locations)
+        return Progress(hidden, memory, mean, keys)
+
+    def advance(self, word: Tensor, progress: Progress) -> Tensor:
+        """An embedded word a row (N, d_embedding) → state and context (N, D + C); progress moves on."""
+        context = self._look(progress) * torch.sigmoid(self.gate(progress.hidden))
+        inputs = torch.cat((word, context), -1)
+        progress.hidden, progress.memory = self.cell(inputs, (progress.hidden, progress.memory))
+        return torch.cat((progress.hidden, context), -1)
+
+    def step(self, tokens: Tensor, progress: Progress) -> Tensor:
+        """One token a row (N,) → the logits of the next (N, V); progress moves on."""
+        word = self.embedding(tokens)
+        return self.unembed(self._finish(torch.cat((word, self.advance(word, progress)), -1)))
+
+    def _look(self, progress: Progress) -> Tensor:
+        """What each row sees of its image (N, C)."""
+        n_images, n_rows = len(progress.mean), len(progress.hidden)
+        if self.attention is None or progress.keys is None:
+            return progress.mean.repeat_interleave(n_rows // n_images, 0)
+        # The captions of one image ask together, as several queries of one row, so its keys are there once.
+        asked = progress.hidden.view(n_images, n_rows // n_images, -1)
+        seen: Tensor = self.attention(asked, mask=None, cache=progress.keys)
+        return seen.flatten(0, 1)
+
+    def _finish(self, parts: Tensor) -> Tensor:
+        """Word, state and context side by side → what the output is computed of."""
+        dropped: Tensor = self.dropout(self.combine(parts))
+        return dropped
+
+
+@dataclass
+class Progress:
+    """Where a decoder stands: state and cell (N, D), and of the images the mean (B, C), keys and values."""
+
+    hidden: Tensor
+    memory: Tensor
+    mean: Tensor
+    keys: Cache | None
+
+    def reorder(self, rows: Tensor, *, same_source: bool) -> None:
+        """Rows change places; `same_source` says that each stays with its own image, whose keys then can stay."""
+        self.hidden, self.memory = self.hidden.index_select(0, rows), self.memory.index_select(0, rows)
+        if not same_source:
+            self.mean = self.mean.index_select(0, rows)
+            if self.keys is not None:
+                self.keys.reorder(rows)
+
+
+class CaptionerStepper:
+    """A recurrent captioner in the middle of writing."""
+
+    def __init__(self, model: RecurrentCaptioner, images: Tensor, *, watched: bool) -> None:
+        self.model = model
+        self.progress = model.begin(model.encode(images))
+        self.watched = model.attention if watched else None
+        self._weights: Tensor | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.model.embedding.weight.device
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """The last token of each row (N,) → logits of the next (N, V)."""
+        if self.watched is None:
+            return self.model.step(tokens, self.progress)
+        with attention.watch(self.watched) as seen:
+            logits = self.model.step(tokens, self.progress)
+        self._weights = seen.only().weights[:, 0, 0]
+        return logits
+
+    def select(self, rows: Tensor, *, same_source: bool) -> None:
+        """Go on with other rows."""
+        self.progress.reorder(rows, same_source=same_source)
+
+    def attention(self) -> Tensor | None:
+        """The last step's attention (N, S), if the steps are watched and there is any."""
+        return self._weights
+
+
+def _check(config: RecurrentCaptionerConfig) -> None:
+    check_captioner(config, dropout=config.dropout, feature_dropout=config.feature_dropout)
+    if config.attention not in get_args(AttentionName):
+        raise ConfigError(f"attention is {config.attention!r}; allowed: {', '.join(get_args(AttentionName))}")
+    for name in ("d_embedding", "d_hidden"):
+        if getattr(config, name) < 1:
+            raise ConfigError(f"{name} is at least 1, not {getattr(config, name)}")

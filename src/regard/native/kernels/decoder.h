@@ -1,0 +1,173 @@
+// One step of a whole decoder: n_rows new positions, each with its past and its source.
+#pragma once
+
+#include "parts.h"
+
+extern "C" {
+struct DecoderBlock {
+    Linear all, own_out, query, cross_out, inner, outer;
+    Norm norms[3];
+    int64_t pre;
+};
+
+struct DecoderStep {
+    const DecoderBlock* blocks;
+    void* const* keys;  // of each block's past, (past rows, groups, capacity, head); the new positions go behind
+    void* const* values;
+    const void* const* source_keys;  // (source rows, groups, source_capacity, head)
+    const void* const* source_values;
+    const uint8_t* own;          // which of its past each row may see, (rows, length + past_width), or null: all
+    const uint8_t* source_mask;  // (source rows, n_source), or null
+    float* x;                    // (rows, d_model), replaced
+    int64_t n_blocks, n_rows, d_model;
+    int64_t n_heads, n_groups, d_head;
+    int64_t length, capacity, past_width;             // positions so far, room, and rows that share a row of the past
+    int64_t n_source, source_capacity, source_width;  // the same of the source
+    int64_t half;  // keys and values are bfloat16
+    double scale;
+};
+}
+
+// `Number` is what keys and values are kept in.
+template <class Number>
+class Decoder {
+  public:
+    explicit Decoder(const DecoderStep& step)
+        : s(step), heads{s.n_heads, s.n_groups, s.d_head, (float)s.scale}, N(s.n_rows), room(bytes()) {
+        in = Inputs{room.take<uint8_t>(N * input_bytes()), room.take<float>(N), input_bytes()};
+        all = room.take<float>(N * heads.d_all());
+        seen = room.take<float>(N * heads.d_query());
+        inner = room.take<float>(N * d_inner());
+        part = room.take<float>(N * s.d_model);
+        past = Seen{room.take<int32_t>(N * n_past()), room.take<int32_t>(N), n_past()};
+        source = Seen{room.take<int32_t>(N * s.n_source), room.take<int32_t>(N), s.n_source};
+    }
+
+    void run(Team& team) {
+        list(team, s.own, N, past);
+        list(team, s.source_mask, N / s.source_width, source);
+        const DecoderBlock& first = s.blocks[0];
+        settle(team, {nullptr, nullptr, first.pre ? &first.norms[0] : nullptr, &first.all});
+        for (int64_t b = 0; b < s.n_blocks; b++) step(team, s.blocks[b], b);
+    }
+
+  private:
+    using There = Positions<Number>;
+
+    struct Seen {  // the positions that rows may see
+        int32_t* places;
+        int32_t* counts;
+        int64_t stride;
+    };
+
+    const DecoderStep& s;
+    const Heads heads;
+    const int64_t N;
+    Room room;
+    Inputs in;
+    float *all, *seen, *inner, *part;
+    Seen past, source;
+
+    int64_t n_past() const { return s.length + s.past_width; }
+
+    int64_t input_bytes() const {
+        const DecoderBlock& b = s.blocks[0];
+        return widest({&b.all, &b.own_out, &b.query, &b.cross_out, &b.inner, &b.outer});
+    }
+
+    int64_t d_inner() const { return s.blocks[0].inner.n_out; }
+
+    int64_t bytes() const {
+        const int64_t numbers = 1 + heads.d_all() + heads.d_query() + d_inner() + s.d_model;
+        return N * (input_bytes() + 4 * (numbers + n_past() + s.n_source + 2)) + 16 * 64;
+    }
+
+    void step(Team& team, const DecoderBlock& block, int64_t b) {
+        const bool pre = block.pre;
+        const DecoderBlock* next = b + 1 < s.n_blocks ? &block + 1 : nullptr;
+        linear(team, block.all, in, N, all);
+        look_back(team, (Number*)s.keys[b], (Number*)s.values[b]);
+        make_all_ready(team, block.own_out, seen, in, N);
+        linear(team, block.own_out, in, N, part);
+        settle(team, {part, pre ? nullptr : &block.norms[0], pre ? &block.norms[1] : nullptr, &block.query});
+        linear(team, block.query, in, N, all);
+        look_over(team, (const Number*)s.source_keys[b], (const Number*)s.source_values[b]);
+        make_all_ready(team, block.cross_out, seen, in, N);
+        linear(team, block.cross_out, in, N, part);
+        settle(team, {part, pre ? nullptr : &block.norms[1], pre ? &block.norms[2] : nullptr, &block.inner});
+        linear(team, block.inner, in, N, inner);
+        make_all_ready(team, block.outer, inner, in, N);
+        linear(team, block.outer, in, N, part);
+        settle(team, {part, pre ? nullptr : &block.norms[2], next && next->pre ? &next->norms[0] : nullptr,
+                      next ? &next->all : nullptr});
+    }
+
+    void settle(Team& team, const Between& between) { between.settle(team, s.x, N, s.d_model, in); }
+
+    // Each row's new key and value go behind its past, and its query looks at what it may see of that and at itself.
+    void look_back(Team& team, Number* keys, Number* values) {
+        const int64_t E = heads.d_head, G = heads.n_groups;
+        team.each(N / s.past_width * G, [&](int64_t item) {
+            const int64_t row = item / G * s.past_width, g = item % G, from = item * s.capacity * E;
+            const There next{keys + from + s.capacity * E, values + from + s.capacity * E, E, s.length, nullptr};
+            fetch(s.own == nullptr ? next : listed(next, past, row));
+            for (int64_t w = 0; w < s.past_width; w++) {
+                const float* mine = all + (row + w) * heads.d_all() + heads.d_query() + g * E;
+                Number* at[] = {keys + from + (s.length + w) * E, values + from + (s.length + w) * E};
+                for (int64_t i = 0; i < E; i++) at[0][i] = (Number)mine[i], at[1][i] = (Number)mine[heads.d_key() + i];
+            }
+            for (int64_t w = 0; w < s.past_width; w++)
+                look(row + w, g, {keys + from, values + from, E, n_past(), nullptr}, s.own == nullptr ? nullptr : &past,
+                     row + w, heads.d_all());
+        }, at_once(team, N / s.past_width));
+    }
+
+    void look_over(Team& team, const Number* keys, const Number* values) {
+        const int64_t E = heads.d_head, G = heads.n_groups;
+        team.each(N / s.source_width * G, [&](int64_t item) {
+            const int64_t row = item / G, g = item % G, from = item * s.source_capacity * E;
+            fetch({keys + from + s.source_capacity * E, values + from + s.source_capacity * E, E, s.n_source, nullptr});
+            for (int64_t w = 0; w < s.source_width; w++)
+                look(row * s.source_width + w, g, {keys + from, values + from, E, s.n_source, nullptr},
+                     s.source_mask == nullptr ? nullptr : &source, row, heads.d_query());
+        }, at_once(team, N / s.source_width));
+    }
+
+    // The query heads of one group of a row look at positions, all of them or those on a list.
+    void look(int64_t row, int64_t g, There there, const Seen* seen_by, int64_t line, int64_t query_stride) {
+        if (seen_by != nullptr) there = listed(there, *seen_by, line);
+        const int64_t E = heads.d_head, per_group = heads.n_heads / heads.n_groups;
+        for (int64_t h = g * per_group; h < (g + 1) * per_group; h++)
+            attend(all + row * query_stride + h * E, there, heads.scale, seen + row * heads.d_query() + h * E);
+    }
+
+    // All heads of a row together where there are rows enough.
+    int64_t at_once(const Team& team, int64_t n_rows) const { return n_rows >= 4 * team.size ? heads.n_groups : 1; }
+
+    static Positions listed(There there, const Seen& seen, int64_t line) {
+        return {there.keys, there.values, there.stride, seen.counts[line], seen.places + line * seen.stride};
+    }
+
+    // Ask memory for the next head's keys and values: each begins somewhere else, which processors do not foresee.
+    void fetch(const There& next) const {
+        for (int64_t p = 0; p < next.n; p++)
+            for (int64_t i = 0; i < heads.d_head; i += 64 / sizeof(Number)) {
+                _mm_prefetch((const char*)(next.keys + next.at(p) + i), _MM_HINT_T0);
+                _mm_prefetch((const char*)(next.values + next.at(p) + i), _MM_HINT_T0);
+            }
+    }
+
+    // Write down where a mask (n, stride) allows something.
+    void list(Team& team, const uint8_t* mask, int64_t n, const Seen& into) {
+        if (mask == nullptr) return;
+        team.each(n, [&](int64_t i) {
+            int32_t* places = into.places + i * into.stride;
+            int32_t count = 0;
+            for (int64_t p = 0; p < into.stride; p++) {
+                places[count] = (int32_t)p;
+                count += mask[i * into.stride + p] != 0;
+            }
+            into.counts[i] = count;
+        });
+    }
+};

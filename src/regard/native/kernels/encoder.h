@@ -1,0 +1,110 @@
+// A whole encoder: sentences of n_positions each, padded where a mask says so.
+#pragma once
+
+#include "parts.h"
+
+extern "C" {
+struct EncoderBlock {
+    Linear all, out, inner, outer;
+    Norm norms[2];
+    int64_t pre;
+};
+
+struct EncoderRun {
+    const EncoderBlock* blocks;
+    const uint8_t* mask;  // (sentences, positions), or null
+    float* x;             // (sentences · positions, d_model), replaced
+    int64_t n_blocks, n_sentences, n_positions, d_model;
+    int64_t n_heads, n_groups, d_head;
+    double scale;
+};
+}
+
+class Encoder {
+  public:
+    explicit Encoder(const EncoderRun& run)
+        : r(run), heads{r.n_heads, r.n_groups, r.d_head, (float)r.scale}, T(r.n_positions), N(r.n_sentences * T),
+          at_once(std::min<int64_t>(N, AT_ONCE)), room(bytes()) {
+        in = Inputs{room.take<uint8_t>(N * input_bytes()), room.take<float>(N), input_bytes()};
+        then = Inputs{room.take<uint8_t>(at_once * input_bytes()), room.take<float>(at_once), input_bytes()};
+        all = room.take<float>(N * heads.d_all());
+        seen = room.take<float>(N * heads.d_query());
+        inner = room.take<float>(at_once * d_inner());
+        part = room.take<float>(at_once * r.d_model);
+    }
+
+    void run(Team& team) {
+        const EncoderBlock& first = r.blocks[0];
+        Between{nullptr, nullptr, first.pre ? &first.norms[0] : nullptr, &first.all}.settle(team, r.x, N, r.d_model, in);
+        for (int64_t b = 0; b < r.n_blocks; b++) {
+            linear(team, r.blocks[b].all, in, N, all);
+            look(team);
+            for (int64_t row = 0; row < N; row += at_once) rest(team, b, row, std::min(at_once, N - row));
+        }
+    }
+
+  private:
+    static constexpr int64_t AT_ONCE = 192;  // rows whose inner features stay near
+
+    const EncoderRun& r;
+    const Heads heads;
+    const int64_t T, N, at_once;
+    Room room;
+    Inputs in, then;
+    float *all, *seen, *inner, *part;
+
+    int64_t input_bytes() const {
+        const EncoderBlock& b = r.blocks[0];
+        return widest({&b.all, &b.out, &b.inner, &b.outer});
+    }
+
+    int64_t d_inner() const { return r.blocks[0].inner.n_out; }
+
+    int64_t bytes() const {
+        return N * (input_bytes() + 4 * (1 + heads.d_all() + heads.d_query())) +
+               at_once * (input_bytes() + 4 * (1 + d_inner() + r.d_model)) + 16 * 64;
+    }
+
+    // Each sentence by itself and each head by itself, its keys and values brought together first.
+    void look(Team& team) {
+        const int64_t E = heads.d_head, G = heads.n_groups, per_group = heads.n_heads / G, stride = heads.d_all();
+        team.each(r.n_sentences * G, [&](int64_t item) {
+            static thread_local std::vector<float> together;
+            const int64_t sentence = item / G, g = item % G;
+            const float* rows = all + sentence * T * stride;
+            const uint8_t* mask = r.mask == nullptr ? nullptr : r.mask + sentence * T;
+            together.resize(2 * T * E);
+            float *keys = together.data(), *values = keys + T * E;
+            int64_t n = 0;
+            for (int64_t t = 0; t < T; t++) {
+                if (mask != nullptr && !mask[t]) continue;
+                const float* key = rows + t * stride + heads.d_query() + g * E;
+                std::memcpy(keys + n * E, key, E * sizeof(float));
+                std::memcpy(values + n * E, key + heads.d_key(), E * sizeof(float));
+                n++;
+            }
+            for (int64_t t = 0; t < T; t++)
+                for (int64_t h = g * per_group; h < (g + 1) * per_group; h++)
+                    attend(rows + t * stride + h * E, Positions<float>{keys, values, E, n, nullptr}, heads.scale,
+                           seen + (sentence * T + t) * heads.d_query() + h * E);
+        });
+    }
+
+    // All of a block that follows its attention, for n rows.
+    void rest(Team& team, int64_t b, int64_t row, int64_t n) {
+        const EncoderBlock& block = r.blocks[b];
+        const EncoderBlock* next = b + 1 < r.n_blocks ? &block + 1 : nullptr;
+        const bool pre = block.pre;
+        float* x = r.x + row * r.d_model;
+        const Inputs ready{in.row(row), in.sizes + row, in.stride};
+        make_all_ready(team, block.out, seen + row * heads.d_query(), then, n);
+        linear(team, block.out, then, n, part);
+        Between{part, pre ? nullptr : &block.norms[0], pre ? &block.norms[1] : nullptr, &block.inner}.settle(
+            team, x, n, r.d_model, then);
+        linear(team, block.inner, then, n, inner);
+        make_all_ready(team, block.outer, inner, then, n);
+        linear(team, block.outer, then, n, part);
+        Between{part, pre ? nullptr : &block.norms[1], next && next->pre ? &next->norms[0] : nullptr,
+                next ? &next->all : nullptr}.settle(team, x, n, r.d_model, ready);
+    }
+};

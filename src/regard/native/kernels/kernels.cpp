@@ -1,0 +1,63 @@
+// The functions that Python calls. What they compute, `regard.layers` computes with PyTorch: those are the readable twins.
+#include "decoder.h"
+#include "encoder.h"
+#include "vocabulary.h"
+
+extern "C" {
+
+// What inputs are rounded to where weights have 8 bits.
+int64_t regard_bits() { return BITS; }
+
+// Whether layers can be in bf16.
+int64_t regard_has_bfloat() {
+#ifdef __AVX512BF16__
+    return 1;
+#else
+    return 0;
+#endif
+}
+
+// (n_rows, n_in) → (n_rows, n_out)
+void regard_linear(const Runtime* runtime, const Linear* layer, const float* x, int64_t n_rows, float* y) {
+    const bool single = layer->kind == SINGLE;
+    const int64_t stride = bytes_of_row(*layer);
+    Room room(single ? 0 : n_rows * (stride + (int64_t)sizeof(float)) + 128);
+    Inputs in{(uint8_t*)x, nullptr, stride};
+    if (!single) in = Inputs{room.take<uint8_t>(n_rows * stride), room.take<float>(n_rows), stride};
+    Runtime taken = *runtime;
+    if (n_rows * layer->n_in * layer->n_out < 1 << 18) taken.wanted = 1;  // sooner done than shared
+    together(taken, [&](Team team) {
+        if (!single) make_all_ready(team, *layer, x, in, n_rows);
+        linear(team, *layer, in, n_rows, y);
+    });
+}
+
+void regard_decoder_step(const Runtime* runtime, const DecoderStep* step) {
+    const auto run = [&](auto decoder) { together(*runtime, [&](Team team) { decoder.run(team); }); };
+    if (step->half) run(Decoder<Half>(*step));
+    else run(Decoder<float>(*step));
+}
+
+void regard_encoder_run(const Runtime* runtime, const EncoderRun* run) {
+    Encoder encoder(*run);
+    together(*runtime, [&](Team team) { encoder.run(team); });
+}
+
+// Of each row (n_columns), the k largest numbers, largest first, and their columns.
+void regard_largest(const Runtime* runtime, const float* x, int64_t n_rows, int64_t n_columns, int64_t k, float* values,
+                    int64_t* columns) {
+    together(*runtime, [&](Team team) {
+        team.each(n_rows, [&](int64_t i) {
+            find_largest(x + i * n_columns, n_columns, k, values + i * k, columns + i * k);
+        });
+    });
+}
+
+// Of each row, the logarithm of the sum of its exponentials.
+void regard_log_sums(const Runtime* runtime, const float* x, int64_t n_rows, int64_t n_columns, float* sums) {
+    together(*runtime, [&](Team team) {
+        team.each(n_rows, [&](int64_t i) { sums[i] = log_sum(x + i * n_columns, n_columns); });
+    });
+}
+
+}  // extern "C"

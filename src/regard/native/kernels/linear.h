@@ -1,0 +1,167 @@
+// A linear layer with packed weights: output = input · weightᵀ + bias, rectified where asked for.
+//
+// Inputs are taken in groups of four bytes: one single-precision number, two in bf16, or four rounded to 8 bits. Weights
+// lie as they are read, (outputs / 32, groups, 32, four bytes), so that each read feeds two registers of 16 sums. A block of
+// rows goes through the weights of 32 outputs together. Every sum is added up in the order of its inputs, whatever rows
+// stand beside it: a row does not feel its neighbours.
+#pragma once
+
+#include <algorithm>
+#include <cfloat>
+
+#include "lanes.h"
+
+enum Kind : int64_t { SINGLE = 0, BFLOAT = 1, BYTES = 2 };
+
+extern "C" {
+struct Linear {
+    const uint8_t* weights;
+    const float* scales;     // BYTES: of each output, times the step of an input
+    const int32_t* offsets;  // BYTES: what the zero of the inputs adds to each sum
+    const float* bias;       // padded with zeros to whole tiles, like the two above
+    int64_t n_in, n_out;
+    int64_t kind;
+    int64_t relu;
+    int64_t positive;  // BYTES: inputs are 0 or more, so their zero is 0
+};
+}
+
+constexpr int TILE = 32;       // outputs that are computed together
+constexpr int CHUNK_ROWS = 96;  // rows to a piece of work
+#ifdef REGARD_WIDE
+constexpr int BLOCK_ROWS = 8, BLOCK_COLUMNS = 2;  // 16 registers of sums: with more, compilers run out
+#else
+constexpr int BLOCK_ROWS = 6, BLOCK_COLUMNS = 1;  // 12
+#endif
+
+static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Rows as a layer wants them: `stride` bytes each, and for BYTES the largest size in each row.
+struct Inputs {
+    uint8_t* data;
+    float* sizes;
+    int64_t stride;
+
+    uint8_t* row(int64_t i) const { return data + i * stride; }
+};
+
+static inline int64_t n_groups(const Linear& layer) {
+    return layer.kind == SINGLE ? layer.n_in : ceil_div(layer.n_in, layer.kind == BFLOAT ? 2 : 4);
+}
+
+struct Single {
+    using Sum = Floats;
+    static Sum none() { return every(0.0f); }
+    static Floats weights(const uint8_t* p) { return load((const float*)p); }
+    static Floats inputs(const uint8_t* p) {
+        float one;
+        std::memcpy(&one, p, 4);
+        return every(one);
+    }
+    static Sum dot(Sum sum, Floats a, Floats w) { return fma(a, w, sum); }
+    static Floats finish(const Linear& layer, Sum sum, int64_t column, float) { return sum + load(layer.bias + column); }
+};
+
+#ifdef __AVX512BF16__
+struct Bfloat {
+    using Sum = Floats;
+    static Sum none() { return every(0.0f); }
+    static Ints weights(const uint8_t* p) { return load((const int32_t*)p); }
+    static Ints inputs(const uint8_t* p) { return every_four(p); }
+    static Sum dot(Sum sum, Ints a, Ints w) { return {_mm512_dpbf16_ps(sum.v, (__m512bh)a.v, (__m512bh)w.v)}; }
+    static Floats finish(const Linear& layer, Sum sum, int64_t column, float) { return sum + load(layer.bias + column); }
+};
+#endif
+
+struct Bytes {
+    using Sum = Ints;
+    static Sum none() { return no_ints(); }
+    static Ints weights(const uint8_t* p) { return load_bytes((const int8_t*)p); }
+    static Ints inputs(const uint8_t* p) { return every_four(p); }
+    static Sum dot(Sum sum, Ints a, Ints w) { return dot_four(sum, a, w); }
+    static Floats finish(const Linear& layer, Sum sum, int64_t column, float size) {
+        Floats product = as_floats(sum - load(layer.offsets + column)) * load(layer.scales + column);
+        return fma(product, every(size), load(layer.bias + column));
+    }
+};
+
+// Weights that will be needed next, asked of memory little by little: LINES lines with every group of inputs.
+template <int LINES>
+struct Ahead {
+    const uint8_t* at;
+
+    void fetch() {
+        for (int i = 0; i < LINES; i++) _mm_prefetch((const char*)at + i * 64, _MM_HINT_T0);
+        at += LINES * 64;
+    }
+};
+
+// R rows by C registers of outputs, from output `column` on.
+template <class K, int R, int C, class Next>
+static void multiply_block(const Linear& layer, const Inputs& in, int64_t row, int64_t column, Next next, float* out) {
+    typename K::Sum sums[R][C];
+    for (int r = 0; r < R; r++)
+        for (int c = 0; c < C; c++) sums[r][c] = K::none();
+    const int64_t groups = n_groups(layer), stride = in.stride;
+    const uint8_t* w = layer.weights + column / TILE * groups * TILE * 4 + column % TILE * 4;
+    const uint8_t* a = in.row(row);
+    for (int64_t g = 0; g < groups; g++, w += TILE * 4, a += 4) {
+        decltype(K::weights(w)) weights[C];
+        for (int c = 0; c < C; c++) weights[c] = K::weights(w + c * LANES * 4);
+        next.fetch();
+        for (int r = 0; r < R; r++) {
+            auto input = K::inputs(a + r * stride);
+            for (int c = 0; c < C; c++) sums[r][c] = K::dot(sums[r][c], input, weights[c]);
+        }
+    }
+    for (int r = 0; r < R; r++)
+        for (int c = 0; c < C; c++) {
+            int64_t place = column + c * LANES;
+            Floats y = K::finish(layer, sums[r][c], place, in.sizes == nullptr ? 1.0f : in.sizes[row + r]);
+            if (layer.relu) y = larger(y, every(0.0f));
+            int64_t left = layer.n_out - place;
+            if (left > 0) put(out + (row + r) * layer.n_out + place, y, (int)std::min<int64_t>(left, LANES));
+        }
+}
+
+template <class K, class Next, int R = BLOCK_ROWS>
+static void multiply_rows(const Linear& layer, const Inputs& in, int64_t row, int64_t tile, int n, Next next, float* out) {
+    if constexpr (R > 0) {
+        if (n < R) return multiply_rows<K, Next, R - 1>(layer, in, row, tile, n, next, out);
+        for (int c = 0; c < TILE; c += BLOCK_COLUMNS * LANES)
+            multiply_block<K, R, BLOCK_COLUMNS>(layer, in, row, tile * TILE + c, next, out);
+    }
+}
+
+// Rows from `begin` to `end` by the outputs of one tile, in blocks of rows that are as equal as can be. On the way, the
+// first two blocks fetch half a tile each that comes after: weights come from far, and calculating takes the longer.
+template <class K>
+static void multiply_tile(const Linear& layer, const Inputs& in, int64_t begin, int64_t end, int64_t tile, int64_t then,
+                          float* out) {
+    const int64_t n_blocks = ceil_div(end - begin, BLOCK_ROWS), half = n_groups(layer) * 64;
+    const uint8_t* next = layer.weights + then * half * 2;
+    const bool fetch = then < ceil_div(layer.n_out, TILE);
+    for (int64_t b = 0; b < n_blocks; b++) {
+        const int n = (int)ceil_div(end - begin, n_blocks - b);
+        if (!fetch || b > 1) multiply_rows<K>(layer, in, begin, tile, n, Ahead<0>{next}, out);
+        else if (n_blocks == 1) multiply_rows<K>(layer, in, begin, tile, n, Ahead<2>{next}, out);
+        else multiply_rows<K>(layer, in, begin, tile, n, Ahead<1>{next + b * half}, out);
+        begin += n;
+    }
+}
+
+// How many pieces of work a layer is for some rows, and one of them.
+static inline int64_t n_pieces(const Linear& layer, int64_t n_rows) {
+    return ceil_div(layer.n_out, TILE) * ceil_div(n_rows, CHUNK_ROWS);
+}
+
+static inline void multiply(const Linear& layer, const Inputs& in, int64_t n_rows, int64_t piece, int n_threads,
+                            float* out) {
+    const int64_t chunks = ceil_div(n_rows, CHUNK_ROWS), tile = piece / chunks, begin = piece % chunks * CHUNK_ROWS;
+    const int64_t end = std::min(n_rows, begin + CHUNK_ROWS), then = (piece + n_threads) / chunks;  // most likely ours
+    if (layer.kind == BYTES) multiply_tile<Bytes>(layer, in, begin, end, tile, then, out);
+#ifdef __AVX512BF16__
+    else if (layer.kind == BFLOAT) multiply_tile<Bfloat>(layer, in, begin, end, tile, then, out);
+#endif
+    else multiply_tile<Single>(layer, in, begin, end, tile, then, out);
+}

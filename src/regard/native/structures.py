@@ -1,0 +1,63 @@
+"""What the kernels are told, field by field as in `kernels/*.h`: every field takes 8 bytes."""
+
+from __future__ import annotations
+
+import ctypes
+
+SINGLE, BFLOAT, BYTES = 0, 1, 2  # what a layer's weights are kept in
+ADDRESS, COUNT, REAL = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
+
+
+def _of(type_: type, names: str) -> list[tuple[str, type]]:
+    return [(name, type_) for name in names.split()]
+
+
+class Runtime(ctypes.Structure):
+    """Functions of the OpenMP runtime that PyTorch uses, and how many threads to take."""
+
+    _fields_ = [*_of(ADDRESS, "parallel n_threads"), ("wanted", COUNT)]
+
+
+class Linear(ctypes.Structure):
+    """A linear layer with packed weights."""
+
+    _fields_ = [*_of(ADDRESS, "weights scales offsets bias"), *_of(COUNT, "n_in n_out kind relu positive")]
+
+
+class Norm(ctypes.Structure):
+    """A layer norm, or by the root of the mean square where it is not `centred`."""
+
+    _fields_ = [*_of(ADDRESS, "weight bias"), ("epsilon", REAL), ("centred", COUNT)]
+
+
+class DecoderBlock(ctypes.Structure):
+    """The layers of a decoder block."""
+
+    _fields_ = [*_of(Linear, "all own_out query cross_out inner outer"), ("norms", Norm * 3), ("pre", COUNT)]
+
+
+class DecoderStep(ctypes.Structure):
+    """One step of a whole decoder."""
+
+    _fields_ = [
+        *_of(ADDRESS, "blocks keys values source_keys source_values own source_mask x"),
+        *_of(COUNT, "n_blocks n_rows d_model n_heads n_groups d_head"),
+        *_of(COUNT, "length capacity past_width n_source source_capacity source_width half"),
+        ("scale", REAL),
+    ]
+
+
+class EncoderBlock(ctypes.Structure):
+    """The layers of an encoder block."""
+
+    _fields_ = [*_of(Linear, "all out inner outer"), ("norms", Norm * 2), ("pre", COUNT)]
+
+
+class EncoderRun(ctypes.Structure):
+    """One pass through a whole encoder."""
+
+    _fields_ = [
+        *_of(ADDRESS, "blocks mask x"),
+        *_of(COUNT, "n_blocks n_sentences n_positions d_model n_heads n_groups d_head"),
+        ("scale", REAL),
+    ]

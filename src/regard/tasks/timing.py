@@ -1,0 +1,121 @@
+"""When each word was said, read off where the model looked while it wrote it.
+
+    path = warp(costs)                           dynamic time warping: the cheapest monotone way through (U, S)
+    words = word_times(weights, ...)             weights (H, U, S) of heads that follow the sound
+
+As in Whisper: each place of time is standardised over the tokens, smoothed by a median over neighbouring places, the
+heads are averaged, and a path that never goes back is laid through. A word lasts from its first token's first place to
+the first place of the token after its last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.errors import ShapeError
+
+_SMOOTHED = 0.0601  # seconds on each side that the median is taken over: Whisper's three places of 20 ms
+
+Matrix = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TimedWord:
+    """A word, when it begins and ends in seconds, and how sure the model was of its pieces on average."""
+
+    word: str
+    start: float
+    end: float
+    probability: float
+
+    def record(self) -> dict[str, Any]:
+        """As a JSON object."""
+        said = asdict(self)
+        return said | {name: round(value, 3) for name, value in said.items() if isinstance(value, float)}
+
+
+def warp(costs: Matrix) -> tuple[Places, Places]:
+    """The rows and columns of the cheapest path from (0, 0) to the last corner, by steps right, down or both."""
+    if costs.ndim != 2 or not costs.size:
+        raise ShapeError(f"a path leads through a table of costs, not one of shape {costs.shape}")
+    n, m = costs.shape
+    came = np.zeros((n, m), np.int8)  # 0: from both before, 1: from the row before, 2: from the column before
+    left, corner = np.full(n, np.inf), np.full(n, np.inf)
+    corner[0] = 0.0
+    for j in range(m):
+        # total[i] = costs[i] + min(corner[i], left[i], total[i − 1]): a running minimum, sums of costs taken off
+        sums = np.cumsum(costs[:, j])
+        entered = np.minimum(corner, left) - np.append(0.0, sums[:-1])
+        total = sums + np.minimum.accumulate(entered)
+        above = np.append(np.inf, total[:-1])
+        came[:, j] = np.stack((corner, above, left)).argmin(0)
+        left, corner = total, above
+    return _walked(came)
+
+
+def _walked(came: npt.NDArray[np.int8]) -> tuple[Places, Places]:
+    i, j = came.shape[0] - 1, came.shape[1] - 1
+    path = [(i, j)]
+    while i or j:
+        step = 2 if i == 0 else 1 if j == 0 else came[i, j]
+        i, j = i - (step != 2), j - (step != 1)
+        path.append((i, j))
+    rows, columns = zip(*reversed(path), strict=True)
+    return np.array(rows), np.array(columns)
+
+
+def median_filter(weights: Matrix, width: int = 7) -> Matrix:
+    """The median of each place's neighbourhood along the last axis, which is mirrored at its ends."""
+    half = width // 2
+    if weights.shape[-1] <= half:
+        return weights
+    padded = np.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(half, half)], mode="reflect")
+    found: Matrix = np.median(np.lib.stride_tricks.sliding_window_view(padded, width, axis=-1), -1)
+    return found
+
+
+def followed(weights: Matrix, width: int = 7) -> Matrix:
+    """Weights (H, U, S) as one table (U, S) in which the path is laid: standardised, smoothed, averaged."""
+    spread = weights.std(-2, keepdims=True)
+    standard = (weights - weights.mean(-2, keepdims=True)) / np.where(spread > 0, spread, 1.0)
+    found: Matrix = median_filter(standard, width).mean(0)
+    return found
+
+
+def token_places(weights: Matrix, width: int = 7) -> Places:
+    """The place of time at which each of U tokens begins, and the end: (U + 1,). Weights are (H, U, S)."""
+    rows, columns = warp(-followed(weights, width))
+    begins = columns[np.searchsorted(rows, np.arange(weights.shape[1]))]
+    return np.append(begins, weights.shape[2])
+
+
+def word_times(
+    weights: Matrix,
+    groups: Sequence[tuple[str, Sequence[int]]],
+    *,
+    probabilities: Sequence[float],
+    place_seconds: float,
+    seconds: float,
+    offset: float = 0.0,
+) -> list[TimedWord]:
+    """The words of a text: `groups` are their texts and which of U tokens they consist of.
+
+    Weights are (H, U + 1, S), the last row being that of the end mark; `probabilities` are those of the tokens.
+    """
+    if not groups:
+        return []
+    places = token_places(weights, 2 * int(_SMOOTHED / place_seconds) + 1)
+    found = []
+    for text, tokens in groups:
+        start, end = (
+            min(float(places[place]) * place_seconds, seconds) + offset for place in (tokens[0], tokens[-1] + 1)
+        )
+        sure = float(np.mean([probabilities[token] for token in tokens]))
+        found.append(TimedWord(text, start, max(start, end), sure))
+    return found
