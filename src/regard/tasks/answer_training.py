@@ -11,8 +11,8 @@ divergence of the two readings, halved over starts and ends as above, is added t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from regard.models.classifier import SpanReader
 from regard.tasks.answer_metrics import answer_figures
 from regard.tasks.answerer import Answerer
 from regard.tasks.answers import AnswerOptions
+from regard.tasks.batch import TensorBatch
 from regard.tasks.example_plan import example_plan
 from regard.tasks.framer import FramedRows
 from regard.tasks.losses import Losses
@@ -35,7 +36,7 @@ from regard.tasks.windows import NOT_HERE, Passage, Windows
 
 
 @dataclass(frozen=True)
-class AnswerBatch:
+class AnswerBatch(TensorBatch):
     """Windows as tensors: `allowed` (B, T) are the places an answer may start and end at, `starts` and `ends` (B,)."""
 
     ids: Tensor
@@ -45,19 +46,6 @@ class AnswerBatch:
     starts: Tensor
     ends: Tensor
     n_tokens: int
-
-    def to(self, device: torch.device) -> AnswerBatch:
-        """The batch on a device; copies run beside the computation where memory is pinned."""
-        return self._with(lambda tensor: tensor.to(device, non_blocking=True))
-
-    def pin_memory(self) -> AnswerBatch:
-        """The batch in memory that a GPU can read by itself."""
-        return self._with(Tensor.pin_memory)
-
-    def _with(self, change: Callable[[Tensor], Tensor]) -> AnswerBatch:
-        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
-        changed: dict[str, Any] = {name: change(value) for name, value in tensors.items()}
-        return replace(self, **changed)
 
 
 class AnswerTraining:

@@ -8,7 +8,7 @@ than their numbers: the processor does nothing for an image. Where they are too 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from regard.data import Position
 from regard.data.batching import Indices, iterate
 from regard.data.images_space import ImageSpace
+from regard.tasks.batch import TensorBatch
 from regard.tasks.compiling import compiled
 from regard.tasks.images import ImageSet
 from regard.tasks.images_augmentation import Augmentation
@@ -26,25 +27,13 @@ from regard.tasks.losses import Losses
 
 
 @dataclass(frozen=True)
-class ImageBatch:
+class ImageBatch(TensorBatch):
     """Images by number (B,), their classes (B,), and their pixels (B, 3, H, W) where the device does not hold them."""
 
     rows: Tensor
     labels: Tensor
     pixels: Tensor | None
     n_tokens: int
-
-    def to(self, device: torch.device) -> ImageBatch:
-        """The batch on a device; copies run beside the computation where memory is pinned."""
-        return self._with(lambda tensor: tensor.to(device, non_blocking=True))
-
-    def pin_memory(self) -> ImageBatch:
-        """The batch in memory that a GPU can read by itself."""
-        return self._with(Tensor.pin_memory)
-
-    def _with(self, change: Callable[[Tensor], Tensor]) -> ImageBatch:
-        pixels = None if self.pixels is None else change(self.pixels)
-        return replace(self, rows=change(self.rows), labels=change(self.labels), pixels=pixels)
 
 
 @dataclass(frozen=True)

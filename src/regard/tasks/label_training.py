@@ -7,7 +7,7 @@ made of; the T̄ of its language model's part is the mean number of predicted to
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from regard.data.labelled import Example
 from regard.data.packing import PackedPlan, pack
 from regard.errors import ConfigError
 from regard.models.classifier import Classifier
+from regard.tasks.batch import TensorBatch
 from regard.tasks.compiling import compiled
 from regard.tasks.example_plan import example_plan
 from regard.tasks.framer import FramedRows, Framer, Text
@@ -33,7 +34,7 @@ from regard.tasks.metrics import Metric
 
 
 @dataclass(frozen=True)
-class LabelBatch:
+class LabelBatch(TensorBatch):
     """Framed texts and their targets as tensors. `real` says which rows are examples; `longest` is set if packed.
 
     `following` holds what the language model is to predict at each token; None where nobody asks.
@@ -47,19 +48,6 @@ class LabelBatch:
     n_tokens: int
     longest: int | None = None
     following: Tensor | None = None
-
-    def to(self, device: torch.device) -> LabelBatch:
-        """The batch on a device; copies run beside the computation where memory is pinned."""
-        return self._with(lambda tensor: tensor.to(device, non_blocking=True))
-
-    def pin_memory(self) -> LabelBatch:
-        """The batch in memory that a GPU can read by itself."""
-        return self._with(Tensor.pin_memory)
-
-    def _with(self, change: Callable[[Tensor], Tensor]) -> LabelBatch:
-        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
-        changed: dict[str, Any] = {name: change(value) for name, value in tensors.items()}
-        return replace(self, **changed)
 
 
 class LabelTraining:

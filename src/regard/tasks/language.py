@@ -19,6 +19,7 @@ from regard.data import Marks, Position, RowPlan, Tokenizer, TokenStream
 from regard.data.rowplan import RowOrder
 from regard.decoding import DecodeOptions
 from regard.models.protocol import LanguageModel
+from regard.tasks.batch import TensorBatch
 from regard.tasks.compiling import compiled
 from regard.tasks.losses import Losses, linear_cross_entropy
 from regard.tasks.perplexity import UNCOUNTED, measure_ids
@@ -27,7 +28,7 @@ from regard.tasks.writing import Writer, WritingModel
 
 
 @dataclass(frozen=True)
-class TextBatch:
+class TextBatch(TensorBatch):
     """Ids (B, T) and what comes after each (B, T)."""
 
     ids: Tensor
@@ -37,14 +38,6 @@ class TextBatch:
     def n_tokens(self) -> int:
         """How many predictions the loss sums over: all."""
         return self.labels.numel()
-
-    def to(self, device: torch.device) -> TextBatch:
-        """The batch on a device; copies run beside the computation where memory is pinned."""
-        return TextBatch(self.ids.to(device, non_blocking=True), self.labels.to(device, non_blocking=True))
-
-    def pin_memory(self) -> TextBatch:
-        """The batch in memory that a GPU can read by itself."""
-        return TextBatch(self.ids.pin_memory(), self.labels.pin_memory())
 
 
 class LanguageTraining:

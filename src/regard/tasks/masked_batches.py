@@ -8,8 +8,7 @@ slots    places (N,) among all positions, and labels (N,): what is to be guessed
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from regard.data.masking import UNUSED, MaskedRows, Masking
 from regard.data.packing import pack
 from regard.data.sentence_pairs import Examples
 from regard.data.sentences import SentenceCorpus
+from regard.tasks.batch import TensorBatch
 from regard.tasks.pair_training import rows_of
 
 FOLLOWS, RANDOM = 0, 1  # the judge's classes, in the order of published models
@@ -30,7 +30,7 @@ Ints = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class MaskedBatch:
+class MaskedBatch(TensorBatch):
     """Examples with pieces hidden, as tensors. `longest` is set for a packed one."""
 
     ids: Tensor
@@ -41,19 +41,6 @@ class MaskedBatch:
     nexts: Tensor  # (B,), or one a document: FOLLOWS, RANDOM, or UNUSED where there is no example
     n_tokens: int
     longest: int | None = None
-
-    def to(self, device: torch.device) -> MaskedBatch:
-        """The batch on a device; copies run beside the computation where memory is pinned."""
-        return self._with(lambda tensor: tensor.to(device, non_blocking=True))
-
-    def pin_memory(self) -> MaskedBatch:
-        """The batch in memory that a GPU can read by itself."""
-        return self._with(Tensor.pin_memory)
-
-    def _with(self, change: Callable[[Tensor], Tensor]) -> MaskedBatch:
-        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
-        changed: dict[str, Any] = {name: change(value) for name, value in tensors.items()}
-        return replace(self, **changed)
 
     def rows(self) -> Rows:
         """The ids as models read them."""

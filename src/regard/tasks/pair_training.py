@@ -7,8 +7,7 @@ packed   (1, budget) each, sentences end to end: no padding, one static shape; f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -22,6 +21,7 @@ from regard.data.ragged import Ids as Ids
 from regard.data.ragged import Ragged
 from regard.decoding import DecodeOptions
 from regard.models.protocol import Seq2SeqModel
+from regard.tasks.batch import TensorBatch
 from regard.tasks.compiling import compiled
 from regard.tasks.losses import Losses, linear_cross_entropy, symmetric_kl
 from regard.tasks.metrics import exact_match
@@ -31,7 +31,7 @@ from regard.tasks.translation import Translator, usual_bleu
 
 
 @dataclass(frozen=True)
-class PairBatch:
+class PairBatch(TensorBatch):
     """Ids of a batch as tensors. `longest` is set for a packed one."""
 
     source: Tensor
@@ -41,19 +41,6 @@ class PairBatch:
     labels: Tensor
     n_tokens: int
     longest: int | None = None
-
-    def to(self, device: torch.device) -> PairBatch:
-        """The batch on a device; copies run beside the computation where memory is pinned."""
-        return self._with(lambda tensor: tensor.to(device, non_blocking=True))
-
-    def pin_memory(self) -> PairBatch:
-        """The batch in memory that a GPU can read by itself."""
-        return self._with(Tensor.pin_memory)
-
-    def _with(self, change: Callable[[Tensor], Tensor]) -> PairBatch:
-        names = ("source", "source_lengths", "target", "target_lengths", "labels")
-        changed: dict[str, Any] = {name: change(getattr(self, name)) for name in names}
-        return replace(self, **changed)
 
     def rows(self) -> tuple[Rows, Rows]:
         """Source and target as models read them."""

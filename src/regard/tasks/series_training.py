@@ -20,6 +20,7 @@ from regard.data import Position
 from regard.data.batching import Indices
 from regard.data.series_space import SeriesSpace
 from regard.data.series_windows import Windows
+from regard.tasks.batch import TensorBatch
 from regard.tasks.compiling import compiled
 from regard.tasks.example_plan import example_plan
 from regard.tasks.forecasting import forecasts
@@ -30,7 +31,7 @@ LossName = Literal["mse", "mae"]
 
 
 @dataclass(frozen=True)
-class SeriesBatch:
+class SeriesBatch(TensorBatch):
     """Windows as tensors: past (B, S, C), future (B, T, K), and the features of their dates."""
 
     past: Tensor
@@ -38,18 +39,6 @@ class SeriesBatch:
     future: Tensor
     future_marks: Tensor
     n_tokens: int
-
-    def to(self, device: torch.device) -> SeriesBatch:
-        """The batch on a device; copies run beside the computation where memory is pinned."""
-        moved = {name: value.to(device, non_blocking=True) for name, value in self._tensors().items()}
-        return replace(self, **moved)  # type: ignore[arg-type]
-
-    def pin_memory(self) -> SeriesBatch:
-        """The batch in memory that a GPU can read by itself."""
-        return replace(self, **{name: value.pin_memory() for name, value in self._tensors().items()})  # type: ignore[arg-type]
-
-    def _tensors(self) -> dict[str, Tensor]:
-        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
 
 class SeriesTraining:
