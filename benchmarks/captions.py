@@ -24,6 +24,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 from record import row, save
 from regard.training.recipe import find_recipe, make_recipe
 from regard.training.train import train
@@ -32,7 +34,7 @@ RECIPES = {name: f"captions/flickr8k-{name}" for name in ("attend", "mean", "tra
 FIGURES = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "CIDEr-D")
 PEER = "Show, Attend and Tell, soft (VGG pretrained on ImageNet, 224 × 224)"
 PUBLISHED = {"BLEU-1": 67.0, "BLEU-2": 44.8, "BLEU-3": 29.9, "BLEU-4": 19.5}
-DRAWN = 4
+DRAWN, ACROSS = 3, 1100  # captions in a picture of the documentation, and its width in pixels
 
 
 def one(model: str, seed: int, options: argparse.Namespace) -> dict[str, float]:
@@ -115,6 +117,11 @@ def draw_run(run: Path, path: Path, options: argparse.Namespace) -> None:
             said.add(captions[i].text)
             looks.append(looked(model, pictures.pixels[i], captions[i].ids))
     draw_captions(looks, path)
+    with Image.open(path) as drawn:
+        drawn = drawn.convert("RGB").resize(
+            (ACROSS, round(drawn.height * ACROSS / drawn.width)), Image.Resampling.LANCZOS
+        )
+    drawn.quantize(200).save(path, optimize=True)
     print(f"drawn: {path}")
 
 

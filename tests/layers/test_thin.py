@@ -90,6 +90,21 @@ def test_a_row_is_the_same_to_the_bit_whoever_is_beside_it(dtype):
         assert torch.equal(together, torch.cat(alone[:n_rows]))
 
 
+@pytest.mark.parametrize("n_parts", [1, 2, 5])
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+def test_parts_are_merged_before_a_product(n_parts, dtype):
+    weight, bias = linear(24, 19, dtype=dtype)
+    parts, sums = random(2, n_parts, 24, dtype=torch.float32), 5 * random(2, n_parts, 3, dtype=torch.float32)
+    if n_parts > 1:
+        sums[0, 1] = -1e30  # nothing was seen there
+    shares = (sums.double() * 0.6931471805599453).softmax(1)
+    hidden = (parts.double().unflatten(2, (3, 8)) * shares[..., None]).sum(1).flatten(1)
+    found = thin.thin_product(parts, weight, bias, parted=sums, residual=random(2, 19, dtype=dtype) * 0)
+    assert found.dtype == dtype
+    tolerance = max(TOLERANCES[dtype], 1e-5)  # parts come in single precision
+    torch.testing.assert_close(found, F.linear(hidden.to(dtype), weight, bias), atol=tolerance, rtol=tolerance)
+
+
 def test_many_outputs(monkeypatch):
     monkeypatch.setattr(thin, "MANY", 50)
     assert thin.sizes(49, 1024)[0] == thin.OUTPUTS

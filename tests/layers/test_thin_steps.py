@@ -33,7 +33,7 @@ OTHERS = {
 
 
 def gpt(variant="gpt2", **options):
-    """In double precision on a processor, with random biases and norms: they start as zeros and ones, which hides mistakes."""
+    """With random biases and norms: they start as zeros and ones, which hides mistakes."""
     tiny = {"n_tokens": V, "d_model": 16, "n_heads": 4, "n_layers": 2, "n_positions": 32}
     model = GPT(GPTConfig(**{**tiny, **{**GPTS, **OTHERS}[variant], **options})).eval().to(DEVICE, DTYPE)
     for parameter in model.parameters():
@@ -50,6 +50,8 @@ def ragged(*lengths):
 def taken(monkeypatch):
     """Few rows go the thin way on any device; how many steps did, before they were replayed."""
     monkeypatch.setattr(Recording, "is_thin", property(lambda recording: recording.shape.n_rows <= recording.thin))
+    if DEVICE.type == "cpu":
+        monkeypatch.setattr("regard.layers.thin.OUTPUTS", 64)  # the interpreter goes through programs one by one
     calls, call = [], steps.ThinStep.__call__
     monkeypatch.setattr(steps.ThinStep, "__call__", lambda *args: calls.append(1) or call(*args))
     return calls
@@ -63,6 +65,19 @@ def test_steps_come_to_the_same(variant, lengths, taken):
     for _ in range(4):
         tokens = torch.randint(1, V, (len(lengths),), device=DEVICE)
         torch.testing.assert_close(recorded.step(tokens), plain.step(tokens), atol=TOLERANCE, rtol=0)
+    assert taken
+
+
+@pytest.mark.parametrize("variant", GPTS)
+def test_with_attention_in_parts(variant, taken, monkeypatch):
+    """As on a GPU; its sums are in single precision."""
+    monkeypatch.setattr(steps, "_has_kernels", lambda device: True)
+    monkeypatch.setattr("regard.attention.parted.BLOCK", 16)
+    model, prompts = gpt(variant), ragged(28, 3)
+    plain, recorded = model.start(prompts), model.start_recorded(prompts, capacity=6)
+    for _ in range(2):
+        tokens = torch.randint(1, V, (2,), device=DEVICE)
+        torch.testing.assert_close(recorded.step(tokens), plain.step(tokens), atol=1e-3, rtol=0)
     assert taken
 
 
@@ -82,13 +97,13 @@ def test_beams_change_places(taken):
 def test_greedy_writing(min_length, taken):
     model, prompts = gpt(), ragged(7, 2, 5)
     plan = make_plan(
-        DecodeOptions(max_length=12, min_length=min_length),
+        DecodeOptions(max_length=8, min_length=min_length),
         DEVICE,
         n_rows=3,
         bos_id=prompts.ids.gather(1, prompts.lengths[:, None] - 1)[:, 0],
         eos_id=V - 1,
         pad_id=0,
-        max_lengths=[6, 12, 9],
+        max_lengths=[6, 8, 7],
         pace=Pace(2, 1.0, True),
     )
     ways = Paths(model.start(prompts), plan), FusedPaths(model.start_recorded(prompts, capacity=3), plan)
@@ -136,10 +151,6 @@ def test_what_is_unusual_goes_the_ordinary_way(taken):
     assert not taken, "five rows are not few"
 
 
-def test_the_interpreter_or_a_gpu_without_early_kernels():
-    assert steps.early(torch.device("cpu")) == {"EARLY": False}
-
-
 class Launches(TorchDispatchMode):
     """Counts what would be a kernel: all of PyTorch's work that is not a view or an allocation."""
 
@@ -166,8 +177,8 @@ def test_a_step_is_five_kernels_a_block_and_two_around_them(monkeypatch):
 
     pretended("embed_step", lambda tokens, lanes, table, places: table.new_empty((len(tokens), table.shape[1])))
     pretended("thin_product", lambda x, weight, bias, **options: x.new_empty((len(x), len(weight))))
-    pretended("attend_lanes_early", lambda q, *args: q.new_empty(q.shape))
-    pretended("attend_lanes_explicitly", lambda q, *args, **options: q.new_empty(q.shape))
+    pretended("attend_parted", lambda q, *args, **options: (q.new_empty(len(q), 1, 16), q.new_empty(len(q), 1, 4)))
+    monkeypatch.setattr(steps, "_has_kernels", lambda device: True)
     model = gpt(n_layers=3)
     memory = Recording(model, Shape(2, 1, 0, 8, DTYPE, autocast=False)).memory
     tokens = torch.ones(2, dtype=torch.long, device=DEVICE)

@@ -13,10 +13,10 @@ from regard.training.recipe import find_recipe, make_recipe
 from regard.training.train import train
 
 SHORT = [
-    "data.n_train=1500",
+    "data.n_train=1200",
     "data.n_test=150",
     "data.n_valid=60",
-    "train.epochs=14",
+    "train.epochs=12",
     "train.device=cpu",
     "train.log_every=1000",
 ]

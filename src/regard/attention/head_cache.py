@@ -2,9 +2,9 @@
 
     keys (B, G, length, E), values (B, G, length, E) are views of room (B, G, capacity, E)
 
-A step on a processor reads every head's past from one end to the other. Where positions come first in memory, each is in
-another place, and fetching them takes longer than computing. Rows that change places are copied in pieces instead, but
-on a processor they seldom do: beams share their past. `HalfHeadCache` keeps bfloat16, which is half as much to read.
+A step on a processor reads every head's past from one end to the other. Where positions come first in memory, each is
+in another place, and fetching them takes longer than computing. Rows that change places are copied in pieces instead,
+but on a processor they seldom do: beams share their past. `HalfHeadCache` keeps bfloat16: half as much to read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class HeadCache(Cache):
         return cache
 
     def claim(self, n: int, shape: tuple[int, int, int]) -> None:
-        """Count n more positions as held, which the caller then writes to the room; a first claim makes it, (B, G, E)."""
+        """Count n more positions (B, G, E) as held, which the caller then writes to the room; the first makes it."""
         B, G, E = shape
         end = self.length + n
         if self._keys is None or self._values is None:

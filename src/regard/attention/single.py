@@ -12,20 +12,17 @@ Softmax is computed as the blocks come, in base 2, and sums are in single precis
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import triton
 import triton.language as tl
 from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
-from regard.attention.early import early
-
 _FEW_PROGRAMS = 256  # about what a GPU runs at once: with fewer, each program may take more of it
 
 
 @triton.jit
-def _read(KEYS, VALUES, places, seen, features, real):
+def read(KEYS, VALUES, places, seen, features, real):
     """A block of keys and values at `places` (T,): (T, E) each."""
     at = places[:, None] + features[None, :]
     open_ = seen[:, None] & real[None, :]
@@ -33,7 +30,7 @@ def _read(KEYS, VALUES, places, seen, features, real):
 
 
 @triton.jit
-def _look(q, keys, values, seen, peak, total, output):
+def look(q, keys, values, seen, peak, total, output):
     """The running peak, total and weighted sum, gone on with over one block."""
     scores = tl.where(seen, tl.sum(keys.to(tl.float32) * q[None, :], 1), float("-inf"))
     higher = tl.maximum(peak, tl.max(scores, 0))
@@ -43,7 +40,7 @@ def _look(q, keys, values, seen, peak, total, output):
 
 
 @triton.jit
-def _past(begin, start, position, row, lane, ANCESTORS, n_rows, G,
+def past(begin, start, position, row, lane, ANCESTORS, n_rows, G,
           E: tl.constexpr, BLOCK: tl.constexpr, ALONE: tl.constexpr):  # fmt: skip
     """Where a block of the past lies, and which of it counts; a row that is alone has no past but its own."""
     times = begin + tl.arange(0, BLOCK)
@@ -59,20 +56,12 @@ def _past(begin, start, position, row, lane, ANCESTORS, n_rows, G,
 @triton.jit
 def _lanes_kernel(Q, K, V, OUT, KEYS, VALUES, POSITION, ANCESTORS, STARTS, scale, sq, sk, sv, n_rows, G,
                   E: tl.constexpr, WIDTH: tl.constexpr, GROUP: tl.constexpr, BLOCK: tl.constexpr,
-                  ALONE: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
-    if EARLY:
-        tl.extra.cuda.gdc_launch_dependents()
+                  ALONE: tl.constexpr):  # fmt: skip
     row, head = tl.program_id(0), tl.program_id(1)
     lane = head // GROUP
     position, start = tl.load(POSITION), tl.load(STARTS + row)
     features = tl.arange(0, WIDTH)
     real = features < E
-    # The first block of the past is asked for before anything else: no kernel of this step writes there.
-    first = start // BLOCK * BLOCK
-    places, seen = _past(first, start, position, row, lane, ANCESTORS, n_rows, G, E, BLOCK, ALONE)
-    keys, values = _read(KEYS, VALUES, places, seen, features, real)
-    if EARLY:
-        tl.extra.cuda.gdc_wait()
     q = tl.load(Q + row * sq + head * E + features, real, other=0.0).to(tl.float32)
     q = (q * scale).to(tl.float32)  # a compiler hands the scale over in double precision
     k = tl.load(K + row * sk + lane * E + features, real, other=0.0)
@@ -82,11 +71,10 @@ def _lanes_kernel(Q, K, V, OUT, KEYS, VALUES, POSITION, ANCESTORS, STARTS, scale
         tl.store(KEYS + at, k, real)
         tl.store(VALUES + at, v, real)
     peak, total, output = tl.sum(q * k.to(tl.float32), 0), 1.0, v.to(tl.float32)
-    peak, total, output = _look(q, keys, values, seen, peak, total, output)
-    for begin in range(first + BLOCK, position, BLOCK):
-        places, seen = _past(begin, start, position, row, lane, ANCESTORS, n_rows, G, E, BLOCK, ALONE)
-        keys, values = _read(KEYS, VALUES, places, seen, features, real)
-        peak, total, output = _look(q, keys, values, seen, peak, total, output)
+    for begin in range(start // BLOCK * BLOCK, position, BLOCK):
+        places, seen = past(begin, start, position, row, lane, ANCESTORS, n_rows, G, E, BLOCK, ALONE)
+        keys, values = read(KEYS, VALUES, places, seen, features, real)
+        peak, total, output = look(q, keys, values, seen, peak, total, output)
     tl.store(OUT + (row * tl.num_programs(1) + head) * E + features, output / total, real)
 
 
@@ -104,8 +92,8 @@ def _sources_kernel(Q, OUT, KEYS, VALUES, LENGTHS, scale, sq, S, G, per_source,
     peak, total, output = -1e30, 0.0, tl.zeros([WIDTH], tl.float32)  # not -inf: there may be nothing to see at all
     for begin in range(0, length, BLOCK):
         times = begin + tl.arange(0, BLOCK)
-        keys, values = _read(KEYS, VALUES, (first + times) * E, times < length, features, real)
-        peak, total, output = _look(q, keys, values, times < length, peak, total, output)
+        keys, values = read(KEYS, VALUES, (first + times) * E, times < length, features, real)
+        peak, total, output = look(q, keys, values, times < length, peak, total, output)
     tl.store(OUT + (row * tl.num_programs(1) + head) * E + features, output / tl.maximum(total, 1e-30), real)
 
 
@@ -119,37 +107,17 @@ def attend_lanes(
     ancestors (capacity, N). Caches lie together in memory, of the others the last two dimensions do. `position` and
     `starts` are int64, so that what is counted from them can exceed 2³¹.
     """
-    output = query.new_empty(query.shape)
-    grid, arguments, options = _lanes_call(query, key, value, output, keys, values, position, ancestors, starts, scale)
-    wrap_triton(_lanes_kernel)[grid](*arguments, **options, EARLY=False)
-    return output
-
-
-def attend_lanes_early(
-    query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor,
-    position: Tensor, ancestors: Tensor, starts: Tensor, scale: float,
-) -> Tensor:  # fmt: skip
-    """The same as a part of a chain of early kernels, in which no other writes to the caches or moves the position."""
-    output = query.new_empty(query.shape)
-    grid, arguments, options = _lanes_call(query, key, value, output, keys, values, position, ancestors, starts, scale)
-    _lanes_kernel[grid](*arguments, **options, **early(query.device))
-    return output
-
-
-def _lanes_call(
-    query: Tensor, key: Tensor, value: Tensor, output: Tensor, keys: Tensor, values: Tensor,
-    position: Tensor, ancestors: Tensor, starts: Tensor, scale: float,
-) -> tuple[tuple[int, int], tuple[Any, ...], dict[str, Any]]:  # fmt: skip
-    """How the kernel is called: its grid, what it is given, and what it is compiled for."""
     N, H, E = query.shape
-    G, width = key.shape[1], triton.next_power_of_2(E)
+    G = key.shape[1]
+    output = query.new_empty((N, H, E))
+    width = triton.next_power_of_2(E)
     block = _block(keys.shape[0], width, N * H)
-    arguments = (
+    wrap_triton(_lanes_kernel)[(N, H)](
         query, key, value, output, keys, values, position, ancestors, starts, scale * math.log2(math.e),
         query.stride(0), key.stride(0), value.stride(0), N, G,
+        E=E, WIDTH=width, GROUP=H // G, BLOCK=block, ALONE=N == 1, num_warps=_warps(block, width),
     )  # fmt: skip
-    shape = {"E": E, "WIDTH": width, "GROUP": H // G, "BLOCK": block, "ALONE": N == 1}
-    return (N, H), arguments, {**shape, "num_warps": _warps(block, width)}
+    return output
 
 
 @triton_op("regard::attend_sources", mutates_args={})

@@ -165,6 +165,12 @@ class DigitStrings:
         return [np.flatnonzero(names == name) for name in sorted(set(self.recordings.speakers))]
 
     @cached_property
+    def _loud(self) -> list[Samples]:
+        """The recordings, each as loud as can be."""
+        sounds = (sound.astype(np.float32) for sound in self.recordings.sounds)
+        return [sound / max(1.0, float(np.abs(sound).max())) for sound in sounds]
+
+    @cached_property
     def plans(self) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float32]]]:
         """Of each string: its recordings, the pauses before, between and after them in samples, and their levels."""
         found = []
@@ -196,8 +202,7 @@ class DigitStrings:
         begin = 0
         for i, pause, level in zip(chosen, pauses, levels, strict=False):
             begin += int(pause)
-            sound = self.recordings.sounds[i].astype(np.float32)
-            sound /= max(1.0, float(np.abs(sound).max()))
+            sound = self._loud[i]
             whole[begin : begin + len(sound)] += np.float32(0.5) * level * sound
             begin += len(sound)
         return whole

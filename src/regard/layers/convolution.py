@@ -10,7 +10,7 @@ Everything is symmetric, so a location stands in the middle of the 8×8 pixels i
 would move it half a step to the upper left each time), and attention can be laid over the image as it is.
 
     batch       norms by the images of a batch in training, by what was gathered on the way in use: learns fastest
-    group       norms by groups of channels of one image (Wu & He, 2018): images do not feel one another in training either
+    group       norms by groups of channels of one image (Wu & He, 2018): no image feels its neighbours while training
 
 In use no image feels its neighbours, whichever the norm.
 """

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from regard.errors import UsageError
 from regard.layers.embeddings import Embedding
 from regard.layers.feedforward import FeedForward
-from regard.native import PackedLinear, loaded
+from regard.native import Kernels, PackedLinear, loaded
 
 Precision = Literal["fp32", "bf16", "int8"]
 Model = TypeVar("Model", bound=nn.Module)
@@ -57,14 +57,17 @@ class QuickLinear(nn.Module):
         self.weight, self.bias = weight, bias
         self.precision, self.relu, self.positive = precision, relu, positive
         self.native = _native(weight, bias, precision=precision, relu=relu, positive=positive) if native else None
-        if self.native is not None:
-            return
+        if self.native is None:
+            self._pack(weight, bias)
+
+    def _pack(self, weight: Tensor, bias: Tensor | None) -> None:
+        precision = self.precision
         self._dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         self._bias = None if bias is None else bias.detach().to(self._dtype)
         self._packed: Any = _int8(weight) if precision == "int8" else _packed(weight, self._dtype)
-        self._multiply = _product_of(positive)
+        self._multiply = _product_of(self.positive)
         # What is rectified goes straight to the next quick layer, in the precision of both.
-        self._output = self._dtype if relu else weight.dtype
+        self._output = self._dtype if self.relu else weight.dtype
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(..., Din) → (..., Dout)."""
@@ -88,11 +91,14 @@ class QuickLinear(nn.Module):
 
 
 def quicken(model: Model, precision: Precision = "fp32", *, native: bool = True) -> Model:
-    """A copy of a model on the CPU whose linear layers and tied outputs are packed, for `native` kernels if possible."""
+    """A copy of a model on the CPU whose linear layers and tied outputs are packed, for our `native` kernels if it can.
+
+    The kernels are compiled when first asked for, which takes some seconds once on a machine.
+    """
     if precision not in ("fp32", "bf16", "int8"):
         raise UsageError(f"precision is {precision!r}; allowed are 'fp32', 'bf16' and 'int8'")
     copy = deepcopy(model).eval()
-    if not (torch.backends.mkldnn.is_available() or (native and loaded() is not None)):
+    if not (torch.backends.mkldnn.is_available() or (native and _kernels_for(precision))):
         return copy
     for parent in list(copy.modules()):
         if isinstance(parent, FeedForward) and parent.activation is F.relu:
@@ -121,12 +127,17 @@ def _as_it_is(hidden: Tensor) -> Tensor:
     return hidden
 
 
+def _kernels_for(precision: Precision) -> Kernels | None:
+    kernels = loaded()
+    return None if kernels is None or (precision == "bf16" and not kernels.has_bfloat) else kernels
+
+
 def _native(
     weight: Tensor, bias: Tensor | None, *, precision: Precision, relu: bool, positive: bool
 ) -> PackedLinear | None:
     """The layer for kernels of our own, where there are some for this precision."""
-    kernels = loaded()
-    if kernels is None or (precision == "bf16" and not kernels.has_bfloat):
+    kernels = _kernels_for(precision)
+    if kernels is None or weight.device.type != "cpu":
         return None
     if precision == "int8":
         rounded, scales = _rounded(weight)

@@ -14,6 +14,7 @@ Numbers are rounded where separate layers round theirs; sums are in single preci
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -43,6 +44,21 @@ class ThinNorm(NamedTuple):
 
 
 @triton.jit
+def _merged(X, PARTED, row, features, inside, K: tl.constexpr, HEADS: tl.constexpr, PARTS: tl.constexpr):
+    heads = features // (K // HEADS)
+    x = tl.load(X + row * PARTS * K + features, inside, other=0.0)
+    peak = tl.load(PARTED + row * PARTS * HEADS + heads, inside, other=0.0)
+    total = tl.full(x.shape, 1.0, tl.float32)
+    for part in tl.static_range(1, PARTS):
+        found = tl.load(X + (row * PARTS + part) * K + features, inside, other=0.0)
+        counts = tl.load(PARTED + (row * PARTS + part) * HEADS + heads, inside, other=0.0)
+        higher = tl.maximum(peak, counts)
+        kept, share = tl.exp2(peak - higher), tl.exp2(counts - higher)
+        x, total, peak = x * kept + found * share, total * kept + share, higher
+    return x / total
+
+
+@triton.jit
 def _normed(x, inside, scale, shift, K: tl.constexpr, EPSILON: tl.constexpr, CENTRED: tl.constexpr):
     if CENTRED:
         x = tl.where(inside, x - tl.sum(x, 0) / K, 0.0)
@@ -63,7 +79,8 @@ def _activated(x, ACTIVATION: tl.constexpr):
 
 
 @triton.jit
-def _thin_kernel(X, W, BIAS, SCALE, SHIFT, RESIDUAL, OUT, n_outputs, K: tl.constexpr, WIDTH: tl.constexpr,
+def _thin_kernel(X, PARTED, W, BIAS, SCALE, SHIFT, RESIDUAL, OUT, n_outputs, K: tl.constexpr, WIDTH: tl.constexpr,
+                 HEADS: tl.constexpr, PARTS: tl.constexpr,
                  ROWS: tl.constexpr, OUTPUTS: tl.constexpr, EXACT: tl.constexpr, EPSILON: tl.constexpr,
                  NORMED: tl.constexpr, CENTRED: tl.constexpr, SHIFTED: tl.constexpr, BIASED: tl.constexpr,
                  ACTIVATION: tl.constexpr, GATED: tl.constexpr, ADDED: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
@@ -89,17 +106,20 @@ def _thin_kernel(X, W, BIAS, SCALE, SHIFT, RESIDUAL, OUT, n_outputs, K: tl.const
         tl.extra.cuda.gdc_wait()
     for i in tl.static_range(ROWS):
         row = tl.program_id(1) * ROWS + i
-        x = tl.load(X + row * K + features, inside, other=0.0).to(EXACT)
+        if PARTS > 0:
+            x = _merged(X, PARTED, row, features, inside, K, HEADS, PARTS).to(OUT.dtype.element_ty).to(EXACT)
+        else:
+            x = tl.load(X + row * K + features, inside, other=0.0).to(EXACT)
         if ADDED:
             residual = tl.load(RESIDUAL + row * n_outputs + outputs, real, other=0.0).to(EXACT)
         if NORMED:
-            x = _normed(x, inside, scale, shift, K, EPSILON, CENTRED).to(X.dtype.element_ty).to(EXACT)
-        y = (tl.sum(w.to(EXACT) * x[None, :], 1) + bias).to(X.dtype.element_ty).to(EXACT)
+            x = _normed(x, inside, scale, shift, K, EPSILON, CENTRED).to(OUT.dtype.element_ty).to(EXACT)
+        y = (tl.sum(w.to(EXACT) * x[None, :], 1) + bias).to(OUT.dtype.element_ty).to(EXACT)
         if ACTIVATION != "none":
-            y = _activated(y, ACTIVATION).to(X.dtype.element_ty).to(EXACT)
+            y = _activated(y, ACTIVATION).to(OUT.dtype.element_ty).to(EXACT)
         if GATED:
             inner = tl.sum(w_inner.to(EXACT) * x[None, :], 1) + bias_inner
-            y = (y * inner.to(X.dtype.element_ty).to(EXACT)).to(X.dtype.element_ty).to(EXACT)
+            y = (y * inner.to(OUT.dtype.element_ty).to(EXACT)).to(OUT.dtype.element_ty).to(EXACT)
         if ADDED:
             y += residual
         tl.store(OUT + row * n_outputs + outputs, y, real)
@@ -114,23 +134,28 @@ def thin_product(
     activation: ThinActivation = "none",
     gated: bool = False,
     residual: Tensor | None = None,
+    parted: Tensor | None = None,
     launch: dict[str, bool] | None = None,
 ) -> Tensor:
     """Hidden (..., K), weight (O, K) or gated (2·O, K) → (..., O), plus the residual (..., O); all of one precision.
 
-    `launch` is what `attention.early` gives, where the kernel ahead belongs to the same chain.
+    With `parted` (N, S, H), hidden (N, S, K) is what `attention.parted` gives, to be merged first. `launch` is what
+    `attention.early` gives, where the kernel ahead belongs to the same chain.
     """
     K, n_outputs = weight.shape[1], weight.shape[0] // 2 if gated else weight.shape[0]
-    rows = hidden.reshape(-1, K).contiguous()
-    output = hidden.new_empty((*hidden.shape[:-1], n_outputs))
+    shape, n_parts = (hidden.shape[:-1], 0) if parted is None else (hidden.shape[:1], hidden.shape[1])
+    rows = hidden.reshape(math.prod(shape), -1).contiguous()
+    output = weight.new_empty((*shape, n_outputs))
     together = next(n for n in _ROWS if len(rows) % n == 0)
     width = triton.next_power_of_2(K)
     n, warps = sizes(n_outputs, width)
     scale, shift, epsilon, centred = norm or (weight, None, 0.0, False)
     _thin_kernel[(triton.cdiv(n_outputs, n), len(rows) // together)](
-        rows, weight, weight if bias is None else bias, scale, weight if shift is None else shift,
+        rows, rows if parted is None else parted, weight, weight if bias is None else bias,
+        scale, weight if shift is None else shift,
         weight if residual is None else residual.reshape(-1, n_outputs).contiguous(), output, n_outputs,
-        K=K, WIDTH=width, ROWS=together, OUTPUTS=n, EXACT=tl.float64 if hidden.dtype == torch.float64 else tl.float32,
+        K=K, WIDTH=width, HEADS=1 if parted is None else parted.shape[2], PARTS=n_parts, ROWS=together, OUTPUTS=n,
+        EXACT=tl.float64 if weight.dtype == torch.float64 else tl.float32,
         EPSILON=epsilon, NORMED=norm is not None, CENTRED=centred, SHIFTED=shift is not None, BIASED=bias is not None,
         ACTIVATION=activation, GATED=gated, ADDED=residual is not None, num_warps=warps,
         **(launch or {"EARLY": False}),

@@ -10,6 +10,7 @@ Where a row stands is read from the device; beyond the last learned position sta
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -19,13 +20,13 @@ from regard.attention.lanes import Lanes
 
 @triton.jit
 def _embed_kernel(TOKENS, POSITION, STARTS, TABLE, PLACES, OUT, n_places,
-                  D: tl.constexpr, WIDTH: tl.constexpr, PLACED: tl.constexpr):  # fmt: skip
+                  D: tl.constexpr, WIDTH: tl.constexpr, EXACT: tl.constexpr, PLACED: tl.constexpr):  # fmt: skip
     row, features = tl.program_id(0), tl.arange(0, WIDTH)
     inside = features < D
-    vector = tl.load(TABLE + tl.load(TOKENS + row) * D + features, inside, other=0.0)
+    vector = tl.load(TABLE + tl.load(TOKENS + row) * D + features, inside, other=0.0).to(EXACT)
     if PLACED:
         place = tl.minimum(tl.load(POSITION) - tl.load(STARTS + row), n_places - 1)
-        vector += tl.load(PLACES + place * D + features, inside, other=0.0)
+        vector += tl.load(PLACES + place * D + features, inside, other=0.0).to(EXACT)
     tl.store(OUT + row * D + features, vector, inside)
 
 
@@ -36,6 +37,7 @@ def embed_step(tokens: Tensor, lanes: Lanes, *, table: Tensor, places: Tensor | 
     _embed_kernel[(len(tokens),)](
         tokens, lanes.position, lanes.starts, table, table if places is None else places, output,
         0 if places is None else len(places),
-        D=D, WIDTH=triton.next_power_of_2(D), PLACED=places is not None, num_warps=4,
+        D=D, WIDTH=triton.next_power_of_2(D), EXACT=tl.float64 if table.dtype == torch.float64 else tl.float32,
+        PLACED=places is not None, num_warps=4,
     )  # fmt: skip
     return output

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from regard.attention import Dot, Learned, MultiHeadAttention, ScaledDot, Sinusoidal
 from regard.attention.early import early
 from regard.attention.lanes import LaneCache, LaneMemory, attend_lanes_explicitly
-from regard.attention.single import attend_lanes_early
+from regard.attention.parted import attend_parted
 from regard.layers.blocks import EncoderBlock, EncoderStack
 from regard.layers.embeddings import Embedding
 from regard.layers.feedforward import ActivationName, FeedForward, GatedFeedForward, activation_of
@@ -42,8 +42,8 @@ class ThinLayer:
     activation: ThinActivation = "none"
     gated: bool = False
 
-    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """(N, K) → (N, O), plus the residual (N, O)."""
+    def __call__(self, x: Tensor, residual: Tensor | None = None, *, parted: Tensor | None = None) -> Tensor:
+        """(N, K), or the parts (N, S, K) of it → (N, O), plus the residual (N, O)."""
         return thin_product(
             x,
             self.weight,
@@ -52,6 +52,7 @@ class ThinLayer:
             activation=self.activation,
             gated=self.gated,
             residual=residual,
+            parted=parted,
             launch=early(x.device),
         )
 
@@ -89,21 +90,21 @@ class ThinBlock:
 
     def __call__(self, x: Tensor, cache: LaneCache, places: Tensor | None) -> Tensor:
         """One new position a row; `places` (N, 1) are for rotary heads."""
-        x = self.out(self._look_back(self.project(x), cache, places), x)
+        seen, parted = self._look_back(x, cache, places)
+        x = self.out(seen, x, parted=parted)
         return self.outer(self.inner(x), x)
 
-    def _look_back(self, projected: Tensor, cache: LaneCache, places: Tensor | None) -> Tensor:
-        heads, lanes = self.heads, cache.lanes
-        q, k, v = _split(projected, heads)
+    def _look_back(self, x: Tensor, cache: LaneCache, places: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """What a row sees of its past and of itself, on a GPU in parts that `out` merges."""
+        heads = self.heads
+        q, k, v = _split(self.project(x), heads)
         if heads.rotary is not None:
             q, k = (heads.rotary(x[:, :, None], positions=places)[:, :, 0] for x in (q, k))
         scale = heads.score.dot_scale(heads.d_head)
         assert scale is not None
-        if not q.is_cuda:
-            return attend_lanes_explicitly(q, k, v, cache=cache, scale=scale).flatten(1)
-        return attend_lanes_early(
-            q, k, v, cache.keys, cache.values, lanes.position, lanes.ancestors, lanes.starts, scale
-        ).flatten(1)
+        if _has_kernels(q.device):
+            return attend_parted(q, k, v, cache=cache, scale=scale)
+        return attend_lanes_explicitly(q, k, v, cache=cache, scale=scale).flatten(1), None
 
 
 class ThinStep:
@@ -136,6 +137,10 @@ class ThinStep:
         for block, cache in zip(self.blocks, memory.past, strict=True):
             x = block(x, cache, places)
         return self.output(x)
+
+
+def _has_kernels(device: torch.device) -> bool:
+    return device.type == "cuda"
 
 
 def _first(part: FeedForward | GatedFeedForward) -> nn.Linear:

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Mask, MultiHeadAttention, Padding, ScaledDot
+from regard.attention import Cache, Mask, MultiHeadAttention, Padding, ScaledDot
 from regard.attention.head_cache import HalfHeadCache, HeadCache
 from regard.layers.feedforward import FeedForward
 from regard.layers.norms import LayerNorm, RMSNorm
 from regard.layers.quick import QuickLinear
 from regard.native import Kernels
-from regard.native.structures import DecoderBlock as DecoderBlockFacts
 from regard.native.structures import SINGLE, DecoderStep, EncoderRun, Linear, Norm
+from regard.native.structures import DecoderBlock as DecoderBlockFacts
 from regard.native.structures import EncoderBlock as EncoderBlockFacts
 
 if TYPE_CHECKING:
@@ -48,15 +48,15 @@ class WholeDecoder:
     def of(cls, blocks: Sequence[DecoderBlock]) -> WholeDecoder | None:
         """The steps of these blocks, or None where they do not suit."""
         kernels = _kernels_of(blocks)
-        suit = all(_suits(block, heads=(block.attention, block.cross), like=blocks[0].attention) for block in blocks)
+        suit = all(_suits(block, heads=(block.attention, block.cross)) for block in blocks) and _alike(blocks)
         return cls(blocks, kernels) if kernels is not None and suit else None
 
     def step(
         self,
         x: Tensor,
         *,
-        past: Sequence[HeadCache],
-        source: Sequence[HeadCache],
+        past: Sequence[Cache],
+        source: Sequence[Cache],
         own: Tensor | None,
         source_mask: Tensor | None,
         widths: tuple[int, int],
@@ -70,7 +70,7 @@ class WholeDecoder:
         E, G = self.heads.d_head, self.heads.n_kv_heads
         length = past[0].length
         for cache in past:
-            cache.claim(widths[0], (len(x) // widths[0], G, E))
+            _of_heads(cache).claim(widths[0], (len(x) // widths[0], G, E))
         addresses = [_addresses(caches, side) for caches in (past, source) for side in (0, 1)]
         call = DecoderStep(
             ctypes.addressof(self.facts),
@@ -111,7 +111,7 @@ class WholeEncoder:
         kernels = _kernels_of(blocks)
         if kernels is None or any(block.attention.tap.watchers or block.training for block in blocks):
             return None
-        suit = all(_suits(block, heads=(block.attention,), like=blocks[0].attention) for block in blocks)
+        suit = all(_suits(block, heads=(block.attention,)) for block in blocks) and _alike(blocks)
         return cls(blocks, kernels) if suit else None
 
     @staticmethod
@@ -125,7 +125,9 @@ class WholeEncoder:
         """Sentences x (B, T, D), attending to what is no padding."""
         x = x.clone(memory_format=torch.contiguous_format)
         B, T, _ = x.shape
-        allowed = None if mask is None else mask.dense(T, T, n_leading=1, device=x.device).expand(B, 1, T).contiguous()
+        allowed = None
+        if isinstance(mask, Mask):
+            allowed = mask.dense(T, T, n_leading=1, device=x.device).expand(B, 1, T).contiguous()
         call = EncoderRun(
             ctypes.addressof(self.facts),
             None if allowed is None else allowed.data_ptr(),
@@ -147,21 +149,32 @@ def _kernels_of(blocks: Sequence[DecoderBlock] | Sequence[EncoderBlock]) -> Kern
     return first.native.kernels if isinstance(first, QuickLinear) and first.native is not None else None
 
 
-def _suits(
-    block: DecoderBlock | EncoderBlock, *, heads: Sequence[MultiHeadAttention], like: MultiHeadAttention
-) -> bool:
-    """Whether a block is quickened, of the usual make, and of the same sizes as another."""
-    feedforward = block.feedforward
-    if not (isinstance(feedforward, FeedForward) and isinstance(feedforward.inner, QuickLinear)):
+def _suits(block: DecoderBlock | EncoderBlock, *, heads: Sequence[MultiHeadAttention]) -> bool:
+    """Whether a block is quickened and of the usual make."""
+    between = block.feedforward
+    if not (isinstance(between, FeedForward) and isinstance(between.inner, QuickLinear) and between.inner.relu):
         return False
-    sizes = (like.n_heads, like.n_kv_heads, like.d_head)
+    first = heads[0]
     return (
-        feedforward.inner.relu
-        and all(isinstance(one, QuickLinear) and one.native for one in _linears(block))
+        all(isinstance(one, QuickLinear) and one.native for one in _linears(block))
         and all(type(norm) in (LayerNorm, RMSNorm) and norm.weight.dtype == torch.float32 for norm in _norms(block))
         and all(type(one.score) is ScaledDot and one.rotary is None for one in heads)
-        and all((one.n_heads, one.n_kv_heads, one.d_head) == sizes for one in heads)
+        and all(
+            (one.n_heads, one.n_kv_heads, one.d_head) == (first.n_heads, first.n_kv_heads, first.d_head)
+            for one in heads
+        )
     )
+
+
+def _alike(blocks: Sequence[DecoderBlock] | Sequence[EncoderBlock]) -> bool:
+    """Whether blocks that suit have the same sizes and the same precision, layer by layer."""
+
+    def sizes(block: DecoderBlock | EncoderBlock) -> list[tuple[int, ...]]:
+        facts = [_linear(one) for one in _linears(block)]
+        heads = (block.attention.n_heads, block.attention.n_kv_heads)
+        return [heads, *((one.n_in, one.n_out, one.kind) for one in facts)]
+
+    return all(sizes(block) == sizes(blocks[0]) for block in blocks)
 
 
 def _decoder_block(block: DecoderBlock) -> DecoderBlockFacts:
@@ -178,7 +191,7 @@ def _linears(block: DecoderBlock | EncoderBlock) -> list[nn.Module]:
     """In the order of the structures' fields."""
     own, between, cross = block.attention, block.feedforward, getattr(block, "cross", None)
     across = [] if cross is None else [cross.query, cross.out]
-    return [own.query_key_value, own.out, *across, between.inner, between.outer]  # type: ignore[list-item]
+    return [own.query_key_value, own.out, *across, between.inner, between.outer]
 
 
 def _norms(block: DecoderBlock | EncoderBlock) -> list[nn.Module]:
@@ -200,5 +213,10 @@ def _norm(norm: nn.Module) -> Norm:
     return Norm(weight, None if bias is None else bias.data_ptr(), epsilon, isinstance(norm, LayerNorm))
 
 
-def _addresses(caches: Sequence[HeadCache], side: int) -> ctypes.Array[ctypes.c_void_p]:
-    return (ctypes.c_void_p * len(caches))(*(cache.room()[side].data_ptr() for cache in caches))
+def _of_heads(cache: Cache) -> HeadCache:
+    assert isinstance(cache, HeadCache), "`WholeDecoder.cache` makes the caches"
+    return cache
+
+
+def _addresses(caches: Sequence[Cache], side: int) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(caches))(*(_of_heads(cache).room()[side].data_ptr() for cache in caches))

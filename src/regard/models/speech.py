@@ -48,7 +48,7 @@ class SpeechTransformerConfig:
 
     `strides` are those of the convolutions, whose product is how many frames become one place. `n_places` limits the
     places where positions are Whisper's, `n_positions` the tokens where the decoder's are learned. `scaled` multiplies
-    embeddings, and what the convolutions say, by √D. The output is tied to the embedding.
+    embeddings by √D. The output is tied to the embedding.
     """
 
     n_mels: int = 80
@@ -125,8 +125,6 @@ class SpeechTransformer(nn.Module):
         """The encoder's states (B, S, D)."""
         frames.check(self.config.n_mels)
         hidden, lengths = self.stem(frames.values, frames.lengths)
-        if self.config.scaled:
-            hidden = hidden * math.sqrt(self.config.d_model)  # or positions would drown what was heard
         heard = Heard(self.dropout(self.source_positions(hidden)), lengths)
         return Heard(self.encoder(heard.memory, mask=heard.mask()), lengths)
 

@@ -67,7 +67,7 @@ def _rounding(bits: int, positive: bool) -> tuple[int, int]:
 
 
 def _packed(weight: Tensor) -> Tensor:
-    """(Dout, Din) → (tiles, groups of inputs, outputs in a tile, inputs in a group), zeros where it does not come out."""
+    """(Dout, Din) → (tiles, groups of inputs, outputs in a tile, inputs in a group), filled up with zeros."""
     per_group = 4 // weight.itemsize
     n_out, n_in = (-size % multiple for size, multiple in zip(weight.shape, (TILE, per_group), strict=True))
     padded = torch.nn.functional.pad(weight, (0, n_in, 0, n_out))

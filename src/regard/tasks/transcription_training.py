@@ -9,7 +9,7 @@ like length go together, within a budget of seconds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from regard.data.audio_mel import Front
 from regard.data.batching import Indices, like_lengths
 from regard.errors import ConfigError
 from regard.models.speech_frames import Frames, SpeechModel, device_of
+from regard.tasks.batch import TensorBatch
 from regard.tasks.ctc import ctc_loss
 from regard.tasks.losses import Losses, linear_cross_entropy
 from regard.tasks.prompting import prompt_ids
@@ -35,7 +36,7 @@ _UNIT = 0.01  # seconds: what lengths are counted in when batches are planned
 
 
 @dataclass(frozen=True)
-class SpeechBatch:
+class SpeechBatch(TensorBatch):
     """Samples (B, N) with their numbers (B,), texts as fed and as said (B, U), and what is to be changed."""
 
     samples: Tensor
@@ -47,18 +48,6 @@ class SpeechBatch:
     times: Tensor
     drawn: tuple[Drawn, ...]
     n_tokens: int
-
-    def to(self, device: torch.device) -> SpeechBatch:
-        """The batch on a device; copies run beside the computation where memory is pinned."""
-        moved = {name: value.to(device, non_blocking=True) for name, value in self._tensors().items()}
-        return replace(self, **moved)  # type: ignore[arg-type]
-
-    def pin_memory(self) -> SpeechBatch:
-        """The batch in memory that a GPU can read by itself."""
-        return replace(self, **{name: value.pin_memory() for name, value in self._tensors().items()})  # type: ignore[arg-type]
-
-    def _tensors(self) -> dict[str, Tensor]:
-        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
 
 class SpeechTraining:
@@ -135,7 +124,8 @@ class SpeechTraining:
 
     def frames(self, batch: SpeechBatch) -> Frames:
         """A batch as the model hears it, changed as was drawn."""
-        with torch.no_grad():
+        # In single precision: half of it would hiss.
+        with torch.no_grad(), torch.autocast(batch.samples.device.type, enabled=False):
             samples, lengths = alter(batch.samples, batch.lengths, batch.drawn)
             values, frames = self.front(samples, lengths, warps=[one.warp for one in batch.drawn])
             changes = self.changes

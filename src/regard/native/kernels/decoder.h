@@ -40,12 +40,12 @@ class Decoder {
         inner = room.take<float>(N * d_inner());
         part = room.take<float>(N * s.d_model);
         past = Seen{room.take<int32_t>(N * n_past()), room.take<int32_t>(N), n_past()};
-        source = Seen{room.take<int32_t>(N * s.n_source), room.take<int32_t>(N), s.n_source};
+        sources = Seen{room.take<int32_t>(N * s.n_source), room.take<int32_t>(N), s.n_source};
     }
 
     void run(Team& team) {
         list(team, s.own, N, past);
-        list(team, s.source_mask, N / s.source_width, source);
+        list(team, s.source_mask, N / s.source_width, sources);
         const DecoderBlock& first = s.blocks[0];
         settle(team, {nullptr, nullptr, first.pre ? &first.norms[0] : nullptr, &first.all});
         for (int64_t b = 0; b < s.n_blocks; b++) step(team, s.blocks[b], b);
@@ -66,7 +66,7 @@ class Decoder {
     Room room;
     Inputs in;
     float *all, *seen, *inner, *part;
-    Seen past, source;
+    Seen past, sources;
 
     int64_t n_past() const { return s.length + s.past_width; }
 
@@ -116,26 +116,41 @@ class Decoder {
                 Number* at[] = {keys + from + (s.length + w) * E, values + from + (s.length + w) * E};
                 for (int64_t i = 0; i < E; i++) at[0][i] = (Number)mine[i], at[1][i] = (Number)mine[heads.d_key() + i];
             }
+            const There there{keys + from, values + from, E, n_past(), nullptr};
             for (int64_t w = 0; w < s.past_width; w++)
-                look(row + w, g, {keys + from, values + from, E, n_past(), nullptr}, s.own == nullptr ? nullptr : &past,
-                     row + w, heads.d_all());
+                look(row + w, g, s.own == nullptr ? there : listed(there, past, row + w), heads.d_all());
         }, at_once(team, N / s.past_width));
     }
 
+    // Rows of one source bring its keys and values together once for all.
     void look_over(Team& team, const Number* keys, const Number* values) {
         const int64_t E = heads.d_head, G = heads.n_groups;
         team.each(N / s.source_width * G, [&](int64_t item) {
-            const int64_t row = item / G, g = item % G, from = item * s.source_capacity * E;
-            fetch({keys + from + s.source_capacity * E, values + from + s.source_capacity * E, E, s.n_source, nullptr});
-            for (int64_t w = 0; w < s.source_width; w++)
-                look(row * s.source_width + w, g, {keys + from, values + from, E, s.n_source, nullptr},
-                     s.source_mask == nullptr ? nullptr : &source, row, heads.d_query());
+            const int64_t source = item / G, g = item % G, from = item * s.source_capacity * E, to = from + s.source_capacity * E;
+            fetch({keys + to, values + to, E, s.n_source, nullptr});
+            There there{keys + from, values + from, E, s.n_source, nullptr};
+            if (s.source_mask != nullptr) there = listed(there, sources, source);
+            if (s.source_width == 1) return look(source, g, there, heads.d_query());
+            const Positions<float> near = brought_together(there);
+            for (int64_t w = 0; w < s.source_width; w++) look(source * s.source_width + w, g, near, heads.d_query());
         }, at_once(team, N / s.source_width));
     }
 
-    // The query heads of one group of a row look at positions, all of them or those on a list.
-    void look(int64_t row, int64_t g, There there, const Seen* seen_by, int64_t line, int64_t query_stride) {
-        if (seen_by != nullptr) there = listed(there, *seen_by, line);
+    static Positions<float> brought_together(const There& there) {
+        static thread_local std::vector<float> near;
+        const int64_t E = there.d_head, n = there.n;
+        near.resize(2 * n * E);
+        for (int64_t p = 0; p < n; p++)
+            for (int64_t i = 0; i < E; i++) {
+                near[p * E + i] = (float)there.keys[there.at(p) + i];
+                near[(n + p) * E + i] = (float)there.values[there.at(p) + i];
+            }
+        return {near.data(), near.data() + n * E, E, n, nullptr};
+    }
+
+    // The query heads of one group of a row look at positions.
+    template <class There>
+    void look(int64_t row, int64_t g, const There& there, int64_t query_stride) {
         const int64_t E = heads.d_head, per_group = heads.n_heads / heads.n_groups;
         for (int64_t h = g * per_group; h < (g + 1) * per_group; h++)
             attend(all + row * query_stride + h * E, there, heads.scale, seen + row * heads.d_query() + h * E);
@@ -144,8 +159,8 @@ class Decoder {
     // All heads of a row together where there are rows enough.
     int64_t at_once(const Team& team, int64_t n_rows) const { return n_rows >= 4 * team.size ? heads.n_groups : 1; }
 
-    static Positions listed(There there, const Seen& seen, int64_t line) {
-        return {there.keys, there.values, there.stride, seen.counts[line], seen.places + line * seen.stride};
+    static There listed(There there, const Seen& seen, int64_t line) {
+        return {there.keys, there.values, there.d_head, seen.counts[line], seen.places + line * seen.stride};
     }
 
     // Ask memory for the next head's keys and values: each begins somewhere else, which processors do not foresee.

@@ -22,36 +22,45 @@ struct EncoderRun {
 
 class Encoder {
   public:
-    explicit Encoder(const EncoderRun& run)
+    Encoder(const EncoderRun& run, int64_t n_threads)
         : r(run), heads{r.n_heads, r.n_groups, r.d_head, (float)r.scale}, T(r.n_positions), N(r.n_sentences * T),
-          at_once(std::min<int64_t>(N, AT_ONCE)), room(bytes()) {
+          n_threads(n_threads), room(bytes()) {
         in = Inputs{room.take<uint8_t>(N * input_bytes()), room.take<float>(N), input_bytes()};
-        then = Inputs{room.take<uint8_t>(at_once * input_bytes()), room.take<float>(at_once), input_bytes()};
         all = room.take<float>(N * heads.d_all());
         seen = room.take<float>(N * heads.d_query());
-        inner = room.take<float>(at_once * d_inner());
-        part = room.take<float>(at_once * r.d_model);
+        desks = room.take<uint8_t>(n_threads * desk_bytes());
     }
 
     void run(Team& team) {
         const EncoderBlock& first = r.blocks[0];
         Between{nullptr, nullptr, first.pre ? &first.norms[0] : nullptr, &first.all}.settle(team, r.x, N, r.d_model, in);
+        // Rows enough: each member takes some through the rest of a block by itself, and they stay near it.
+        const bool apart = N >= n_threads * AT_ONCE;
         for (int64_t b = 0; b < r.n_blocks; b++) {
             linear(team, r.blocks[b].all, in, N, all);
             look(team);
-            for (int64_t row = 0; row < N; row += at_once) rest(team, b, row, std::min(at_once, N - row));
+            if (!apart) {
+                for (int64_t row = 0; row < N; row += AT_ONCE) rest(team, 0, b, row);
+                continue;
+            }
+            team.each(ceil_div(N, AT_ONCE), [&](int64_t i) {
+                Table table;
+                Team alone(table, 1);
+                rest(alone, team.seat, b, i * AT_ONCE);
+            });
         }
     }
 
   private:
-    static constexpr int64_t AT_ONCE = 192;  // rows whose inner features stay near
+    static constexpr int64_t AT_ONCE = 48;  // rows, whose inner features then stay near
 
     const EncoderRun& r;
     const Heads heads;
-    const int64_t T, N, at_once;
+    const int64_t T, N, n_threads;
     Room room;
-    Inputs in, then;
-    float *all, *seen, *inner, *part;
+    Inputs in;
+    float *all, *seen;
+    uint8_t* desks;  // room for each member's rows
 
     int64_t input_bytes() const {
         const EncoderBlock& b = r.blocks[0];
@@ -60,9 +69,10 @@ class Encoder {
 
     int64_t d_inner() const { return r.blocks[0].inner.n_out; }
 
+    int64_t desk_bytes() const { return AT_ONCE * (input_bytes() + 4 * (d_inner() + r.d_model + 16)); }
+
     int64_t bytes() const {
-        return N * (input_bytes() + 4 * (1 + heads.d_all() + heads.d_query())) +
-               at_once * (input_bytes() + 4 * (1 + d_inner() + r.d_model)) + 16 * 64;
+        return N * (input_bytes() + 4 * (1 + heads.d_all() + heads.d_query())) + n_threads * desk_bytes() + 16 * 64;
     }
 
     // Each sentence by itself and each head by itself, its keys and values brought together first.
@@ -90,21 +100,25 @@ class Encoder {
         });
     }
 
-    // All of a block that follows its attention, for n rows.
-    void rest(Team& team, int64_t b, int64_t row, int64_t n) {
+    // All of a block that follows its attention, for some rows.
+    void rest(Team& team, int64_t seat, int64_t b, int64_t row) {
         const EncoderBlock& block = r.blocks[b];
         const EncoderBlock* next = b + 1 < r.n_blocks ? &block + 1 : nullptr;
         const bool pre = block.pre;
-        float* x = r.x + row * r.d_model;
+        const int64_t n = std::min(AT_ONCE, N - row), D = r.d_model;
+        float* part = (float*)(desks + seat * desk_bytes());
+        float* inner = part + AT_ONCE * D;
+        float* sizes = inner + AT_ONCE * d_inner();
+        const Inputs then{(uint8_t*)(sizes + AT_ONCE * 16), sizes, input_bytes()};
         const Inputs ready{in.row(row), in.sizes + row, in.stride};
         make_all_ready(team, block.out, seen + row * heads.d_query(), then, n);
         linear(team, block.out, then, n, part);
         Between{part, pre ? nullptr : &block.norms[0], pre ? &block.norms[1] : nullptr, &block.inner}.settle(
-            team, x, n, r.d_model, then);
+            team, r.x + row * D, n, D, then);
         linear(team, block.inner, then, n, inner);
         make_all_ready(team, block.outer, inner, then, n);
         linear(team, block.outer, then, n, part);
         Between{part, pre ? nullptr : &block.norms[1], next && next->pre ? &next->norms[0] : nullptr,
-                next ? &next->all : nullptr}.settle(team, x, n, r.d_model, ready);
+                next ? &next->all : nullptr}.settle(team, r.x + row * D, n, D, ready);
     }
 };

@@ -39,7 +39,7 @@ void regard_decoder_step(const Runtime* runtime, const DecoderStep* step) {
 }
 
 void regard_encoder_run(const Runtime* runtime, const EncoderRun* run) {
-    Encoder encoder(*run);
+    Encoder encoder(*run, std::max<int64_t>(1, runtime->wanted));
     together(*runtime, [&](Team team) { encoder.run(team); });
 }
 

@@ -21,15 +21,16 @@ struct Table {
     alignas(64) std::atomic<int64_t> next{0};
     alignas(64) std::atomic<int> arrived{0};
     alignas(64) std::atomic<int> meetings{0};
+    std::atomic<int> seated{0};
 };
 
 // Members take pieces of work in turn, first come, first served: who computes a piece changes nothing in it. Work ends
 // with a meeting, after which everyone sees what all have written.
 class Team {
   public:
-    const int size;
+    const int size, seat;  // every member has another seat, from 0 on
 
-    Team(Table& table, int size) : size(size), table(table) {}
+    Team(Table& table, int size) : size(size), seat(table.seated.fetch_add(1)), table(table) {}
 
     // work(0) to work(n − 1), `at_once` neighbours at a time.
     template <class Work>
