@@ -91,8 +91,8 @@ def _thin_kernel(X, PARTED, W, BIAS, SCALE, SHIFT, RESIDUAL, OUT, n_outputs, K: 
     at, open_ = outputs.to(tl.int64)[:, None] * K + features[None, :], real[:, None] & inside[None, :]
     w = tl.load(W + at, open_, other=0.0)
     if GATED:
-        second = n_outputs.to(tl.int64) * K
-        w_inner = tl.load(W + second + at, open_, other=0.0)
+        at = (outputs + n_outputs).to(tl.int64)[:, None] * K + features[None, :]
+        w_inner = tl.load(W + at, open_, other=0.0)
     if NORMED:
         scale, shift = tl.load(SCALE + features, inside, other=0.0).to(EXACT), 0.0
         if SHIFTED:
