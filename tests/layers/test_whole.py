@@ -44,12 +44,18 @@ def model(**options):
 
 
 def sources():
-    return Rows(torch.randint(4, 40, (5, 21)), torch.tensor([21, 3, 17, 1, 16]))
+    ids = torch.randint(4, 40, (5, 21), generator=torch.Generator().manual_seed(7))
+    return Rows(ids, torch.tensor([21, 3, 17, 1, 16]))
 
 
 def follow(stepper, n_rows, *, steps=20, seed=3):
     draw = torch.Generator().manual_seed(seed)
     return torch.stack([stepper.step(torch.randint(40, (n_rows,), generator=draw)) for _ in range(steps)])
+
+
+def near(machine, precision):
+    """Where there are 7 bits for inputs, and PyTorch takes 8, they are a little further apart."""
+    return 5e-2 if precision == "int8" and machine.bits < 8 else NEAR[precision]
 
 
 def apart(found, expected):
@@ -67,7 +73,7 @@ def test_the_encoder_is_its_blocks(machine, precision, kind):
     assert (WholeEncoder.of(list(ours.blocks)) is not None) == suits
     assert WholeEncoder.of(list(theirs.blocks)) is None
     for mask in (None, Padding(lengths)):
-        assert apart(ours(hidden, mask=mask), theirs(hidden, mask=mask)) < NEAR[precision]
+        assert apart(ours(hidden, mask=mask), theirs(hidden, mask=mask)) < near(machine, precision)
 
 
 @torch.inference_mode()
@@ -78,7 +84,7 @@ def test_steps_are_the_blocks(machine, precision, kind):
     ours, theirs = (quicken(plain, precision, native=native).start(sources()) for native in (True, False))
     assert (ours.memory.whole is not None) == (precision != "bf16" or machine.has_bfloat)
     assert theirs.memory.whole is None
-    assert apart(follow(ours, 5), follow(theirs, 5)) < NEAR[precision]
+    assert apart(follow(ours, 5), follow(theirs, 5)) < near(machine, precision)
 
 
 @torch.inference_mode()

@@ -6,8 +6,8 @@ up with rows that hold nothing. On a GPU all images lie there once, where they f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from regard.data.images_arrays import Array
 from regard.decoding import DecodeOptions
 from regard.errors import DataError
 from regard.models.captioner_encoder import Captioner
+from regard.tasks.batch import TensorBatch
 from regard.tasks.captions import CaptionData, Pictures, as_text
 from regard.tasks.captions_augment import augment
 from regard.tasks.captions_loss import Weights, caption_loss
@@ -43,7 +44,7 @@ class Views(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CaptionBatch:
+class CaptionBatch(TensorBatch):
     """Numbers of images (B,), and their captions as ids (B · K, T)."""
 
     images: Tensor
@@ -51,18 +52,6 @@ class CaptionBatch:
     lengths: Tensor
     labels: Tensor
     n_tokens: int
-
-    def to(self, device: torch.device) -> CaptionBatch:
-        """The batch on a device; copies run beside the computation where memory is pinned."""
-        return self._with(lambda tensor: tensor.to(device, non_blocking=True))
-
-    def pin_memory(self) -> CaptionBatch:
-        """The batch in memory that a GPU can read by itself."""
-        return self._with(Tensor.pin_memory)
-
-    def _with(self, change: Callable[[Tensor], Tensor]) -> CaptionBatch:
-        changed: dict[str, Any] = {n: change(getattr(self, n)) for n in ("images", "target", "lengths", "labels")}
-        return replace(self, **changed)
 
 
 class Gallery:
