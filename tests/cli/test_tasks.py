@@ -153,11 +153,11 @@ def test_answers_are_pieces_of_the_passage(command, run_of, tmp_path):
 @pytest.mark.parametrize(
     ("task", "option", "its_tasks"),
     [
-        ("labels", ("--beam", 3), "translation and language"),
-        ("masked", ("--n-best", 2, "--json"), "translation and language and answers"),
-        ("language", ("--prefix", "x"), "translation"),
+        ("labels", ("--beam", 3), "translation and language and captions and speech"),
+        ("masked", ("--n-best", 2, "--json"), "translation and language and answers and captions and speech"),
+        ("language", ("--prefix", "x"), "translation and captions"),
         ("answers", ("--align",), "translation"),
-        ("language", ("--ensemble", "x"), "translation"),
+        ("language", ("--ensemble", "x"), "translation and captions"),
         ("labels", ("--stop", "x"), "language"),
         ("masked", ("--stream",), "language"),
         ("answers", ("--few-shot", "x"), "language"),

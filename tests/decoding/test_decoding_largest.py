@@ -1,9 +1,20 @@
-"""The largest of many columns, found by groups, are those that sorting finds."""
+"""The largest of many columns, found by groups or by kernels of our own, are those that sorting finds."""
 
 import pytest
 import torch
 
 from regard.decoding.largest import first_largest, k_largest
+from regard.native import loaded, why
+
+
+@pytest.fixture(autouse=True, params=["kernels", "PyTorch"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With kernels of our own, where there are some, and without them."""
+    if request.param == "PyTorch":
+        monkeypatch.setenv("REGARD_NATIVE", "0")
+    elif loaded() is None:
+        pytest.skip(why())
+
 
 WIDTHS = [5, 64, 640, 8000, 8003, 20_000]
 

@@ -17,7 +17,7 @@ from regard.errors import RegardError
 from regard.layers.best import CHUNK, best_of_chunks
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-SOURCES = [3, 1, 4, 15, 92]
+SOURCES = [3, 15, 92]
 
 
 def plan_of(options: DecodeOptions, *, n_rows: int = len(SOURCES), **more: Any) -> Any:
@@ -56,13 +56,13 @@ def assert_same(ours: list[list[Hypothesis]], theirs: list[list[Hypothesis]]) ->
 )
 @pytest.mark.parametrize("pace", [Pace(1, 1.0, False), Pace(4, 0.75, False)])
 def test_the_search_is_the_same(options: dict[str, Any], pace: Pace) -> None:
-    chosen = DecodeOptions(**{"strategy": "beam", "max_length": 14, **options})
+    chosen = DecodeOptions(**{"strategy": "beam", "max_length": 9, **options})
     assert_same(*(found_by(search, chosen, pace=pace) for search in (FusedBeamSearch, BeamSearch)))
 
 
 def test_every_row_has_its_limit() -> None:
-    options = DecodeOptions(strategy="beam", beam=3, n_best=3, max_length=12)
-    limits = {"max_lengths": [2, 12, 5, 3, 9]}
+    options = DecodeOptions(strategy="beam", beam=3, n_best=3, max_length=7)
+    limits = {"max_lengths": [2, 7, 4]}
     assert_same(*(found_by(search, options, **limits) for search in (FusedBeamSearch, BeamSearch)))
 
 

@@ -90,6 +90,21 @@ def test_a_row_is_the_same_in_every_batch_bit_for_bit(kernels, dtype):
         assert torch.equal(layer(rows[-n:]), together[-n:]), n
 
 
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
+def test_what_is_no_number_is_not_lost(kernels, dtype, bad):
+    if dtype == torch.bfloat16 and not kernels.has_bfloat:
+        pytest.skip("this processor has no bf16")
+    weight = torch.randint(-127, 128, (40, 50)).to(dtype)
+    weight[:, 17] = 0
+    layer = PackedLinear(kernels, weight, scales=torch.ones(40) if dtype == torch.int8 else None, relu=True)
+    rows = torch.randn(9, 50)
+    rows[4, 17] = bad  # nothing or infinitely much, times zero
+    found = layer(rows)
+    assert found[4].isnan().all()
+    assert not found[[0, 1, 2, 3, 5, 6, 7, 8]].isnan().any()
+
+
 def test_many_rows_threads_and_other_layouts(kernels):
     weight = torch.randn(300, 200)
     layer = PackedLinear(kernels, weight)

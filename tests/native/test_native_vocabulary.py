@@ -35,11 +35,23 @@ def test_equals_in_their_order():
     assert found[0].tolist() == [-math.inf] * 3
 
 
+def test_what_is_no_number_comes_first():
+    values = torch.randn(2, 300)
+    values[0, [7, 200, 299]] = math.nan
+    found, columns = largest(values, 4)
+    assert columns[0, :3].tolist() == [7, 200, 299]
+    assert found[0, 3] == values[0].nan_to_num(-9).max()
+    assert largest(torch.full((1, 40), math.nan), 2)[1].tolist() == [[0, 1]]
+
+
 @pytest.mark.parametrize(("n_rows", "n_columns"), [(1, 1), (2, 15), (5, 16), (7, 1001), (80, 2000)])
 def test_log_sums(n_rows, n_columns):
     values = torch.randn(n_rows, n_columns) * 10
     values[0, n_columns // 2] = 80.0
     torch.testing.assert_close(log_sums(values), values.double().logsumexp(-1).float(), rtol=1e-6, atol=1e-5)
+    nothing = values.clone()
+    nothing[0, -1] = math.nan
+    assert log_sums(nothing)[0].isnan()
     forbidden = values.clone()
     forbidden[:, : n_columns // 2] = -math.inf
     torch.testing.assert_close(log_sums(forbidden), forbidden.double().logsumexp(-1).float(), rtol=1e-6, atol=1e-5)
