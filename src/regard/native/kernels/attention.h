@@ -5,8 +5,8 @@
 
 #include "rows.h"
 
-// Keys and values of one head, position after position. A query sees `n` of them: those in `places`, or the first n where
-// that is null.
+// Keys and values of one head, position after position. A query sees `n` of them: those in `places`, or the first n
+// where that is null.
 template <class Number>
 struct Positions {
     const Number* keys;

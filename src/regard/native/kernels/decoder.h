@@ -85,19 +85,19 @@ class Decoder {
     void step(Team& team, const DecoderBlock& block, int64_t b) {
         const bool pre = block.pre;
         const DecoderBlock* next = b + 1 < s.n_blocks ? &block + 1 : nullptr;
-        linear(team, block.all, in, N, all);
+        linear(team, block.all, in, N, all, &block.own_out);
         look_back(team, (Number*)s.keys[b], (Number*)s.values[b]);
         make_all_ready(team, block.own_out, seen, in, N);
-        linear(team, block.own_out, in, N, part);
+        linear(team, block.own_out, in, N, part, &block.query);
         settle(team, {part, pre ? nullptr : &block.norms[0], pre ? &block.norms[1] : nullptr, &block.query});
-        linear(team, block.query, in, N, all);
+        linear(team, block.query, in, N, all, &block.cross_out);
         look_over(team, (const Number*)s.source_keys[b], (const Number*)s.source_values[b]);
         make_all_ready(team, block.cross_out, seen, in, N);
-        linear(team, block.cross_out, in, N, part);
+        linear(team, block.cross_out, in, N, part, &block.inner);
         settle(team, {part, pre ? nullptr : &block.norms[1], pre ? &block.norms[2] : nullptr, &block.inner});
-        linear(team, block.inner, in, N, inner);
+        linear(team, block.inner, in, N, inner, &block.outer);
         make_all_ready(team, block.outer, inner, in, N);
-        linear(team, block.outer, in, N, part);
+        linear(team, block.outer, in, N, part, next ? &next->all : nullptr);
         settle(team, {part, pre ? nullptr : &block.norms[2], next && next->pre ? &next->norms[0] : nullptr,
                       next ? &next->all : nullptr});
     }
@@ -110,7 +110,7 @@ class Decoder {
         team.each(N / s.past_width * G, [&](int64_t item) {
             const int64_t row = item / G * s.past_width, g = item % G, from = item * s.capacity * E;
             const There next{keys + from + s.capacity * E, values + from + s.capacity * E, E, s.length, nullptr};
-            fetch(s.own == nullptr ? next : listed(next, past, row));
+            fetch(next);
             for (int64_t w = 0; w < s.past_width; w++) {
                 const float* mine = all + (row + w) * heads.d_all() + heads.d_query() + g * E;
                 Number* at[] = {keys + from + (s.length + w) * E, values + from + (s.length + w) * E};
@@ -126,8 +126,8 @@ class Decoder {
     void look_over(Team& team, const Number* keys, const Number* values) {
         const int64_t E = heads.d_head, G = heads.n_groups;
         team.each(N / s.source_width * G, [&](int64_t item) {
-            const int64_t source = item / G, g = item % G, from = item * s.source_capacity * E, to = from + s.source_capacity * E;
-            fetch({keys + to, values + to, E, s.n_source, nullptr});
+            const int64_t source = item / G, g = item % G, size = s.source_capacity * E, from = item * size;
+            fetch({keys + from + size, values + from + size, E, s.n_source, nullptr});
             There there{keys + from, values + from, E, s.n_source, nullptr};
             if (s.source_mask != nullptr) there = listed(there, sources, source);
             if (s.source_width == 1) return look(source, g, there, heads.d_query());
@@ -140,17 +140,18 @@ class Decoder {
         static thread_local std::vector<float> near;
         const int64_t E = there.d_head, n = there.n;
         near.resize(2 * n * E);
+        float *keys = near.data(), *values = keys + n * E;
         for (int64_t p = 0; p < n; p++)
-            for (int64_t i = 0; i < E; i++) {
-                near[p * E + i] = (float)there.keys[there.at(p) + i];
-                near[(n + p) * E + i] = (float)there.values[there.at(p) + i];
-            }
-        return {near.data(), near.data() + n * E, E, n, nullptr};
+            each_lanes(E, [&](int64_t i, int m) {
+                put(keys + p * E + i, some(there.keys + there.at(p) + i, m), m);
+                put(values + p * E + i, some(there.values + there.at(p) + i, m), m);
+            });
+        return {keys, values, E, n, nullptr};
     }
 
     // The query heads of one group of a row look at positions.
-    template <class There>
-    void look(int64_t row, int64_t g, const There& there, int64_t query_stride) {
+    template <class Kept>
+    void look(int64_t row, int64_t g, const Positions<Kept>& there, int64_t query_stride) {
         const int64_t E = heads.d_head, per_group = heads.n_heads / heads.n_groups;
         for (int64_t h = g * per_group; h < (g + 1) * per_group; h++)
             attend(all + row * query_stride + h * E, there, heads.scale, seen + row * heads.d_query() + h * E);
@@ -165,7 +166,8 @@ class Decoder {
 
     // Ask memory for the next head's keys and values: each begins somewhere else, which processors do not foresee.
     void fetch(const There& next) const {
-        for (int64_t p = 0; p < next.n; p++)
+        constexpr int64_t ENOUGH = 256;  // positions: of more, the first would be gone again
+        for (int64_t p = 0; p < std::min(next.n, ENOUGH); p++)
             for (int64_t i = 0; i < heads.d_head; i += 64 / sizeof(Number)) {
                 _mm_prefetch((const char*)(next.keys + next.at(p) + i), _MM_HINT_T0);
                 _mm_prefetch((const char*)(next.values + next.at(p) + i), _MM_HINT_T0);

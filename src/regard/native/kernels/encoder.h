@@ -33,7 +33,8 @@ class Encoder {
 
     void run(Team& team) {
         const EncoderBlock& first = r.blocks[0];
-        Between{nullptr, nullptr, first.pre ? &first.norms[0] : nullptr, &first.all}.settle(team, r.x, N, r.d_model, in);
+        const Between begin{nullptr, nullptr, first.pre ? &first.norms[0] : nullptr, &first.all};
+        begin.settle(team, r.x, N, r.d_model, in);
         // Rows enough: each member takes some through the rest of a block by itself, and they stay near it.
         const bool apart = N >= n_threads * AT_ONCE;
         for (int64_t b = 0; b < r.n_blocks; b++) {
@@ -113,12 +114,13 @@ class Encoder {
         const Inputs ready{in.row(row), in.sizes + row, in.stride};
         make_all_ready(team, block.out, seen + row * heads.d_query(), then, n);
         linear(team, block.out, then, n, part);
-        Between{part, pre ? nullptr : &block.norms[0], pre ? &block.norms[1] : nullptr, &block.inner}.settle(
-            team, r.x + row * D, n, D, then);
+        const Between middle{part, pre ? nullptr : &block.norms[0], pre ? &block.norms[1] : nullptr, &block.inner};
+        middle.settle(team, r.x + row * D, n, D, then);
         linear(team, block.inner, then, n, inner);
         make_all_ready(team, block.outer, inner, then, n);
         linear(team, block.outer, then, n, part);
-        Between{part, pre ? nullptr : &block.norms[1], next && next->pre ? &next->norms[0] : nullptr,
-                next ? &next->all : nullptr}.settle(team, r.x + row * D, n, D, ready);
+        const Between end{part, pre ? nullptr : &block.norms[1], next && next->pre ? &next->norms[0] : nullptr,
+                          next ? &next->all : nullptr};
+        end.settle(team, r.x + row * D, n, D, ready);
     }
 };

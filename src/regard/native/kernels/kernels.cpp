@@ -1,4 +1,4 @@
-// The functions that Python calls. What they compute, `regard.layers` computes with PyTorch: those are the readable twins.
+// The functions that Python calls. What they compute, `regard.layers` computes with PyTorch: the readable twins.
 #include "decoder.h"
 #include "encoder.h"
 #include "vocabulary.h"

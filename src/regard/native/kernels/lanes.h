@@ -55,11 +55,12 @@ static inline Floats operator+(Floats a, Floats b) { return {_mm512_add_ps(a.v, 
 static inline Floats operator-(Floats a, Floats b) { return {_mm512_sub_ps(a.v, b.v)}; }
 static inline Floats operator*(Floats a, Floats b) { return {_mm512_mul_ps(a.v, b.v)}; }
 static inline Floats fma(Floats a, Floats b, Floats c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }  // a · b + c
-static inline Floats larger(Floats a, Floats b) { return {_mm512_max_ps(a.v, b.v)}; }
+static inline Floats larger(Floats a, Floats b) { return {_mm512_max_ps(a.v, b.v)}; }  // b where either is no number
 static inline Floats size_of(Floats a) { return {_mm512_abs_ps(a.v)}; }
 static inline Floats rounded(Floats a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT)}; }
 static inline Floats times_power(Floats a, Floats n) { return {_mm512_scalef_ps(a.v, n.v)}; }  // a · 2ⁿ, n whole
-static inline unsigned above(Floats a, Floats b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_GT_OQ); }  // a bit a lane
+// A bit for each lane in which a is larger than b, or either is not a number.
+static inline unsigned above(Floats a, Floats b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_NLE_UQ); }
 static inline float sum(Floats a) { return _mm512_reduce_add_ps(a.v); }
 static inline float largest(Floats a) { return _mm512_reduce_max_ps(a.v); }
 // The sums of sixteen registers, side by side: halves are added and interleaved until one register holds them all.
@@ -164,8 +165,8 @@ static inline __m256 times_power(__m256 x, __m256 n) {  // in two steps, so that
 }
 static inline Floats times_power(Floats x, Floats n) { return {times_power(x.a, n.a), times_power(x.b, n.b)}; }
 static inline unsigned above(Floats x, Floats y) {
-    return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x.a, y.a, _CMP_GT_OQ)) |
-           (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x.b, y.b, _CMP_GT_OQ)) << 8;
+    return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x.a, y.a, _CMP_NLE_UQ)) |
+           (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x.b, y.b, _CMP_NLE_UQ)) << 8;
 }
 static inline float sum(Floats x) {
     __m256 both = _mm256_add_ps(x.a, x.b);
@@ -241,7 +242,7 @@ static inline void put(float* p, Floats x, int n) { n >= LANES ? store(p, x) : s
 
 // eˣ for x ≤ 0 or little above: x = n · ln 2 + r, and a polynomial for eʳ; wrong in the last bit or two at most.
 static inline Floats exponential(Floats x) {
-    x = larger(x, every(-87.0f));
+    x = larger(every(-87.0f), x);
     Floats n = rounded(x * every(1.44269504f));
     Floats r = fma(n, every(-0.693359375f), x);
     r = fma(n, every(2.12194440e-4f), r);

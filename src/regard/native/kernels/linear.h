@@ -1,9 +1,9 @@
 // A linear layer with packed weights: output = input · weightᵀ + bias, rectified where asked for.
 //
-// Inputs are taken in groups of four bytes: one single-precision number, two in bf16, or four rounded to 8 bits. Weights
-// lie as they are read, (outputs / 32, groups, 32, four bytes), so that each read feeds two registers of 16 sums. A block of
-// rows goes through the weights of 32 outputs together. Every sum is added up in the order of its inputs, whatever rows
-// stand beside it: a row does not feel its neighbours.
+// Inputs are taken in groups of four bytes: one number in single precision, two in bf16, or four rounded to 8 bits.
+// Weights lie as they are read, (outputs / 32, groups, 32, four bytes), so that each read feeds two registers of 16
+// sums. A block of rows goes through the weights of 32 outputs together. Every sum is added up in the order of its
+// inputs, whatever rows stand beside it: a row does not feel its neighbours.
 #pragma once
 
 #include <algorithm>
@@ -59,7 +59,9 @@ struct Single {
         return every(one);
     }
     static Sum dot(Sum sum, Floats a, Floats w) { return fma(a, w, sum); }
-    static Floats finish(const Linear& layer, Sum sum, int64_t column, float) { return sum + load(layer.bias + column); }
+    static Floats finish(const Linear& layer, Sum sum, int64_t column, float) {
+        return sum + load(layer.bias + column);
+    }
 };
 
 #ifdef __AVX512BF16__
@@ -69,7 +71,9 @@ struct Bfloat {
     static Ints weights(const uint8_t* p) { return load((const int32_t*)p); }
     static Ints inputs(const uint8_t* p) { return every_four(p); }
     static Sum dot(Sum sum, Ints a, Ints w) { return {_mm512_dpbf16_ps(sum.v, (__m512bh)a.v, (__m512bh)w.v)}; }
-    static Floats finish(const Linear& layer, Sum sum, int64_t column, float) { return sum + load(layer.bias + column); }
+    static Floats finish(const Linear& layer, Sum sum, int64_t column, float) {
+        return sum + load(layer.bias + column);
+    }
 };
 #endif
 
@@ -85,12 +89,15 @@ struct Bytes {
     }
 };
 
-// Weights that will be needed next, asked of memory little by little: LINES lines with every group of inputs.
-template <int LINES>
+// Weights that will be needed next, asked of memory little by little: with every so many groups of inputs, some lines
+// of 64 bytes.
+template <int LINES, int EVERY = 1>
 struct Ahead {
     const uint8_t* at;
+    int turn = 0;
 
     void fetch() {
+        if (EVERY > 1 && turn++ % EVERY) return;
         for (int i = 0; i < LINES; i++) _mm_prefetch((const char*)at + i * 64, _MM_HINT_T0);
         at += LINES * 64;
     }
@@ -118,14 +125,15 @@ static void multiply_block(const Linear& layer, const Inputs& in, int64_t row, i
         for (int c = 0; c < C; c++) {
             int64_t place = column + c * LANES;
             Floats y = K::finish(layer, sums[r][c], place, in.sizes == nullptr ? 1.0f : in.sizes[row + r]);
-            if (layer.relu) y = larger(y, every(0.0f));
+            if (layer.relu) y = larger(every(0.0f), y);
             int64_t left = layer.n_out - place;
             if (left > 0) put(out + (row + r) * layer.n_out + place, y, (int)std::min<int64_t>(left, LANES));
         }
 }
 
 template <class K, class Next, int R = BLOCK_ROWS>
-static void multiply_rows(const Linear& layer, const Inputs& in, int64_t row, int64_t tile, int n, Next next, float* out) {
+static void multiply_rows(const Linear& layer, const Inputs& in, int64_t row, int64_t tile, int n, Next next,
+                          float* out) {
     if constexpr (R > 0) {
         if (n < R) return multiply_rows<K, Next, R - 1>(layer, in, row, tile, n, next, out);
         for (int c = 0; c < TILE; c += BLOCK_COLUMNS * LANES)
@@ -133,19 +141,19 @@ static void multiply_rows(const Linear& layer, const Inputs& in, int64_t row, in
     }
 }
 
-// Rows from `begin` to `end` by the outputs of one tile, in blocks of rows that are as equal as can be. On the way, the
-// first two blocks fetch half a tile each that comes after: weights come from far, and calculating takes the longer.
+// Rows from `begin` to `end` by the outputs of one tile, in blocks of rows that are as equal as can be. On the way, as
+// much as a tile is fetched from `next` on: weights come from far, and there is time while calculating.
 template <class K>
-static void multiply_tile(const Linear& layer, const Inputs& in, int64_t begin, int64_t end, int64_t tile, int64_t then,
-                          float* out) {
+static void multiply_tile(const Linear& layer, const Inputs& in, int64_t begin, int64_t end, int64_t tile,
+                          const uint8_t* next, float* out) {
     const int64_t n_blocks = ceil_div(end - begin, BLOCK_ROWS), half = n_groups(layer) * 64;
-    const uint8_t* next = layer.weights + then * half * 2;
-    const bool fetch = then < ceil_div(layer.n_out, TILE);
     for (int64_t b = 0; b < n_blocks; b++) {
         const int n = (int)ceil_div(end - begin, n_blocks - b);
-        if (!fetch || b > 1) multiply_rows<K>(layer, in, begin, tile, n, Ahead<0>{next}, out);
-        else if (n_blocks == 1) multiply_rows<K>(layer, in, begin, tile, n, Ahead<2>{next}, out);
-        else multiply_rows<K>(layer, in, begin, tile, n, Ahead<1>{next + b * half}, out);
+        const auto rows = [&](auto ahead) { multiply_rows<K>(layer, in, begin, tile, n, ahead, out); };
+        if (n_blocks == 1) rows(Ahead<2>{next});
+        else if (n_blocks < 8 && b < 2) rows(Ahead<1>{next + b * half});
+        else if (n_blocks >= 8 && b < 8) rows(Ahead<1, 4>{next + b * half / 4});
+        else rows(Ahead<0>{next});
         begin += n;
     }
 }
@@ -155,13 +163,23 @@ static inline int64_t n_pieces(const Linear& layer, int64_t n_rows) {
     return ceil_div(layer.n_out, TILE) * ceil_div(n_rows, CHUNK_ROWS);
 }
 
-static inline void multiply(const Linear& layer, const Inputs& in, int64_t n_rows, int64_t piece, int n_threads,
-                            float* out) {
+// Tiles are likely to be taken in turn, so the next of ours is as many further as there are threads; or it is one of
+// the layer that comes `then`, if that is known.
+static inline const uint8_t* next_weights(const Linear& layer, const Linear* then, int64_t tile) {
+    const int64_t n_tiles = ceil_div(layer.n_out, TILE);
+    if (tile < n_tiles) return layer.weights + tile * n_groups(layer) * TILE * 4;
+    if (then == nullptr) return layer.weights;
+    return then->weights + std::min(tile - n_tiles, ceil_div(then->n_out, TILE) - 1) * n_groups(*then) * TILE * 4;
+}
+
+static inline void multiply(const Linear& layer, const Linear* then, const Inputs& in, int64_t n_rows, int64_t piece,
+                            int n_threads, float* out) {
     const int64_t chunks = ceil_div(n_rows, CHUNK_ROWS), tile = piece / chunks, begin = piece % chunks * CHUNK_ROWS;
-    const int64_t end = std::min(n_rows, begin + CHUNK_ROWS), then = (piece + n_threads) / chunks;  // most likely ours
-    if (layer.kind == BYTES) multiply_tile<Bytes>(layer, in, begin, end, tile, then, out);
+    const int64_t end = std::min(n_rows, begin + CHUNK_ROWS);
+    const uint8_t* next = next_weights(layer, then, (piece + n_threads) / chunks);
+    if (layer.kind == BYTES) multiply_tile<Bytes>(layer, in, begin, end, tile, next, out);
 #ifdef __AVX512BF16__
-    else if (layer.kind == BFLOAT) multiply_tile<Bfloat>(layer, in, begin, end, tile, then, out);
+    else if (layer.kind == BFLOAT) multiply_tile<Bfloat>(layer, in, begin, end, tile, next, out);
 #endif
-    else multiply_tile<Single>(layer, in, begin, end, tile, then, out);
+    else multiply_tile<Single>(layer, in, begin, end, tile, next, out);
 }

@@ -53,16 +53,18 @@ static inline int64_t widest(std::initializer_list<const Linear*> layers) {
     return ceil_div(most, 64) * 64;
 }
 
-static inline void linear(Team& team, const Linear& layer, const Inputs& in, int64_t n, float* out) {
-    team.each(n_pieces(layer, n), [&](int64_t piece) { multiply(layer, in, n, piece, team.size, out); });
+// All rows through a layer; `then` is the layer that comes next, if that is known.
+static inline void linear(Team& team, const Linear& layer, const Inputs& in, int64_t n, float* out,
+                          const Linear* then = nullptr) {
+    team.each(n_pieces(layer, n), [&](int64_t piece) { multiply(layer, then, in, n, piece, team.size, out); });
 }
 
 static inline void make_all_ready(Team& team, const Linear& layer, const float* x, const Inputs& in, int64_t n) {
     team.each(n, [&](int64_t i) { make_ready(layer, x + i * layer.n_in, in, i); });
 }
 
-// What comes between two parts of a block, for rows x (n, d): the part before is added, and the sum is normed where norms
-// come after; then it is made ready for the next layer, normed where norms come before.
+// What comes between two parts of a block, for rows x (n, d): the part before is added, and the sum is normed where
+// norms come after; then it is made ready for the next layer, normed where norms come before.
 struct Between {
     const float* part;   // (n, d), or null
     const Norm* after;   // or null

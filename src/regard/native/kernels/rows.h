@@ -12,10 +12,15 @@ static inline void each_lanes(int64_t n, Work work) {  // work(start, how many o
     if (i < n) work(i, (int)(n - i));
 }
 
+// The largest size in a row; not a number where one of the row is none, or infinite.
 static inline float size_of_row(const float* x, int64_t n) {
-    Floats most = every(0.0f);
-    each_lanes(n, [&](int64_t i, int m) { most = larger(most, size_of(some(x + i, m))); });
-    return largest(most);
+    Floats most = every(0.0f), nothing = every(0.0f);
+    each_lanes(n, [&](int64_t i, int m) {
+        Floats some_of_it = some(x + i, m);
+        most = larger(most, size_of(some_of_it));
+        nothing = nothing + (some_of_it - some_of_it);
+    });
+    return largest(most) + sum(nothing);
 }
 
 // Rounded to 8 bits, in steps of the row's largest size; what fills the last group of four is multiplied by zeros.

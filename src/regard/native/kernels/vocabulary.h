@@ -3,10 +3,16 @@
 
 #include "rows.h"
 
+// Whether a comes before b: the larger does, and what is not a number before all that are.
+static inline bool precedes(float a, float b) { return a > b || (a != a && b == b); }
+
 // Put x into a list sorted from the largest on, behind its equals; the last of the k falls out.
 static inline void insert(float x, int64_t column, int64_t n, float* values, int64_t* columns) {
     int64_t place = n - 1;
-    for (; place > 0 && values[place - 1] < x; place--) values[place] = values[place - 1], columns[place] = columns[place - 1];
+    for (; place > 0 && precedes(x, values[place - 1]); place--) {
+        values[place] = values[place - 1];
+        columns[place] = columns[place - 1];
+    }
     values[place] = x, columns[place] = column;
 }
 
@@ -17,11 +23,11 @@ static inline void find_largest(const float* x, int64_t n, int64_t k, float* val
     for (; i + LANES <= n; i += LANES) {
         for (unsigned found = above(load(x + i), every(values[k - 1])); found; found &= found - 1) {
             const int64_t column = i + __builtin_ctz(found);
-            if (x[column] > values[k - 1]) insert(x[column], column, k, values, columns);
+            if (precedes(x[column], values[k - 1])) insert(x[column], column, k, values, columns);
         }
     }
     for (; i < n; i++)
-        if (x[i] > values[k - 1]) insert(x[i], i, k, values, columns);
+        if (precedes(x[i], values[k - 1])) insert(x[i], i, k, values, columns);
 }
 
 static inline float log_sum(const float* x, int64_t n) {
