@@ -19,24 +19,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from regard.data.hashing import Hashes, hashed, text_hash, varied
 from regard.errors import ShapeError, UsageError
 
 if TYPE_CHECKING:
     from regard.data.tokenizers import Tokenizer
 
 Bools = npt.NDArray[np.bool_]
-Hashes = npt.NDArray[np.uint64]
 Ints = npt.NDArray[Any]
 
 UNUSED = -1  # the label of a slot without a piece to guess
-_WEYL = 0x9E3779B97F4A7C15  # steps and multipliers of splitmix64 (Steele, Lea and Flood, 2014)
-_MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _CHOICE_BITS = 24  # of a hash, for mask, random or kept
 
 
@@ -119,7 +116,7 @@ class Masking:
         places = np.zeros((len(ids), int(self.counts(ids.shape[1]))), np.int64)
         labels = np.full_like(places, UNUSED)
         places[rows, slots], labels[rows, slots] = columns, ids[rows, columns]
-        ids[rows, columns] = self._replaced(ids[rows, columns], _mixed(draws[rows, columns] ^ np.uint64(_WEYL)))
+        ids[rows, columns] = self._replaced(ids[rows, columns], varied(draws[rows, columns], np.uint64(1)))
         return MaskedRows(ids, places, labels)
 
     def _replaced(self, ids: npt.NDArray[np.int64], draws: Hashes) -> npt.NDArray[np.int64]:
@@ -130,7 +127,7 @@ class Masking:
         return np.where(choice < self.masked, self.mask_id, np.where(choice < self.masked + self.random, drawn, ids))
 
     def _key(self, epoch: int) -> int:
-        return int.from_bytes(blake2b(repr((self.seed, epoch)).encode(), digest_size=8).digest(), "little")
+        return text_hash(repr((self.seed, epoch)))
 
 
 def word_beginnings(tokenizer: Tokenizer) -> Bools:
@@ -145,17 +142,8 @@ def word_beginnings(tokenizer: Tokenizer) -> Bools:
 
 
 def _draws(key: int, examples: Ints, *, width: int) -> Hashes:
-    """A random number for every position (B, T): splitmix64, each row from a start of its own."""
-    start = _mixed(_mixed(np.asarray(examples).astype(np.uint64) * np.uint64(_WEYL)) ^ np.uint64(key))
-    return _mixed(start[:, None] + np.arange(1, width + 1, dtype=np.uint64) * np.uint64(_WEYL))
-
-
-def _mixed(x: Hashes) -> Hashes:
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(_MIX[0])
-    x ^= x >> np.uint64(27)
-    x *= np.uint64(_MIX[1])
-    x ^= x >> np.uint64(31)
-    return x
+    """A random number for every position (B, T)."""
+    return hashed(key, np.asarray(examples)[:, None], np.arange(width))
 
 
 def _ranked(draws: Hashes, wanted: Bools) -> Hashes:
