@@ -31,7 +31,7 @@ def _table(path: Path) -> str:
 
 
 def _figure(r: dict[str, Any]) -> str:
-    spread = f" ± {r['spread']:g}" if r["spread"] is not None else ""
+    spread = f" ± {r['spread']:.2g}" if r["spread"] is not None else ""
     return f"{r['metric']} **{_number(r['value'])}**{spread} {r['unit'] or ''}".strip()
 
 
