@@ -1,13 +1,15 @@
-"""Folders that are whole or absent: written under a hidden name beside their place, then renamed."""
+"""Folders and files that are whole or absent: written under a hidden name beside their place, then renamed."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
+from typing import Any
 
 from regard.errors import DataError
 
@@ -34,6 +36,14 @@ def write_synced(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def write_whole(path: Path, facts: Mapping[str, Any]) -> None:
+    """Write facts as JSON, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".draft-{path.name}")
+    draft.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    draft.replace(path)
 
 
 def _new_folder_beside(folder: Path) -> Path:

@@ -16,6 +16,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from regard.data.drafts import write_whole
 from regard.data.images import COVER, Fit
 from regard.errors import CheckpointError
 
@@ -45,10 +46,7 @@ class ImageSpace:
 
     def save(self, folder: Path) -> None:
         """Write `images.json`, whole or not at all."""
-        folder.mkdir(parents=True, exist_ok=True)
-        draft = folder / f".draft-{FILE}"
-        draft.write_text(json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        draft.replace(folder / FILE)
+        write_whole(folder / FILE, asdict(self))
 
     @classmethod
     def load(cls, folder: Path) -> Self:

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from regard.data.drafts import write_whole
 from regard.data.labelled import Example, is_number
 from regard.errors import CheckpointError, DataError
 
@@ -71,10 +72,7 @@ class LabelSpace:
 
     def save(self, folder: Path) -> None:
         """Write `labels.json`, whole or not at all."""
-        folder.mkdir(parents=True, exist_ok=True)
-        draft = folder / f".draft-{FILE}"
-        draft.write_text(json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        draft.replace(folder / FILE)
+        write_whole(folder / FILE, asdict(self))
 
     @classmethod
     def load(cls, folder: Path) -> Self:

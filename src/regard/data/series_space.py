@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.data.drafts import write_whole
 from regard.data.moments import Step
 from regard.data.series import Values
 from regard.errors import CheckpointError, DataError
@@ -72,10 +73,7 @@ class SeriesSpace:
 
     def save(self, folder: Path) -> None:
         """Write `series.json`, whole or not at all."""
-        folder.mkdir(parents=True, exist_ok=True)
-        draft = folder / f".draft-{FILE}"
-        draft.write_text(json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        draft.replace(folder / FILE)
+        write_whole(folder / FILE, asdict(self))
 
     @classmethod
     def load(cls, folder: Path) -> Self:

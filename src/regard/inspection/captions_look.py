@@ -20,9 +20,7 @@ from torch import nn
 
 from regard.attention import Rows
 from regard.data import Tokenizer
-from regard.errors import UsageError
-from regard.inspection.alignments import Heads
-from regard.inspection.record import PICTURES, Axis, Look, MapKind, Picture
+from regard.inspection.record import Axis, Look, MapKind
 from regard.inspection.scene import Scene, Sides, Speech
 from regard.inspection.words import Words
 
@@ -56,23 +54,12 @@ class CaptionLook(Look):
         over: Numbers = weights[self.axes["caption"].real].astype(np.float64).reshape(-1, side, side)
         return over
 
-    def plot(
-        self,
-        path: Path | str,
-        *,
-        heads: Heads = "mean",
-        layer: int | None = None,
-        kind: MapKind | None = None,
-        picture: Picture = "auto",
-        dark: bool = False,
-    ) -> Path:
-        """Draw the image for each word, lit where the model looked; any other picture as for texts."""
-        if self.image is None or picture != "auto" or kind not in (None, "cross"):
-            return super().plot(path, heads=heads, layer=layer, kind=kind, picture=picture, dark=dark)
+    def own_picture(self, path: Path, *, layer: int | None, kind: MapKind | None, dark: bool) -> Path | None:
+        """Draw the image for each word, lit where the model looked."""
+        if self.image is None or kind not in (None, "cross"):
+            return None
         from regard.inspection.plots_captions import draw_caption
 
-        if Path(path).suffix.lower() not in PICTURES:
-            raise UsageError(f"{path}: not a picture's name; allowed are {', '.join(PICTURES)}")
         return draw_caption(self.image, self.words, self.over_image(layer=layer), path, title=self.title, dark=dark)
 
     def page(self, path: Path | str) -> Path:

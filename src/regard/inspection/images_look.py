@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import UsageError
-from regard.inspection.alignments import Heads
-from regard.inspection.record import PICTURES, Look, MapKind, Picture
+from regard.inspection.record import Look, MapKind
 from regard.inspection.rollout import roll_out
 
 Light = NDArray[np.float32]
@@ -64,23 +63,12 @@ class ImageLook(Look):
         """What the learned query took from each patch, (rows, columns); None where the model has none."""
         return self._on_patches(self.maps["pool"].weights[0, 0, 0]) if "pool" in self.maps else None
 
-    def plot(
-        self,
-        path: Path | str,
-        *,
-        heads: Heads = "mean",
-        layer: int | None = None,
-        kind: MapKind | None = None,
-        picture: Picture = "auto",
-        dark: bool = False,
-    ) -> Path:
-        """Draw the image and what was looked at in it; any other picture as for texts."""
-        if self.shown is None or picture != "auto" or kind is not None:
-            return super().plot(path, heads=heads, layer=layer, kind=kind, picture=picture, dark=dark)
+    def own_picture(self, path: Path, *, layer: int | None, kind: MapKind | None, dark: bool) -> Path | None:
+        """Draw the image and what was looked at in it."""
+        if self.shown is None or kind is not None:
+            return None
         from regard.inspection.plots_images import draw_image
 
-        if Path(path).suffix.lower() not in PICTURES:
-            raise UsageError(f"{path}: not a picture's name; allowed are {', '.join(PICTURES)}")
         return draw_image(self, path, layer=layer)
 
     def page(self, path: Path | str) -> Path:

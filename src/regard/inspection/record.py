@@ -222,7 +222,12 @@ class Look:
 
         if Path(path).suffix.lower() not in PICTURES:
             raise UsageError(f"{path}: not a picture's name; allowed are {', '.join(PICTURES)}")
-        return draw(self, path, heads=heads, layer=layer, kind=kind, picture=picture, dark=dark)
+        own = self.own_picture(Path(path), layer=layer, kind=kind, dark=dark) if picture == "auto" else None
+        return own or draw(self, path, heads=heads, layer=layer, kind=kind, picture=picture, dark=dark)
+
+    def own_picture(self, path: Path, *, layer: int | None, kind: MapKind | None, dark: bool) -> Path | None:
+        """Draw what suits this kind of model better than a map, where there is such a picture: here there is none."""
+        return None
 
     def page(self, path: Path | str) -> Path:
         """Write one HTML file that shows everything, opens from disk in any browser, and needs no network."""

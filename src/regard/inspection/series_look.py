@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import UsageError
-from regard.inspection.alignments import Heads
-from regard.inspection.record import PICTURES, Look, MapKind, Picture
+from regard.inspection.record import Look, MapKind
 
 Numbers = NDArray[np.float64]
 
@@ -53,21 +52,10 @@ class SeriesLook(Look):
         total: Numbers = steps / steps.sum()
         return total
 
-    def plot(
-        self,
-        path: Path | str,
-        *,
-        heads: Heads = "mean",
-        layer: int | None = None,
-        kind: MapKind | None = None,
-        picture: Picture = "auto",
-        dark: bool = False,
-    ) -> Path:
-        """Draw the series and what was looked at; any other picture as for texts."""
-        if self.told is None or picture != "auto" or kind == "masked":
-            return super().plot(path, heads=heads, layer=layer, kind=kind, picture=picture, dark=dark)
+    def own_picture(self, path: Path, *, layer: int | None, kind: MapKind | None, dark: bool) -> Path | None:
+        """Draw the series and what was looked at."""
+        if self.told is None or kind == "masked":
+            return None
         from regard.inspection.plots_series import draw_series
 
-        if Path(path).suffix.lower() not in PICTURES:
-            raise UsageError(f"{path}: not a picture's name; allowed are {', '.join(PICTURES)}")
         return draw_series(self.told, path, looked_at=self.looked_at(kind=kind, layer=layer), title=self.title)

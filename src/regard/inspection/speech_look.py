@@ -19,9 +19,7 @@ from numpy.typing import NDArray
 from regard.attention import Rows
 from regard.data import Tokenizer
 from regard.data.audio import Samples
-from regard.errors import UsageError
-from regard.inspection.alignments import Heads
-from regard.inspection.record import PICTURES, Axis, Look, Map, MapKind, Picture, Weights
+from regard.inspection.record import Axis, Look, Map, MapKind, Weights
 from regard.inspection.scene import Scene, Speech
 from regard.inspection.words import Words
 from regard.tasks.prompting import prompt_ids
@@ -57,23 +55,12 @@ class SpeechLook(Look):
         average: Weights = chosen.mean(0)
         return average
 
-    def plot(
-        self,
-        path: Path | str,
-        *,
-        heads: Heads = "mean",
-        layer: int | None = None,
-        kind: MapKind | None = None,
-        picture: Picture = "auto",
-        dark: bool = False,
-    ) -> Path:
-        """Draw spectrogram and attention one below the other; any other picture as for texts."""
-        if self.sound is None or picture != "auto" or kind not in (None, "cross"):
-            return super().plot(path, heads=heads, layer=layer, kind=kind, picture=picture, dark=dark)
+    def own_picture(self, path: Path, *, layer: int | None, kind: MapKind | None, dark: bool) -> Path | None:
+        """Draw spectrogram and attention one below the other."""
+        if self.sound is None or kind not in (None, "cross"):
+            return None
         from regard.inspection.plots_speech import draw_speech
 
-        if Path(path).suffix.lower() not in PICTURES:
-            raise UsageError(f"{path}: not a picture's name; allowed are {', '.join(PICTURES)}")
         rows = self.axes["target"].shown
         return draw_speech(self.sound, self.listened(layer=layer), path, rows=rows, title=self.title)
 
