@@ -6,6 +6,7 @@ It stands in for `BeamSearch` where nothing unusual is asked: one group, no cove
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor
@@ -33,7 +34,8 @@ class FusedBeamSearch(BeamSearch):
         options = plan.options
         plain = options.groups == 1 and options.coverage_penalty == 0 and plan.prefixes is None
         filtered = options.banned or options.no_repeat_ngram
-        return plan.device.type == "cuda" and plain and not filtered and options.beam <= _WIDEST
+        fits = plain and not filtered and options.beam <= _WIDEST
+        return fits and plan.device.type == "cuda" and find_spec("triton") is not None
 
     def advance(self) -> None:
         """Extend every live hypothesis by a token."""
