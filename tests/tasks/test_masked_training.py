@@ -248,7 +248,7 @@ def test_it_compiles_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         return compiled(function, backend="aot_eager", fullgraph=True, dynamic=False)
 
     monkeypatch.setattr(torch, "compile", eagerly)
-    task.compile(graphs=False)
+    task.compile()
     again = gradients(task, model, [batch])
     assert again[0] == pytest.approx(plain[0], rel=1e-10)
     for name, gradient in plain[1].items():

@@ -46,7 +46,10 @@ class Recorder:
     def __init__(self, model: nn.Module) -> None:
         self.model, self.gradients = model, dict[str, Tensor]()
 
-    def step(self, rate: float) -> None:
+    def set_rate(self, rate: float) -> None:
+        """Of no use to it."""
+
+    def apply(self) -> None:
         self.gradients = {name: p.grad.clone() for name, p in self.model.named_parameters() if p.grad is not None}
 
     def zero_grad(self) -> None:

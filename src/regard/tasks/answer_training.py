@@ -99,7 +99,7 @@ class AnswerTraining:
         """Whether all batches have one shape: windows at the end of a passage are shorter."""
         return False
 
-    def compile(self, *, graphs: bool) -> None:
+    def compile(self) -> None:
         """Nothing to do: shapes differ from batch to batch."""
 
     def loss(self, model: SpanReader, batch: AnswerBatch) -> Losses:

@@ -21,7 +21,18 @@ class TensorBatch:
         """The batch in memory that a GPU can read by itself."""
         return self._with(Tensor.pin_memory)
 
+    def fill(self, other: Self) -> bool:
+        """Take over the tensors of another batch, in place; False, and nothing done, where shapes differ."""
+        own, others = self._tensors(), other._tensors()
+        if {name: t.shape for name, t in own.items()} != {name: t.shape for name, t in others.items()}:
+            return False
+        for name, tensor in own.items():
+            tensor.copy_(others[name], non_blocking=True)
+        return True
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+
     def _with(self, change: Callable[[Tensor], Tensor]) -> Self:
-        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
-        changed: dict[str, Any] = {name: change(value) for name, value in tensors.items()}
+        changed: dict[str, Any] = {name: change(value) for name, value in self._tensors().items()}
         return replace(self, **changed)  # type: ignore[type-var]  # all that derive from it are dataclasses

@@ -125,7 +125,7 @@ class CaptionTraining:
         """Captions differ in length, and steps wait for one another: compiling would not pay."""
         return False
 
-    def compile(self, *, graphs: bool) -> None:
+    def compile(self) -> None:
         """Nothing: see `static_shapes`."""
 
     def loss(self, model: Any, batch: CaptionBatch) -> Losses:

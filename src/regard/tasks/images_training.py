@@ -97,9 +97,9 @@ class ImageTraining:
         """All batches have one shape."""
         return True
 
-    def compile(self, *, graphs: bool) -> None:
+    def compile(self) -> None:
         """Let the compiler fuse what the loss computes of images that were changed already."""
-        self._loss = compiled(image_loss, graphs=graphs)
+        self._loss = compiled(image_loss)
 
     def loss(self, model: nn.Module, batch: ImageBatch) -> Losses:
         """The summed loss of a batch's images, with gradients."""

@@ -121,9 +121,9 @@ class LabelTraining:
         """Whether all batches have one shape, so that compiling pays."""
         return isinstance(self.plan, PackedPlan)
 
-    def compile(self, *, graphs: bool) -> None:
+    def compile(self) -> None:
         """Let the compiler fuse what the loss computes."""
-        self._loss = compiled(label_loss, graphs=graphs)
+        self._loss = compiled(label_loss)
 
     def loss(self, model: Classifier, batch: LabelBatch) -> Losses:
         """The summed loss of a batch's examples, with gradients."""

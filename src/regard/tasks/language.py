@@ -82,9 +82,9 @@ class LanguageTraining:
         """Whether all batches have one shape: they do."""
         return True
 
-    def compile(self, *, graphs: bool) -> None:
+    def compile(self) -> None:
         """Let the compiler fuse what the loss computes."""
-        self._loss = compiled(language_loss, graphs=graphs)
+        self._loss = compiled(language_loss)
 
     def loss(self, model: LanguageModel, batch: TextBatch) -> Losses:
         """The summed loss of a batch, with gradients."""

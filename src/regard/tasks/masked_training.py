@@ -92,9 +92,9 @@ class MaskedTraining:
         """Whether all batches have one shape: they do."""
         return True
 
-    def compile(self, *, graphs: bool) -> None:
+    def compile(self) -> None:
         """Let the compiler fuse what the loss computes."""
-        self._loss = compiled(masked_loss, graphs=graphs)
+        self._loss = compiled(masked_loss)
 
     def loss(self, model: Bert, batch: MaskedBatch) -> Losses:
         """The summed loss of a batch's guesses and judgements, with gradients; `nll` is that of the guesses alone."""

@@ -105,9 +105,9 @@ class PairTraining:
         """Whether all batches have one shape, so that compiling pays."""
         return isinstance(self.plan, PackedPlan)
 
-    def compile(self, *, graphs: bool) -> None:
+    def compile(self) -> None:
         """Let the compiler fuse what the loss computes."""
-        self._loss = compiled(pair_loss, graphs=graphs)
+        self._loss = compiled(pair_loss)
 
     def loss(self, model: Seq2SeqModel, batch: PairBatch) -> Losses:
         """The summed loss of a batch's target tokens, with gradients."""

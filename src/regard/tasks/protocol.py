@@ -35,6 +35,10 @@ class Batch(Protocol):
         """The batch in memory that a GPU can read by itself."""
         ...
 
+    def fill(self, other: Self) -> bool:
+        """Take over the tensors of another batch, in place; False, and nothing done, where shapes differ."""
+        ...
+
 
 class Trainable(Protocol):
     """A task with its data."""
@@ -55,8 +59,8 @@ class Trainable(Protocol):
         """Whether all batches have one shape, so that compiling pays."""
         ...
 
-    def compile(self, *, graphs: bool) -> None:
-        """Let the compiler fuse what the loss computes, with `graphs` as one piece of recorded GPU work."""
+    def compile(self) -> None:
+        """Let the compiler fuse what the loss computes."""
         ...
 
     def loss(self, model: Any, batch: Any) -> Losses:

@@ -85,9 +85,9 @@ class SeriesTraining:
         """The last batch of an epoch is smaller; models are small as well, and compiling would not pay."""
         return False
 
-    def compile(self, *, graphs: bool) -> None:
+    def compile(self) -> None:
         """Let the compiler fuse what the loss computes."""
-        self._loss = compiled(series_loss, graphs=graphs)
+        self._loss = compiled(series_loss)
 
     def loss(self, model: nn.Module, batch: SeriesBatch) -> Losses:
         """The summed loss of a batch's windows, with gradients."""

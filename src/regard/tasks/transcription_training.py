@@ -107,7 +107,7 @@ class SpeechTraining:
         """Recordings differ in length, so compiling would not pay."""
         return False
 
-    def compile(self, *, graphs: bool) -> None:
+    def compile(self) -> None:
         """Nothing is compiled: every batch has a shape of its own."""
 
     def loss(self, model: SpeechModel, batch: SpeechBatch) -> Losses:

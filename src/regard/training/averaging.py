@@ -51,16 +51,20 @@ class Ema:
     def __init__(self, model: nn.Module, decay: float) -> None:
         if not 0 <= decay < 1:
             raise UsageError(f"the decay of a moving average is {decay}; it goes from 0 to below 1")
-        self.decay, self.n_updates = decay, 0
+        self.decay = decay
         self._average = {name: _wide(p).clone() for name, p in _weights(model).items()}
+        first = next(iter(self._average.values()), torch.empty(()))
+        self._n_updates = torch.zeros((), dtype=torch.float64, device=first.device)  # there, so as to be recordable
 
     def update(self, model: nn.Module) -> None:
         """Move towards the weights of the model."""
-        self.n_updates += 1
-        decay = min(self.decay, (1 + self.n_updates) / (10 + self.n_updates))
+        self._n_updates += 1
+        decay = ((1 + self._n_updates) / (10 + self._n_updates)).clamp(max=self.decay)
         current = _weights(model)
         means = list(self._average.values())
-        torch._foreach_lerp_(means, [_wide(current[name]) for name in self._average], 1 - decay)
+        steps = torch._foreach_sub([_wide(current[name]) for name in self._average], means)
+        torch._foreach_mul_(steps, (1 - decay).float())
+        torch._foreach_add_(means, steps)
 
     def snapshot(self, model: nn.Module) -> None:
         """Nothing: steps are what counts."""
@@ -71,15 +75,13 @@ class Ema:
 
     def state_tensors(self) -> Weights:
         """The mean, and how many updates it has seen."""
-        return {f"average.{name}": mean for name, mean in self._average.items()} | {
-            "n_updates": torch.tensor(self.n_updates)
-        }
+        return {f"average.{name}": mean for name, mean in self._average.items()} | {"n_updates": self._n_updates.long()}
 
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on from there."""
         expected = {f"average.{name}": mean.shape for name, mean in self._average.items()}
         _check(tensors, expected | {"n_updates": torch.Size()})
-        self.n_updates = int(tensors["n_updates"])
+        self._n_updates.copy_(tensors["n_updates"])
         for name, mean in self._average.items():
             mean.copy_(tensors[f"average.{name}"])
 

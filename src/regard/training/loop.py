@@ -17,12 +17,12 @@ from hashlib import blake2b
 from threading import Event
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.checkpoints import RunFolder, load_weights, weights_of
 from regard.data import Position
 from regard.errors import CheckpointError, EnvironmentProblem
-from regard.tasks.protocol import Batch, Trainable
+from regard.tasks.protocol import Batch, Losses, Trainable
 from regard.training.ahead import Ahead
 from regard.training.averaging import Averager, averaged, make_averager
 from regard.training.config import TrainConfig
@@ -30,6 +30,7 @@ from regard.training.devices import choose_device, computing, uses_bf16
 from regard.training.distributed import World
 from regard.training.optimizers import clip_gradients, make_optimizer
 from regard.training.progress import Progress, Window
+from regard.training.recorded import RecordedStep
 from regard.training.report import Reporter
 from regard.training.schedules import rate_at
 from regard.training.stopping import Interrupted, listening
@@ -46,6 +47,8 @@ class Trainer:
         if self.device.type == "cuda":
             torch.set_float32_matmul_precision("high")
         self.model = model.to(self.device)
+        automatic = self.device.type == "cuda" and task.static_shapes
+        recorded = automatic and config.graphs != "off" and config.accumulate == 1 and self.world.size == 1
         self.optimizer = make_optimizer(
             self.model,
             name=config.optimizer,
@@ -53,16 +56,15 @@ class Trainer:
             weight_decay=config.weight_decay,
             betas=config.betas,
             epsilon=config.epsilon,
+            recordable=recorded,
         )
         self.averager: Averager | None = make_averager(self.model, ema=config.ema, last=config.average)
         self.progress = Progress()
         self._saved = 0
         self.reporter = Reporter(run, steps=config.steps, speaks=self.world.first)
-        automatic = self.device.type == "cuda" and task.static_shapes
-        # Recorded GPU work hands out the same memory at every pass, where gradients of several cannot be added up.
-        self._graphs = automatic and config.accumulate == 1 and config.graphs != "off"
+        self._recorded = RecordedStep(self._whole, self.device) if recorded else None
         if config.compile == "on" or (config.compile == "auto" and automatic):
-            task.compile(graphs=self._graphs)
+            task.compile()
 
     def fit(self) -> Progress:
         """Train until the steps are done, the score stops rising, or somebody says stop."""
@@ -127,18 +129,6 @@ class Trainer:
         # Dropout draws from a stream of its own at each step and in each process, so no state has to be kept.
         torch.manual_seed(_seed(config.seed, progress.step, self.world.rank))
         n_tokens = self.world.total(sum(batch.n_tokens for _, batch in some))
-        for _, batch in some:
-            if batch.n_tokens == 0:
-                continue
-            if self._graphs:
-                torch.compiler.cudagraph_mark_step_begin()
-            with computing(self.device, bf16=self.bf16):
-                losses = self.task.loss(self.model, batch.to(self.device))
-            (losses.total / n_tokens).backward()
-            window.add(losses)
-        self.world.sum_gradients(self.model.parameters())
-        if config.clip:
-            clip_gradients(self.model.parameters(), config.clip)
         progress.step += 1
         rate = rate_at(
             progress.step,
@@ -148,12 +138,39 @@ class Trainer:
             steps=config.steps,
             final=config.final_rate,
         )
-        self.optimizer.step(rate)
+        self.optimizer.set_rate(rate)
+        real = [batch for _, batch in some if batch.n_tokens]
+        if self._recorded and real:
+            window.add(self._recorded(real[0], n_tokens))
+        else:
+            for batch in real:
+                window.add(self._pass(batch.to(self.device), n_tokens))
+            self._update()
+        progress.position, progress.tokens = some[-1][0], progress.tokens + int(n_tokens)
+        window.rate = rate
+
+    def _whole(self, batch: Batch, n_tokens: Tensor) -> Losses:
+        """All that a step of one batch does on the device."""
+        losses = self._pass(batch, n_tokens)
+        self._update()
+        return losses
+
+    def _pass(self, batch: Batch, n_tokens: float | Tensor) -> Losses:
+        """Gradients of a batch's share of the mean over `n_tokens`."""
+        with computing(self.device, bf16=self.bf16):
+            losses = self.task.loss(self.model, batch)
+        (losses.total / n_tokens).backward()
+        return Losses(*(figure.detach() for figure in losses))
+
+    def _update(self) -> None:
+        """New weights by the gradients, which are forgotten then, and their average."""
+        self.world.sum_gradients(self.model.parameters())
+        if self.config.clip:
+            clip_gradients(self.model.parameters(), self.config.clip)
+        self.optimizer.apply()
         self.optimizer.zero_grad()
         if self.averager:
             self.averager.update(self.model)
-        progress.position, progress.tokens = some[-1][0], progress.tokens + int(n_tokens)
-        window.rate = rate
 
     def _report(self, window: Window) -> Window:
         loss, nll, count = self._sums(window)

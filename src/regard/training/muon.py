@@ -46,7 +46,7 @@ class Muon(torch.optim.Optimizer):
         self,
         params: Iterable[dict[str, Any]],
         *,
-        lr: float,
+        lr: float | Tensor,
         weight_decay: float = 0.0,
         momentum: float = 0.95,
     ) -> None:
@@ -71,8 +71,8 @@ class Muon(torch.optim.Optimizer):
                     alike.setdefault(key, []).append(pair)
         for (rows, columns, lr, *_), pairs in alike.items():
             updates = orthogonal(torch.stack([update for _, update in pairs]))
-            rate = lr * _SCALE * max(rows, columns) ** 0.5
-            torch._foreach_add_([part for part, _ in pairs], list(updates.unbind()), alpha=-rate)
+            updates = updates * (-lr * _SCALE * max(rows, columns) ** 0.5)
+            torch._foreach_add_([part for part, _ in pairs], list(updates.unbind()))
 
     def _momentum(self, parameter: Tensor, momentum: float) -> Tensor:
         """Nesterov's look ahead: the gradient, moved towards the running mean that already holds it."""

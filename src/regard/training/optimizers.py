@@ -35,9 +35,21 @@ class JointOptimizer:
 
     def step(self, lr: float) -> None:
         """Update the parameters at this rate."""
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
+        self.set_rate(lr)
+        self.apply()
+
+    def set_rate(self, lr: float) -> None:
+        """The rate of the updates to come."""
+        groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
+        for group in groups:
+            if not isinstance(group["lr"], Tensor):
                 group["lr"] = lr
+        for rate in {id(group["lr"]): group["lr"] for group in groups if isinstance(group["lr"], Tensor)}.values():
+            rate.fill_(lr)
+
+    def apply(self) -> None:
+        """Update the parameters at the rate that is set."""
+        for optimizer in self.optimizers:
             optimizer.step()
 
     def zero_grad(self) -> None:
@@ -93,8 +105,12 @@ def make_optimizer(
     betas: tuple[float, float] = (0.9, 0.98),
     epsilon: float = 1e-9,
     momentum: float = 0.95,
+    recordable: bool = False,
 ) -> JointOptimizer:
-    """The optimizer a config names, for all parameters that are trained. `momentum` is Muon's."""
+    """The optimizer a config names, for all parameters that are trained. `momentum` is Muon's.
+
+    A `recordable` one keeps its rate on the device, where recorded work finds it.
+    """
     if name not in ("adamw", "muon"):
         raise ConfigError(f"no optimizer is called {name!r}; there are ['adamw', 'muon']")
     named = {key: p for key, p in model.named_parameters() if p.requires_grad}
@@ -108,17 +124,19 @@ def make_optimizer(
     rest = [p for p in named.values() if id(p) not in matrices]
     decayed = [p for p in rest if p.ndim > 1 and id(p) not in embeddings]
     spared = [p for p in rest if p.ndim <= 1 or id(p) in embeddings]
+    rate = torch.tensor(lr, device=rest[0].device) if recordable else lr
     adamw = torch.optim.AdamW(
         [{"params": decayed, "weight_decay": weight_decay}, {"params": spared, "weight_decay": 0.0}],
-        lr=lr,
+        lr=rate,
         betas=betas,
         eps=epsilon,
+        capturable=recordable,
         fused=all(p.device.type in _FUSED_ON for p in rest),
     )
     if not matrices:
         return JointOptimizer(named, [adamw])
     groups = [{"params": [p], "splits": matrices[id(p)]} for p in named.values() if id(p) in matrices]
-    return JointOptimizer(named, [Muon(groups, lr=lr, weight_decay=weight_decay, momentum=momentum), adamw])
+    return JointOptimizer(named, [Muon(groups, lr=rate, weight_decay=weight_decay, momentum=momentum), adamw])
 
 
 def clip_gradients(parameters: Iterable[nn.Parameter], max_norm: float) -> Tensor:
