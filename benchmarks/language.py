@@ -134,7 +134,7 @@ def train(options: argparse.Namespace) -> list[dict[str, Any]]:
         "transformers": lambda: train_peer(replace(shape, rows=peer_rows), device=device, steps=max(1, steps // 2)),
     }
     found = {}
-    for name, way in ways.items():
+    for name, way in ((name, way) for name, way in ways.items() if name not in options.without):
         say(f"{name}: compiling and training ...")
         found[name] = way()
         say(f"  {name:<24}" + "  ".join(f"{key} {value:,.1f}" for key, value in found[name].items()))
@@ -324,6 +324,7 @@ def main() -> None:
     parser.add_argument("set", nargs="*", help="settings section.key=value that win over the recipe")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--steps", type=int, help="as many steps for all, to try this out")
+    parser.add_argument("--without", nargs="+", default=[], help="train: leave these contestants out, not the peer")
     parser.add_argument("--profile", action="store_true", help="train: show the kernels of three steps instead")
     parser.add_argument("--inductor", nargs="*", default=[], help="compiler settings to try, name=value")
     parser.add_argument("--peer", action="store_true", help="shakespeare on a GPU: train nanoGPT's settings too")

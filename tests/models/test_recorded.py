@@ -440,7 +440,8 @@ def test_recorded_translation_on_a_gpu(variant, strategy):
         stepper = model.start(source, capacity=5)
         found = decoded(stepper, source, first=1, **options)
         assert stepper._recording is None or stepper._recording.logits.is_cuda
-    assert any(one._graph is not None for one in [*model.recordings._idle, stepper._recording])
+    recordings = [one for one in (*model.recordings._idle, stepper._recording) if one is not None]
+    assert any(graph is not None for one in recordings for graph in one._graphs.values())
     model.recordings.on = False
     same(found, decoded(model.start(source), source, first=1, **options), 1e-3)
 

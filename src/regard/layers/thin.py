@@ -29,7 +29,7 @@ ThinActivation = Literal["none", "relu", "gelu", "gelu_tanh", "silu"]
 
 LONGEST = 8192  # inputs: a program has them all at once
 OUTPUTS = 4  # of a program, where a GPU's processors are many for the outputs
-MANY_OUTPUTS, MANY = 16, 16384  # of a program, from so many outputs on: what surrounds a product is done less often
+MANY_OUTPUTS, MANY = 8, 16384  # of a program, from so many outputs on: what surrounds a product is done less often
 TILE, PER_THREAD, MOST_WARPS = 16384, 32, 8  # numbers of W that a program has at most, a thread has, and threads for it
 _ROWS = (4, 3, 2, 1)  # that a program may do together
 
