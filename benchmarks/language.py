@@ -123,6 +123,7 @@ def train_peer(shape: Shape, *, device: str, steps: int) -> dict[str, float]:
 def train(options: argparse.Namespace) -> list[dict[str, Any]]:
     """All contestants; nanoGPT's own model has no biases, GPT-2 and transformers' have."""
     device, (shape, peer_rows) = options.device, ANCHORS[options.device]
+    shape = replace(shape, rows=options.rows or shape.rows)
     steps = options.steps or (90 if device == "cuda" else 12)
     if options.profile:
         profile(shape, device=device)
@@ -140,6 +141,8 @@ def train(options: argparse.Namespace) -> list[dict[str, Any]]:
         say(f"  {name:<24}" + "  ".join(f"{key} {value:,.1f}" for key, value in found[name].items()))
         torch._dynamo.reset()
     say(json.dumps(found))
+    if "transformers" not in found:
+        return []
     peer, facts = found.pop("transformers"), {"peer": "transformers GPT-2, compiled", "seeds": [0]}
     rates = [
         row(f"train GPT-2 124M, {name}", "tokens/s", round(f["tokens/s"]), peer_value=round(peer["tokens/s"]), **facts)
@@ -324,7 +327,10 @@ def main() -> None:
     parser.add_argument("set", nargs="*", help="settings section.key=value that win over the recipe")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--steps", type=int, help="as many steps for all, to try this out")
-    parser.add_argument("--without", nargs="+", default=[], help="train: leave these contestants out, not the peer")
+    parser.add_argument("--rows", type=int, help="train: texts a step, for us; their number is the peer's own choice")
+    parser.add_argument(
+        "--without", nargs="+", default=[], help="train: leave these out; without the peer nothing is saved"
+    )
     parser.add_argument("--profile", action="store_true", help="train: show the kernels of three steps instead")
     parser.add_argument("--inductor", nargs="*", default=[], help="compiler settings to try, name=value")
     parser.add_argument("--peer", action="store_true", help="shakespeare on a GPU: train nanoGPT's settings too")

@@ -13,6 +13,7 @@ import argparse
 import json
 import statistics
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,24 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help="write results/multi30k.json")
     options = parser.parse_args()
     rows = collect(options.name, options.runs, sets=options.sets)
-    for r in rows:
-        print(f"  {r['name']:<48}{r['value']:8.2f}  ± {r['spread'] or 0:.2f}  {r['metric']}")
+    shown(rows)
     if options.save:
         print(f"saved {save('multi30k', rows)}")
 
 
-def collect(name: str, folders: list[Path], *, sets: list[str]) -> list[dict[str, Any]]:
-    """One row a test set: the mean over the seeds of the figure that is usual for these runs."""
+def shown(rows: list[dict[str, Any]]) -> None:
+    """Print what was found."""
+    for r in rows:
+        print(f"  {r['name']:<48}{r['value']:8.2f}  ± {r['spread'] or 0:.2f}  {r['metric']}")
+
+
+def collect(
+    name: str, folders: list[Path], *, sets: Sequence[str] = tuple(SETS), command: str | None = None
+) -> list[dict[str, Any]]:
+    """One row a test set: the mean over the seeds of the figure that is usual for these runs.
+
+    `command` is what makes the runs, if it is not the recipe alone.
+    """
     runs = [_read(folder) for folder in folders]
     cased = not runs[0]["config"]["tokenizer"]["lowercase"]
     key = "bleu" if cased else "usual bleu"
@@ -58,7 +69,7 @@ def collect(name: str, folders: list[Path], *, sets: list[str]) -> list[dict[str
                 peer=PEER if is_peer else None,
                 peer_value=PUBLISHED[SETS[test]] if is_peer else None,
                 recipe=runs[0]["recipe"],
-                command=f"regard train {runs[0]['recipe']} {runs[0]['settings']}".rstrip(),
+                command=command or f"regard train {runs[0]['recipe']} {runs[0]['settings']}".rstrip(),
                 seeds=[run["config"]["train"]["seed"] for run in runs],
                 hardware=runs[0]["facts"].get("hardware"),
                 versions=runs[0]["facts"].get("versions"),

@@ -197,11 +197,17 @@ def by_kernel(monkeypatch):
 
 @pytest.mark.parametrize("n_classes", [17, 9000])  # one round of the kernel, and two with a rest
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_kernel_equals_its_explicit_twin(dtype, n_classes, by_kernel):
+@pytest.mark.parametrize("aligned", [False, True])
+def test_the_kernel_equals_its_explicit_twin(dtype, n_classes, aligned, by_kernel):
     from regard.tasks.losses import _overwrite
-    from regard.tasks.softmax_rows import overwrite_by_gradient
+    from regard.tasks.softmax_rows import overwrite_by_gradient, room_for
 
     scores = torch.randn(5, n_classes, device=by_kernel).mul_(10).to(dtype)
+    if aligned:
+        room = room_for(5, n_classes, like=scores)
+        assert room.stride() == (-(-n_classes // 16) * 16, 1)
+        room._base.fill_(float("nan"))  # whatever stands behind a row
+        scores = room.copy_(scores)
     scores[1, -1] = 300.0
     labels = torch.tensor([3, 16, n_classes - 1, 0, n_classes // 2], device=by_kernel)
     exact = scores.double()

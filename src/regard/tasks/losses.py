@@ -211,7 +211,7 @@ def _go_through(
     norms, gold = [], []
     at_once = max(1, rows_at_once(len(weight), weight.device) * 4 // kind.itemsize)
     for part in parts(len(rows.states), chunk or at_once):
-        scores = _scores(rows.states[part], matrix, bias, kind)
+        scores = _scores(rows.states[part], matrix, bias, kind, aligned=by_kernel)
         found = overwrite(scores, rows.labels[part], kept=1 - smoothing)
         norms.append(found[0])
         gold.append(found[1])
@@ -220,9 +220,16 @@ def _go_through(
     return torch.cat(norms), torch.cat(gold)
 
 
-def _scores(states: Tensor, matrix: Tensor, bias: Tensor | None, kind: torch.dtype) -> Tensor:
+def _scores(states: Tensor, matrix: Tensor, bias: Tensor | None, kind: torch.dtype, *, aligned: bool) -> Tensor:
+    room = None
+    if aligned:
+        from regard.tasks.softmax_rows import room_for
+
+        room = room_for(len(states), len(matrix), like=states)
     if bias is not None and states.dtype == kind:
-        return torch.addmm(bias.to(kind), states, matrix.t())
+        return torch.addmm(bias.to(kind), states, matrix.t(), out=room)
+    if room is not None:
+        return torch.mm(states, matrix.t(), out=room)
     scores = _product(states, matrix.t(), kind)
     return scores if bias is None else scores.add_(bias)
 
