@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from glue import FINAL, trained
+from glue import FINAL, UNCOMPILED, trained
 from glue_tasks import TASKS, thinned
 from parts import Figures, Part, Parts, folder_of, mean, spread
 from record import row, save
@@ -39,7 +39,7 @@ PRETRAINED = {  # how each backbone is pre-trained: a recipe, and what is change
     "gpt": ("language/wikitext2", ["tokenizer.lowercase=true"]),
     "lstm": (
         "language/wikitext2",
-        ["tokenizer.lowercase=true", "model.name=recurrent-lm", "train.compile=off"],
+        ["tokenizer.lowercase=true", "model.name=recurrent-lm", "train.compile=off", "train.graphs=off"],
     ),
     "bert": ("masked/wikitext2", []),
 }
@@ -105,7 +105,14 @@ def recipe_of(who: str, name: str, *, seed: str, options: argparse.Namespace) ->
         table["model"] = {"backbone": {"name": model.model, **model.options}}
         table["tokenizer"] = {"file": str(start / "tokenizer.json")}
     table["data"]["train"] = [_files(name, options)]
-    settings = [f"train.seed={seed}", f"train.device={options.device}", f"train.lm_weight={lm_weight}", *TUNING, *FINAL]
+    settings = [
+        f"train.seed={seed}",
+        f"train.device={options.device}",
+        f"train.lm_weight={lm_weight}",
+        *TUNING,
+        *FINAL,
+        *UNCOMPILED,
+    ]
     return make_recipe(table, [*settings, *(TINY_TUNING if options.tiny else []), *options.set])
 
 

@@ -39,6 +39,7 @@ from regard.training.train import train
 SIDES = ("ours", "alike", "peer")
 AS_THE_PEER = ["train.r_drop=0"]
 FINAL = ["train.eval_from=1000000000", "train.n_samples=0", "train.keep_best=0"]  # the last weights, unseen till then
+UNCOMPILED = ["train.compile=off"]  # a run takes seconds, compiling it half a minute; steps are recorded all the same
 TINY = ["train.epochs=1", "train.batch_examples=8", "train.warmup=2"]
 
 
@@ -62,7 +63,13 @@ def recipe_of(name: str, *, seed: str, options: argparse.Namespace, more: list[s
     if options.start:
         table["model"]["start"] = options.start
     table["data"]["train"] = [_files(TASKS[name], options)]
-    settings = [f"train.seed={seed}", f"train.device={options.device}", *FINAL, *(TINY if options.tiny else [])]
+    settings = [
+        f"train.seed={seed}",
+        f"train.device={options.device}",
+        *FINAL,
+        *UNCOMPILED,
+        *(TINY if options.tiny else []),
+    ]
     return make_recipe(table, [*settings, *more, *options.set])
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from regard.errors import EnvironmentProblem
 from regard.tasks.protocol import Batch, Losses
 
 Work = Callable[[Batch, Tensor], Losses]
@@ -67,10 +68,20 @@ class _Player:
                 self._result = work()
             here.wait_stream(self._stream)
         else:
-            self._graph = torch.cuda.CUDAGraph()
-            # Other threads go on meanwhile, and may ask for memory.
-            with torch.cuda.graph(self._graph, stream=self._stream, capture_error_mode="thread_local"):
-                self._result = work()
+            self._graph = self._recorded(work)
             self._graph.replay()
         assert self._result is not None
         return self._result
+
+    def _recorded(self, work: Callable[[], Losses]) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        try:
+            # Other threads go on meanwhile, and may ask for memory.
+            with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
+                self._result = work()
+        except RuntimeError as problem:
+            first = str(problem).partition("\n")[0]
+            raise EnvironmentProblem(
+                f"a step of this model cannot be recorded: {first}", hint="set train.graphs=off"
+            ) from problem
+        return graph
