@@ -1,5 +1,6 @@
 """Recorded steps: they come to what unrecorded ones come to, and another shape is no trouble."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 from small_training import model_for, pair_task, run_folder
 from torch import Tensor
 
+from regard.tasks.batch import TensorBatch
 from regard.tasks.protocol import Losses
 from regard.training.config import TrainConfig
 from regard.training.loop import Trainer
@@ -60,33 +62,33 @@ def test_recorded_and_unrecorded_agree_on_a_gpu(tmp_path: Path, name: str) -> No
         torch.testing.assert_close(weights[key], same[key], rtol=0, atol=0.02, msg=key)
 
 
-def test_a_batch_of_another_shape_is_done_as_it_is() -> None:
+@dataclass(frozen=True)
+class Numbers(TensorBatch):
+    """A batch with one tensor, and what may be known of it."""
+
+    tensor: Tensor
+    n_tokens: int
+    fact: Any = None
+
+
+def test_a_batch_has_the_shape_of_its_tensors_and_facts() -> None:
+    one, two = torch.zeros(2), torch.zeros(3)
+    assert Numbers(one, 5).shape() == Numbers(one + 1, 6).shape()
+    assert len({Numbers(one, 5).shape(), Numbers(two, 5).shape(), Numbers(one, 5, fact=70).shape()}) == 3
+    assert Numbers(one, 5, fact=[1, 2]).shape() is None
+
+
+def test_each_shape_is_done_for_itself_and_what_cannot_be_compared_as_it_is() -> None:
     seen: list[tuple[int, ...]] = []
-
-    class Two:
-        """A batch with one tensor."""
-
-        def __init__(self, tensor: Tensor) -> None:
-            self.tensor, self.n_tokens = tensor, len(tensor)
-
-        def to(self, device: torch.device) -> "Two":
-            return self
-
-        def pin_memory(self) -> "Two":
-            return self
-
-        def fill(self, other: "Two") -> bool:
-            if other.tensor.shape != self.tensor.shape:
-                return False
-            self.tensor = other.tensor
-            return True
 
     def work(batch: Any, n_tokens: Tensor) -> Losses:
         seen.append(tuple(batch.tensor.tolist()))
         return Losses(batch.tensor.sum() / n_tokens, batch.tensor.sum(), n_tokens)
 
     step = RecordedStep(work, torch.device("cpu"))
-    tensors = [torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]), torch.tensor([5.0]), torch.tensor([6.0, 7.0])]
-    totals = [float(step(Two(tensor), len(tensor)).total) for tensor in tensors]
-    assert seen == [(1, 2), (3, 4), (5,), (6, 7)]
-    assert totals == [1.5, 3.5, 5.0, 6.5]
+    given = [((1.0, 2.0), None), ((3.0, 4.0), None), ((5.0,), None), ((6.0, 7.0), [1]), ((8.0, 9.0), None)]
+    batches = [Numbers(torch.tensor(values), len(values), fact) for values, fact in given]
+    totals = [float(step(batch, batch.n_tokens).total) for batch in batches]
+    assert seen == [values for values, _ in given]
+    assert totals == [1.5, 3.5, 5.0, 6.5, 8.5]
+    assert len(step._recordings) == 2

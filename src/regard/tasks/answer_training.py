@@ -67,6 +67,7 @@ class AnswerTraining:
         options: AnswerOptions | None = None,
     ) -> None:
         self.windows, self.valid, self.r_drop = windows, list(valid), r_drop
+        self._multiple_of = 1
         self.options = options or AnswerOptions(no_answer=any(not question.answers for question in train))
         places: list[tuple[int, int, int, int]] = []
         self.rows = FramedRows(_rows(windows(train), train, places, ambiguous=ambiguous))
@@ -82,8 +83,9 @@ class AnswerTraining:
 
     def batch(self, indices: Indices) -> AnswerBatch:
         """The windows of these numbers as one batch; none are a batch without windows."""
-        ids, lengths = pad([self.rows.ids(int(i)) for i in indices], self.windows.framer.tokenizer.pad_id)
-        segments, _ = pad([self.rows.segments(int(i)) for i in indices], 0)
+        pad_id = self.windows.framer.tokenizer.pad_id
+        ids, lengths = pad([self.rows.ids(int(i)) for i in indices], pad_id, multiple_of=self._multiple_of)
+        segments, _ = pad([self.rows.segments(int(i)) for i in indices], 0, length=ids.shape[1])
         first, n_context, starts, ends = torch.from_numpy(self.places[indices]).unbind(1)
         places = torch.arange(ids.shape[1])
         allowed = (places >= first[:, None]) & (places < (first + n_context)[:, None]) | (places == NOT_HERE)
@@ -98,6 +100,11 @@ class AnswerTraining:
     def static_shapes(self) -> bool:
         """Whether all batches have one shape: windows at the end of a passage are shorter."""
         return False
+
+    def record(self) -> bool:
+        """From now on windows have one of few lengths, so that the device's work can be recorded."""
+        self._multiple_of = 64
+        return True
 
     def compile(self) -> None:
         """Nothing to do: shapes differ from batch to batch."""
@@ -115,7 +122,7 @@ class AnswerTraining:
             if self.r_drop:
                 apart = apart + divergence(*log_p.chunk(2), allowed=batch.allowed) / 2
         plain = total.detach()
-        return Losses(total + self.r_drop * apart, plain, torch.tensor(batch.n_tokens, device=total.device))
+        return Losses(total + self.r_drop * apart, plain, torch.full((), batch.n_tokens, device=total.device))
 
     def evaluate(self, model: SpanReader) -> dict[str, float]:
         """Exact match and F1 on the validation questions, answered as they will be in use."""

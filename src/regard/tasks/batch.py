@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any, Self
 
@@ -21,14 +21,21 @@ class TensorBatch:
         """The batch in memory that a GPU can read by itself."""
         return self._with(Tensor.pin_memory)
 
-    def fill(self, other: Self) -> bool:
-        """Take over the tensors of another batch, in place; False, and nothing done, where shapes differ."""
-        own, others = self._tensors(), other._tensors()
-        if {name: t.shape for name, t in own.items()} != {name: t.shape for name, t in others.items()}:
-            return False
-        for name, tensor in own.items():
+    def shape(self) -> Hashable:
+        """All that work on a batch depends on besides its numbers: shapes, and facts; None if there is more to it."""
+        facts = {name: value for name, value in vars(self).items() if name != "n_tokens"}
+        shape = tuple((name, v.shape if isinstance(v, Tensor) else v) for name, v in facts.items())
+        try:
+            hash(shape)
+        except TypeError:  # lists: drawn or looked up for this batch alone
+            return None
+        return shape
+
+    def fill(self, other: Self) -> None:
+        """Take over the tensors of another batch of the same shape, in place."""
+        others = other._tensors()
+        for name, tensor in self._tensors().items():
             tensor.copy_(others[name], non_blocking=True)
-        return True
 
     def _tensors(self) -> dict[str, Tensor]:
         return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}

@@ -51,9 +51,8 @@ def _relit(pixels: Tensor, jitter: float) -> Tensor:
     bright, contrast, colour = (
         1 + jitter * (2 * torch.rand(3, len(pixels), 1, 1, 1, device=pixels.device) - 1)
     ).unbind(0)
-    weights = pixels.new_tensor(_GREY).view(1, 3, 1, 1)
     pixels = pixels * bright
     mean = pixels.mean((1, 2, 3), keepdim=True)
     pixels = mean + (pixels - mean) * contrast
-    grey = (pixels * weights).sum(1, keepdim=True)
+    grey = sum(share * pixels[:, i : i + 1] for i, share in enumerate(_GREY))
     return (grey + (pixels - grey) * colour).clamp(0, 1)

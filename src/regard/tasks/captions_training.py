@@ -61,10 +61,15 @@ class Gallery:
         self.pixels = pixels
         self._there: Tensor | None = None
 
+    @property
+    def resident(self) -> bool:
+        """Whether a GPU is asked to hold them all."""
+        return bool(self.pixels.nbytes <= _RESIDENT)
+
     def __call__(self, numbers: Tensor) -> Tensor:
         """The images of these numbers (B, 3, H, W), on the device of the numbers."""
         device = numbers.device
-        if device.type == "cpu" or self.pixels.nbytes > _RESIDENT:
+        if device.type == "cpu" or not self.resident:
             return torch.from_numpy(self.pixels[numbers.cpu().numpy()]).to(device)
         if self._there is None or self._there.device != device:
             self._there = torch.tensor(np.asarray(self.pixels), device=device)
@@ -91,6 +96,7 @@ class CaptionTraining:
         decode: DecodeOptions | None = None,
     ) -> None:
         self.tokenizer, self.valid, self.data = tokenizer, valid, data
+        self._multiple_of = 1
         self.weights, self.views, self.captions_each, self.seed = weights, views, captions_each, seed
         self.decode = decode or DecodeOptions(max_length=data.max_tokens + 1)
         self.captions, kept = self._short_enough(train)
@@ -113,7 +119,7 @@ class CaptionTraining:
     def batch(self, indices: Indices, *, epoch: int = 0) -> CaptionBatch:
         """The images of these numbers with captions of theirs; of more than `captions_each`, some are drawn."""
         chosen = [self._some(int(i), epoch) for i in indices]
-        return caption_batch(self.tokenizer, indices, chosen)
+        return caption_batch(self.tokenizer, indices, chosen, multiple_of=self._multiple_of)
 
     @property
     def batches_an_epoch(self) -> int:
@@ -124,6 +130,11 @@ class CaptionTraining:
     def static_shapes(self) -> bool:
         """Captions differ in length, and steps wait for one another: compiling would not pay."""
         return False
+
+    def record(self) -> bool:
+        """From now on captions have one of few lengths; work on images that lie on the device can be recorded."""
+        self._multiple_of = 4
+        return self.gallery.resident
 
     def compile(self) -> None:
         """Nothing: see `static_shapes`."""
@@ -187,14 +198,16 @@ class CaptionTraining:
         return total / count
 
 
-def caption_batch(tokenizer: Tokenizer, numbers: Indices, captions: Sequence[Sequence[Ids]]) -> CaptionBatch:
-    """Ids of captions by image as one batch, with the marks around them."""
+def caption_batch(
+    tokenizer: Tokenizer, numbers: Indices, captions: Sequence[Sequence[Ids]], *, multiple_of: int = 1
+) -> CaptionBatch:
+    """Ids of captions by image as one batch, with the marks around them, filled up to a multiple of a length."""
     each = max(map(len, captions), default=0)
     nothing: list[int] = []
     filled = [list(several) + [None] * (each - len(several)) for several in captions]
     rows = [ids for several in filled for ids in several]
     fed = [[tokenizer.bos_id, *(ids or nothing)] for ids in rows]
     said = [nothing if ids is None else [*ids, tokenizer.eos_id] for ids in rows]
-    target, lengths = pad(fed, tokenizer.pad_id)
+    target, lengths = pad(fed, tokenizer.pad_id, multiple_of=multiple_of)
     labels, _ = pad(said, tokenizer.pad_id, length=target.shape[1])
     return CaptionBatch(torch.from_numpy(np.asarray(numbers)), target, lengths, labels, sum(map(len, said)))

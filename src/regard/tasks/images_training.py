@@ -97,6 +97,10 @@ class ImageTraining:
         """All batches have one shape."""
         return True
 
+    def record(self) -> bool:
+        """All happens on the device, so its work can be recorded."""
+        return True
+
     def compile(self) -> None:
         """Let the compiler fuse what the loss computes of images that were changed already."""
         self._loss = compiled(image_loss)

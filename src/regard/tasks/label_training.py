@@ -121,6 +121,10 @@ class LabelTraining:
         """Whether all batches have one shape, so that compiling pays."""
         return isinstance(self.plan, PackedPlan)
 
+    def record(self) -> bool:
+        """The device's work can be recorded where all batches have one shape."""
+        return self.static_shapes
+
     def compile(self) -> None:
         """Let the compiler fuse what the loss computes."""
         self._loss = compiled(label_loss)

@@ -92,6 +92,10 @@ class MaskedTraining:
         """Whether all batches have one shape: they do."""
         return True
 
+    def record(self) -> bool:
+        """The device's work can be recorded."""
+        return True
+
     def compile(self) -> None:
         """Let the compiler fuse what the loss computes."""
         self._loss = compiled(masked_loss)

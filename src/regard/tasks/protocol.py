@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
 import torch
@@ -35,8 +35,12 @@ class Batch(Protocol):
         """The batch in memory that a GPU can read by itself."""
         ...
 
-    def fill(self, other: Self) -> bool:
-        """Take over the tensors of another batch, in place; False, and nothing done, where shapes differ."""
+    def shape(self) -> Hashable:
+        """All that work on a batch depends on besides its numbers; None if there is more to it than can be said."""
+        ...
+
+    def fill(self, other: Self) -> None:
+        """Take over the tensors of another batch of the same shape, in place."""
         ...
 
 
@@ -57,6 +61,10 @@ class Trainable(Protocol):
     @property
     def static_shapes(self) -> bool:
         """Whether all batches have one shape, so that compiling pays."""
+        ...
+
+    def record(self) -> bool:
+        """Whether a GPU's work can be recorded: from now on batches have few shapes, and the loss asks it nothing."""
         ...
 
     def compile(self) -> None:

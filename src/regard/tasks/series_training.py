@@ -85,6 +85,10 @@ class SeriesTraining:
         """The last batch of an epoch is smaller; models are small as well, and compiling would not pay."""
         return False
 
+    def record(self) -> bool:
+        """The device's work can be recorded: batches are full, or the last one."""
+        return True
+
     def compile(self) -> None:
         """Let the compiler fuse what the loss computes."""
         self._loss = compiled(series_loss)
@@ -93,7 +97,7 @@ class SeriesTraining:
         """The summed loss of a batch's windows, with gradients."""
         said = model(batch.past, batch.past_marks, batch.future_marks)
         total = self._loss(said, batch.future, self.kind, self.quantiles)
-        return Losses(total, total.detach(), torch.tensor(batch.n_tokens, device=total.device))
+        return Losses(total, total.detach(), torch.full((), batch.n_tokens, device=total.device))
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         """The loss of a window and all figures on the validation part."""

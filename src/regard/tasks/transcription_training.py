@@ -107,6 +107,10 @@ class SpeechTraining:
         """Recordings differ in length, so compiling would not pay."""
         return False
 
+    def record(self) -> bool:
+        """Changes are drawn recording by recording on the processor: the device's work differs each time."""
+        return False
+
     def compile(self) -> None:
         """Nothing is compiled: every batch has a shape of its own."""
 

@@ -25,8 +25,8 @@ class TrainConfig:
     clip                  largest gradient norm; 0 switches clipping off
     label_smoothing       share of the probability spread over all words
     r_drop                weight of the divergence between two dropout passes (Liang et al., 2021); 0: one pass
-    compile, graphs       let the compiler fuse the loss, and record whole steps as one piece of GPU work; auto: on a
-                          GPU, where all batches have one shape. Processes that share a GPU are better off without
+    compile, graphs       let the compiler fuse the loss, auto: on a GPU, where all batches have one shape; record whole
+                          steps as one piece of GPU work, auto: where there are few shapes
     ema                   decay of the moving average of the weights; 0: none
     average               how many snapshots, one an evaluation, are averaged; 0: none. The average is what is
                           evaluated and kept

@@ -48,7 +48,8 @@ class Trainer:
             torch.set_float32_matmul_precision("high")
         self.model = model.to(self.device)
         automatic = self.device.type == "cuda" and task.static_shapes
-        recorded = automatic and config.graphs != "off" and config.accumulate == 1 and self.world.size == 1
+        alone = config.accumulate == 1 and self.world.size == 1
+        recorded = self.device.type == "cuda" and config.graphs != "off" and alone and task.record()
         self.optimizer = make_optimizer(
             self.model,
             name=config.optimizer,

@@ -1,14 +1,14 @@
 """A whole step as one piece of recorded GPU work: loss, gradients, optimizer, average.
 
 A step of a small model is some hundreds of pieces of work, each shorter on the GPU than the order for it takes the
-processor to give. Recorded, they are one order. The first steps are done as they come, so that kernels are compiled and
-chosen; the next is recorded, and from then on replayed: with the batch copied to where the recorded one lay, and random
-numbers from PyTorch's generator as it is seeded then.
+processor to give. Recorded, they are one order. The first steps on batches of a shape are done as they come, so that
+kernels are compiled and chosen; the next is recorded, and from then on replayed: with the batch copied to where the
+recorded one lay, and random numbers from PyTorch's generator as it is seeded then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import torch
 from torch import Tensor
@@ -18,67 +18,72 @@ from regard.tasks.protocol import Batch, Losses
 
 Work = Callable[[Batch, Tensor], Losses]
 _UNRECORDED = 3  # steps before the recorded one: the compiler may need a second look
+_MOST = 16  # shapes; a recording holds on to its batch
 
 
 class RecordedStep:
-    """Does `work` on batches of one shape: by itself at first, then as a recording of it.
+    """Does `work` on batches: by itself at first, then as a recording of it, one for each of few shapes.
 
     `work` takes a batch and the number of its tokens, on the device, and may leave nothing behind but what it changes
-    in place. What it returns is overwritten by the next step. A batch of another shape is not recorded.
+    in place. What it returns is overwritten by the next step.
     """
 
     def __init__(self, work: Work, device: torch.device) -> None:
         self._work = work
         self._n_tokens = torch.ones((), device=device)
-        self._held: Batch | None = None
-        self._player = _Player(device)
+        # Recorded where it was first done: gradients add up on the stream where their parameters were first used.
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._recordings: dict[Hashable, _Recording] = {}
 
     def __call__(self, batch: Batch, n_tokens: float) -> Losses:
         """The losses of a step on this batch, which is on the processor still."""
-        device = self._n_tokens.device
         self._n_tokens.fill_(n_tokens)
-        if self._held is None:
-            self._held = batch.to(device)
-        elif not self._held.fill(batch):
-            return self._work(batch.to(device), self._n_tokens)
-        held = self._held
-        return self._player.play(lambda: self._work(held, self._n_tokens))
+        shape = batch.shape()
+        recording = self._recordings.get(shape)
+        if recording is not None:
+            recording.batch.fill(batch)
+        else:
+            recording = _Recording(batch.to(self._n_tokens.device), self._work, self._n_tokens, self._stream)
+            if shape is not None and len(self._recordings) < _MOST:
+                self._recordings[shape] = recording
+        return recording.step()
 
 
-class _Player:
-    """Work done as it is, then recorded, then replayed."""
+class _Recording:
+    """Work on one batch: done as it is, then recorded, then replayed."""
 
-    def __init__(self, device: torch.device) -> None:
-        # Recorded where it was first done: gradients add up on the stream where their parameters were first used.
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+    def __init__(self, batch: Batch, work: Work, n_tokens: Tensor, stream: torch.cuda.Stream | None) -> None:
+        self.batch = batch
+        self._work, self._n_tokens, self._stream = work, n_tokens, stream
         self._graph: torch.cuda.CUDAGraph | None = None
         self._done = 0
         self._result: Losses | None = None
 
-    def play(self, work: Callable[[], Losses]) -> Losses:
+    def step(self) -> Losses:
+        """What the batch lost, which is changed to what a replayed step loses at that step."""
         self._done += 1
-        if self._stream is None:
-            return work()
         if self._graph is not None:
             self._graph.replay()
+        elif self._stream is None:
+            self._result = self._work(self.batch, self._n_tokens)
         elif self._done <= _UNRECORDED:
             here = torch.cuda.current_stream(self._stream.device)
             self._stream.wait_stream(here)
             with torch.cuda.stream(self._stream):
-                self._result = work()
+                self._result = self._work(self.batch, self._n_tokens)
             here.wait_stream(self._stream)
         else:
-            self._graph = self._recorded(work)
+            self._graph = self._recorded()
             self._graph.replay()
         assert self._result is not None
         return self._result
 
-    def _recorded(self, work: Callable[[], Losses]) -> torch.cuda.CUDAGraph:
+    def _recorded(self) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         try:
             # Other threads go on meanwhile, and may ask for memory.
             with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
-                self._result = work()
+                self._result = self._work(self.batch, self._n_tokens)
         except RuntimeError as problem:
             first = str(problem).partition("\n")[0]
             raise EnvironmentProblem(
