@@ -32,6 +32,7 @@ from regard.tasks.batch import TensorBatch
 from regard.tasks.example_plan import example_plan
 from regard.tasks.framer import FramedRows
 from regard.tasks.losses import Losses
+from regard.tasks.planned import Planned
 from regard.tasks.windows import NOT_HERE, Passage, Windows
 
 
@@ -48,7 +49,7 @@ class AnswerBatch(TensorBatch):
     n_tokens: int
 
 
-class AnswerTraining:
+class AnswerTraining(Planned):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "f1"
@@ -91,23 +92,10 @@ class AnswerTraining:
         allowed = (places >= first[:, None]) & (places < (first + n_context)[:, None]) | (places == NOT_HERE)
         return AnswerBatch(ids, lengths, segments, allowed, starts, ends, len(indices))
 
-    @property
-    def batches_an_epoch(self) -> int:
-        """How many batches the first pass over the data takes."""
-        return len(self.plan.epoch(0))
-
-    @property
-    def static_shapes(self) -> bool:
-        """Whether all batches have one shape: windows at the end of a passage are shorter."""
-        return False
-
     def record(self) -> bool:
         """From now on windows have one of few lengths, so that the device's work can be recorded."""
         self._multiple_of = 64
         return True
-
-    def compile(self) -> None:
-        """Nothing to do: shapes differ from batch to batch."""
 
     def loss(self, model: SpanReader, batch: AnswerBatch) -> Losses:
         """The summed loss of a batch's windows, with gradients."""

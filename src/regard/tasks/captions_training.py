@@ -29,6 +29,7 @@ from regard.tasks.captions_metrics import CaptionJudge
 from regard.tasks.captions_writer import CaptionWriter
 from regard.tasks.example_plan import example_plan
 from regard.tasks.losses import Losses
+from regard.tasks.planned import Planned
 
 Ids = list[int]
 _RESIDENT = 8 * 2**30  # bytes of images that a GPU is asked to hold
@@ -76,7 +77,7 @@ class Gallery:
         return self._there.index_select(0, numbers)
 
 
-class CaptionTraining:
+class CaptionTraining(Planned):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "cider"
@@ -121,23 +122,10 @@ class CaptionTraining:
         chosen = [self._some(int(i), epoch) for i in indices]
         return caption_batch(self.tokenizer, indices, chosen, multiple_of=self._multiple_of)
 
-    @property
-    def batches_an_epoch(self) -> int:
-        """How many batches the first pass over the data takes."""
-        return len(self.plan.epoch(0))
-
-    @property
-    def static_shapes(self) -> bool:
-        """Captions differ in length, and steps wait for one another: compiling would not pay."""
-        return False
-
     def record(self) -> bool:
         """From now on captions have one of few lengths; work on images that lie on the device can be recorded."""
         self._multiple_of = 4
         return self.gallery.resident
-
-    def compile(self) -> None:
-        """Nothing: see `static_shapes`."""
 
     def loss(self, model: Any, batch: CaptionBatch) -> Losses:
         """The summed loss of a batch's captions, with gradients."""

@@ -24,6 +24,7 @@ from regard.tasks.images_augmentation import Augmentation
 from regard.tasks.images_classifier import ImageClassifier
 from regard.tasks.images_metrics import Outputs, image_figures
 from regard.tasks.losses import Losses
+from regard.tasks.planned import Planned
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class ImagePlan:
         return list(order[: self.n // size * size].reshape(-1, size))
 
 
-class ImageTraining:
+class ImageTraining(Planned):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "accuracy"
@@ -86,11 +87,6 @@ class ImageTraining:
         rows = torch.from_numpy(indices)
         pixels = None if self.resident else torch.from_numpy(self.train.pixels(indices))
         return ImageBatch(rows, self._labels[rows], pixels, len(indices))
-
-    @property
-    def batches_an_epoch(self) -> int:
-        """How many batches a pass over the data takes."""
-        return len(self.plan.epoch(0))
 
     @property
     def static_shapes(self) -> bool:

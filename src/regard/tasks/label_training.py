@@ -31,6 +31,7 @@ from regard.tasks.label_metrics import class_figures, class_metrics, number_figu
 from regard.tasks.labeller import Labeller, Outputs, probabilities
 from regard.tasks.losses import Losses
 from regard.tasks.metrics import Metric
+from regard.tasks.planned import Planned
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class LabelBatch(TensorBatch):
     following: Tensor | None = None
 
 
-class LabelTraining:
+class LabelTraining(Planned):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     def __init__(
@@ -110,20 +111,6 @@ class LabelTraining:
         return LabelBatch(
             ids[None], lengths, pack(segments, 0, **room)[0][None], targets, real, n, plan.longest, coming
         )
-
-    @property
-    def batches_an_epoch(self) -> int:
-        """How many batches the first pass over the data takes."""
-        return len(self.plan.epoch(0))
-
-    @property
-    def static_shapes(self) -> bool:
-        """Whether all batches have one shape, so that compiling pays."""
-        return isinstance(self.plan, PackedPlan)
-
-    def record(self) -> bool:
-        """The device's work can be recorded where all batches have one shape."""
-        return self.static_shapes
 
     def compile(self) -> None:
         """Let the compiler fuse what the loss computes."""

@@ -23,6 +23,7 @@ from regard.tasks.batch import TensorBatch
 from regard.tasks.compiling import compiled
 from regard.tasks.losses import Losses, linear_cross_entropy
 from regard.tasks.perplexity import UNCOUNTED, measure_ids
+from regard.tasks.planned import Planned
 from regard.tasks.speech import text_after
 from regard.tasks.writing import Writer, WritingModel
 
@@ -40,10 +41,11 @@ class TextBatch(TensorBatch):
         return self.labels.numel()
 
 
-class LanguageTraining:
+class LanguageTraining(Planned):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "valid_log_likelihood"
+    plan: RowPlan
 
     def __init__(
         self,

@@ -30,12 +30,13 @@ from regard.tasks.losses import Losses, linear_cross_entropy
 from regard.tasks.masked import MaskedData, masking_of
 from regard.tasks.masked_batches import Assembler, MaskedBatch
 from regard.tasks.pair_training import rows_of
+from regard.tasks.planned import Planned
 
 _VALID_EXAMPLES = 64  # a batch
 _AT_ONCE = 1024  # pieces whose scores exist together while evaluating
 
 
-class MaskedTraining:
+class MaskedTraining(Planned):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "mlm_accuracy"
@@ -81,11 +82,6 @@ class MaskedTraining:
         if self.is_packed:
             return self._train.packed(examples, epoch=epoch, budget=self.budget, most=self.plan.max_examples)
         return self._train.padded(examples, epoch=epoch, n_rows=-(-self.plan.max_examples // world))
-
-    @property
-    def batches_an_epoch(self) -> int:
-        """How many batches the first pass over the data takes."""
-        return sum(1 for _ in self.plan.epoch(0))
 
     @property
     def static_shapes(self) -> bool:

@@ -26,6 +26,7 @@ from regard.tasks.compiling import compiled
 from regard.tasks.losses import Losses, linear_cross_entropy, symmetric_kl
 from regard.tasks.metrics import exact_match
 from regard.tasks.pairs import Languages
+from regard.tasks.planned import Planned
 from regard.tasks.recuts import Both, Recuts, fitting
 from regard.tasks.translation import Translator, usual_bleu
 
@@ -50,7 +51,7 @@ class PairBatch(TensorBatch):
         )
 
 
-class PairTraining:
+class PairTraining(Planned):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "bleu"
@@ -94,20 +95,6 @@ class PairTraining:
         """A share of the examples of these numbers as one batch; an empty share is a batch without tokens."""
         sources, targets = self._examples(indices, epoch=epoch, share=share)
         return batch_of(self.languages, sources, targets, plan=self.plan)
-
-    @property
-    def batches_an_epoch(self) -> int:
-        """How many batches the first pass over the data takes."""
-        return len(self.plan.epoch(0))
-
-    @property
-    def static_shapes(self) -> bool:
-        """Whether all batches have one shape, so that compiling pays."""
-        return isinstance(self.plan, PackedPlan)
-
-    def record(self) -> bool:
-        """The device's work can be recorded where all batches have one shape."""
-        return self.static_shapes
 
     def compile(self) -> None:
         """Let the compiler fuse what the loss computes."""

@@ -25,6 +25,7 @@ from regard.tasks.compiling import compiled
 from regard.tasks.example_plan import example_plan
 from regard.tasks.forecasting import forecasts
 from regard.tasks.losses import Losses
+from regard.tasks.planned import Planned
 from regard.tasks.series_metrics import errors_of
 
 LossName = Literal["mse", "mae"]
@@ -41,7 +42,7 @@ class SeriesBatch(TensorBatch):
     n_tokens: int
 
 
-class SeriesTraining:
+class SeriesTraining(Planned):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "minus_loss"
@@ -74,16 +75,6 @@ class SeriesTraining:
         """The windows of these numbers as one batch."""
         past, past_marks, future, future_marks = (torch.from_numpy(part) for part in self.train.cut(indices))
         return SeriesBatch(past, past_marks, future, future_marks, len(indices))
-
-    @property
-    def batches_an_epoch(self) -> int:
-        """How many batches the first pass over the data takes."""
-        return len(self.plan.epoch(0))
-
-    @property
-    def static_shapes(self) -> bool:
-        """The last batch of an epoch is smaller; models are small as well, and compiling would not pay."""
-        return False
 
     def record(self) -> bool:
         """The device's work can be recorded: batches are full, or the last one."""

@@ -26,6 +26,7 @@ from regard.models.speech_frames import Frames, SpeechModel, device_of
 from regard.tasks.batch import TensorBatch
 from regard.tasks.ctc import ctc_loss
 from regard.tasks.losses import Losses, linear_cross_entropy
+from regard.tasks.planned import Planned
 from regard.tasks.prompting import prompt_ids
 from regard.tasks.transcription import IGNORED, Transcriber, batch_rows
 from regard.tasks.transcription_data import encode_texts
@@ -50,7 +51,7 @@ class SpeechBatch(TensorBatch):
     n_tokens: int
 
 
-class SpeechTraining:
+class SpeechTraining(Planned):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "minus_wer"
@@ -96,23 +97,6 @@ class SpeechTraining:
         """The recordings of these numbers as one batch; an empty share is a batch without tokens."""
         drawn = [self.changes.draw(self.seed, epoch, int(i)) for i in indices]
         return batch_of(self.tokenizer, self.train, self.texts, indices, drawn=drawn, opening=self.opening)
-
-    @property
-    def batches_an_epoch(self) -> int:
-        """How many batches the first pass over the data takes."""
-        return len(self.plan.epoch(0))
-
-    @property
-    def static_shapes(self) -> bool:
-        """Recordings differ in length, so compiling would not pay."""
-        return False
-
-    def record(self) -> bool:
-        """Changes are drawn recording by recording on the processor: the device's work differs each time."""
-        return False
-
-    def compile(self) -> None:
-        """Nothing is compiled: every batch has a shape of its own."""
 
     def loss(self, model: SpeechModel, batch: SpeechBatch) -> Losses:
         """The summed loss of a batch's tokens, with gradients."""
