@@ -37,6 +37,7 @@ TEACHERS = {  # what each has of its own
           "train.warmup=2000"],
     "D": ["train.seed=4", "train.steps=12000", "model.dropout=0.35"],
 }  # fmt: skip
+STUDENTS = ["train.steps=14000"]  # there is more to learn from
 PARTS = ("teachers", "text", "students")
 _AT_ONCE = 1024
 
@@ -90,7 +91,7 @@ def main() -> None:
             trained(folder, TEACHERS[folder.name], options)
     files = taught(teachers, options) if {"text", "students"} & set(options.only) else []
     if "students" in options.only:
-        learn = [f"data.train={files}", *options.set]
+        learn = [f"data.train={files}", *STUDENTS, *options.set]
         students = [trained(options.runs / f"student-{s}", [f"train.seed={s}", *learn], options) for s in options.seeds]
         rows = collect("Transformer tiny, taught by four", students, command="python benchmarks/distillation.py --save")
         shown(rows)
