@@ -19,7 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.models.classifier import Classifier
-from regard.tasks.losses import linear_cross_entropy, symmetric_kl
+from regard.tasks.agreement import symmetric_kl
+from regard.tasks.losses import linear_cross_entropy
 from regard.tasks.pair_training import rows_of
 
 NOTHING = -1  # a token with nothing to predict after it

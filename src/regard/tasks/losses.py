@@ -1,7 +1,6 @@
-"""Losses over a vocabulary, made so that the scores of all tokens never stand in memory together.
+"""The loss over a vocabulary, made so that the scores of all tokens never stand in memory together.
 
     linear_cross_entropy    label-smoothed cross-entropy of  hidden (N, D) · weightᵀ (D, V)  against labels (N,)
-    symmetric_kl            ½ Σ [KL(p‖q) + KL(q‖p)] between two predictions (N, V) of the same tokens: R-Drop
 
 Smoothing ε is that of `F.cross_entropy`: 1 − ε on the label, ε spread evenly over all V classes.
 
@@ -27,7 +26,7 @@ from regard.errors import ShapeError, UsageError
 from regard.tasks.known_gradients import differentiable, parts, rows_at_once
 from regard.tasks.protocol import Losses
 
-__all__ = ["Losses", "linear_cross_entropy", "symmetric_kl"]
+__all__ = ["Losses", "linear_cross_entropy"]
 
 _MANY = 4096  # classes
 
@@ -51,14 +50,18 @@ def linear_cross_entropy(
     device = hidden.device.type
     if torch.is_autocast_enabled(device):
         hidden = hidden.to(torch.get_autocast_dtype(device))
-    inputs = (hidden, weight, bias)
-    wanted = [torch.is_grad_enabled() and x is not None and x.requires_grad for x in inputs]
+    wanted = [torch.is_grad_enabled() and x is not None and x.requires_grad for x in (hidden, weight, bias)]
     by_kernel = any(wanted) and _suits_kernel(hidden, len(weight))
+    if by_kernel:  # outside the operation, where a compiler adds it to what made the states
+        hidden = torch.where((labels != ignore_id)[..., None], hidden, 0)
+    inputs = (hidden, weight, bias)
     if not by_kernel and device == "cuda" and torch.compiler.is_compiling() and chunk is None:
         return _left_to_the_compiler(*inputs, labels, smoothing=smoothing, ignore_id=ignore_id)
     sweep = _sweep_as_one if by_kernel else _sweep
     with torch.no_grad():
-        total, nll, n_real, *kept = sweep(*inputs, labels, smoothing, ignore_id, chunk, *wanted)
+        total, nll, n_real, *kept = sweep(
+            *inputs, labels, smoothing, ignore_id, chunk, wanted[0], wanted[1], wanted[2], by_kernel
+        )
     gradients = [gradient if asked else None for gradient, asked in zip(kept, wanted, strict=True)]
     return Losses(differentiable(total, gradients, inputs), nll, n_real)
 
@@ -104,11 +107,15 @@ def _sweep(
     wants_hidden: bool,
     wants_weight: bool,
     wants_bias: bool,
+    masked: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Loss, negative log-likelihood, tokens, and the gradients of hidden, weight and bias: empty if not wanted."""
+    """Loss, negative log-likelihood, tokens, and the gradients of hidden, weight and bias: empty if not wanted.
+
+    `masked`: rows of `hidden` that do not count are zero already, and their gradient is nobody's concern.
+    """
     wanted = (wants_hidden, wants_weight, wants_bias)
     with torch.autocast(hidden.device.type, enabled=False):
-        rows = _rows(hidden, labels, ignore_id=ignore_id)
+        rows = _rows(hidden, labels, ignore_id=ignore_id, masked=masked)
         gradients = _start(rows, len(weight), smoothing=smoothing, wanted=wanted)
         norms, gold = _go_through(rows, weight, bias, smoothing=smoothing, chunk=chunk, gradients=gradients)
         evenly = weight.sum(0, dtype=rows.full).mul_(smoothing / len(weight)) if smoothing else None  # (D,)
@@ -118,7 +125,8 @@ def _sweep(
         if bias is not None:
             losses -= smoothing * bias.mean(dtype=rows.full)
         total, nll = rows.sum(losses), rows.sum(norms - gold)
-        return total, nll, rows.n_real, *_finish(gradients, rows, (hidden, weight, bias), evenly=evenly)
+        inputs = (hidden, weight, bias)
+        return total, nll, rows.n_real, *_finish(gradients, rows, inputs, evenly=evenly, masked=masked)
 
 
 # To a compiler one operation, inside which scores may be overwritten and products be added up in place.
@@ -137,6 +145,7 @@ def _(
     wants_hidden: bool,
     wants_weight: bool,
     wants_bias: bool,
+    masked: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     full = torch.float64 if hidden.dtype == torch.float64 else torch.float32
     sums = [hidden.new_empty((), dtype=dtype) for dtype in (full, full, torch.int64)]
@@ -172,7 +181,7 @@ class _Gradients(NamedTuple):
     bias: Tensor | None
 
 
-def _rows(hidden: Tensor, labels: Tensor, *, ignore_id: int) -> _Rows:
+def _rows(hidden: Tensor, labels: Tensor, *, ignore_id: int, masked: bool) -> _Rows:
     # float16 has too few exponents for sums over a vocabulary; bfloat16 has as many as float32.
     dtype = torch.float32 if hidden.dtype == torch.float16 else hidden.dtype
     states, labels = hidden.detach().reshape(-1, hidden.shape[-1]).to(dtype), labels.reshape(-1, 1)
@@ -185,7 +194,8 @@ def _rows(hidden: Tensor, labels: Tensor, *, ignore_id: int) -> _Rows:
         chosen = real[:, 0].nonzero()[:, 0]
         return _Rows(states.index_select(0, chosen), labels.index_select(0, chosen), None, chosen, n_real)
     # Rows that do not count are zero from here on: whatever stood in them, even NaN, reaches no sum.
-    return _Rows(states.masked_fill(~real, 0), labels.masked_fill(~real, 0), real, None, n_real)
+    states = states if masked else states.masked_fill(~real, 0)
+    return _Rows(states, labels.masked_fill(~real, 0), real, None, n_real)
 
 
 def _start(rows: _Rows, n_classes: int, *, smoothing: float, wanted: Sequence[bool]) -> _Gradients:
@@ -266,14 +276,19 @@ def _collect(gradients: _Gradients, scores_grad: Tensor, rows: _Rows, *, matrix:
 
 
 def _finish(
-    gradients: _Gradients, rows: _Rows, inputs: tuple[Tensor, Tensor, Tensor | None], *, evenly: Tensor | None
+    gradients: _Gradients,
+    rows: _Rows,
+    inputs: tuple[Tensor, Tensor, Tensor | None],
+    *,
+    evenly: Tensor | None,
+    masked: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients in the shapes and types of the inputs, and nothing (0,) for those that nobody asks for."""
     grad, shape = gradients.hidden, inputs[0].shape
     if grad is not None:
         if evenly is not None:
             grad.sub_(evenly)
-        if rows.real is not None:
+        if rows.real is not None and not masked:
             grad.masked_fill_(~rows.real, 0)
         if rows.chosen is not None:
             grad = grad.new_zeros(shape[:-1].numel(), shape[-1]).index_copy_(0, rows.chosen, grad)
@@ -281,47 +296,6 @@ def _finish(
     whole = zip((grad, gradients.weight, gradients.bias), inputs, strict=True)
     kept = [rows.states.new_empty(0) if g is None or x is None else g.to(x.dtype) for g, x in whole]
     return kept[0], kept[1], kept[2]
-
-
-def symmetric_kl(
-    logits_a: Tensor, logits_b: Tensor, labels: Tensor, *, ignore_id: int = 0, chunk: int | None = None
-) -> Tensor:
-    """How far two predictions (..., V) of the same tokens are apart: ½ [KL(p‖q) + KL(q‖p)], summed over real tokens.
-
-    Liang et al. (2021), R-Drop. The gradient for p's scores is ½ [p (d − KL(p‖q)) + p − q], where d = log p − log q.
-    """
-    if logits_a.shape != logits_b.shape or logits_a.shape[:-1] != labels.shape:
-        raise ShapeError(
-            f"two predictions of the same tokens were expected, got {list(logits_a.shape)} and "
-            f"{list(logits_b.shape)} for labels {list(labels.shape)}"
-        )
-    inputs = (logits_a, logits_b)
-    wanted = [torch.is_grad_enabled() and x.requires_grad for x in inputs]
-    with torch.no_grad():
-        pair = [x.detach().reshape(-1, x.shape[-1]) for x in inputs]
-        grads = [torch.empty_like(x) if w else None for x, w in zip(pair, wanted, strict=True)]
-        real = (labels != ignore_id).reshape(-1, 1)
-        sums = []
-        for part in parts(len(real), chunk or rows_at_once(logits_a.shape[-1], logits_a.device)):
-            apart = _disagreement(pair[0][part], pair[1][part], [None if g is None else g[part] for g in grads])
-            sums.append(apart.masked_fill(~real[part], 0).sum())
-        kept = tuple(None if g is None else g.masked_fill_(~real, 0).view(logits_a.shape) for g in grads)
-        total = torch.stack(sums).sum()
-    return differentiable(total, kept, inputs)
-
-
-def _disagreement(a: Tensor, b: Tensor, grads: list[Tensor | None]) -> Tensor:
-    """The divergence of each row (n, 1); the wanted gradients (n, V) are written into `grads`."""
-    full = torch.float64 if a.dtype == torch.float64 else torch.float32
-    log_p, log_q = a.log_softmax(1, dtype=full), b.log_softmax(1, dtype=full)
-    p, q = log_p.exp(), log_q.exp()
-    d = log_p.sub_(log_q)
-    p_to_q, q_to_p = (p * d).sum(1, keepdim=True), -(q * d).sum(1, keepdim=True)
-    if grads[0] is not None:
-        grads[0].copy_((d - p_to_q).mul_(p).add_(p).sub_(q).mul_(0.5))
-    if grads[1] is not None:
-        grads[1].copy_((d + q_to_p).mul_(q).neg_().add_(q).sub_(p).mul_(0.5))
-    return (p_to_q + q_to_p) / 2
 
 
 def _product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:

@@ -21,9 +21,10 @@ from regard.data.ragged import Ids as Ids
 from regard.data.ragged import Ragged
 from regard.decoding import DecodeOptions
 from regard.models.protocol import Seq2SeqModel
+from regard.tasks.agreement import symmetric_kl
 from regard.tasks.batch import TensorBatch
 from regard.tasks.compiling import compiled
-from regard.tasks.losses import Losses, linear_cross_entropy, symmetric_kl
+from regard.tasks.losses import Losses, linear_cross_entropy
 from regard.tasks.metrics import exact_match
 from regard.tasks.pairs import Languages
 from regard.tasks.planned import Planned

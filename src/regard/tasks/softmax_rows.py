@@ -27,7 +27,7 @@ _LOWEST = -3.0e38  # unlike -inf, it can be taken away from itself
 
 @triton.jit
 def _overwrite_kernel(SCORES, LABELS, NORMS, GOLD, stride, n_classes, n_held, kept, lowest,
-                      LANES: tl.constexpr, WIDTH: tl.constexpr):  # fmt: skip
+                      ROOM: tl.constexpr, LANES: tl.constexpr, WIDTH: tl.constexpr):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)  # a batch has more than 2³¹ scores
     scores, label = SCORES + row * stride, tl.load(LABELS + row)
     gold = tl.load(scores + label, (label >= 0) & (label < n_classes), other=0.0).to(tl.float32)
@@ -36,7 +36,8 @@ def _overwrite_kernel(SCORES, LABELS, NORMS, GOLD, stride, n_classes, n_held, ke
     for start in range(0, n_held, LANES * WIDTH):
         at = start + places
         z = tl.load(scores + at, at < n_held, other=float("-inf"), eviction_policy="evict_last").to(tl.float32)
-        z = tl.where(at < n_classes, z, float("-inf"))  # whatever stands in the room behind
+        if ROOM:
+            z = tl.where(at < n_classes, z, float("-inf"))  # whatever stands there
         higher = tl.maximum(peak, tl.max(z, 1))
         total = total * tl.exp(peak - higher) + tl.sum(tl.exp(z - higher[:, None]), 1)
         peak = higher
@@ -47,7 +48,8 @@ def _overwrite_kernel(SCORES, LABELS, NORMS, GOLD, stride, n_classes, n_held, ke
     for start in range(0, n_held, LANES * WIDTH):
         at = start + places
         z = tl.load(scores + at, at < n_held, other=float("-inf"), eviction_policy="evict_first").to(tl.float32)
-        z = tl.where(at < n_classes, z, float("-inf"))
+        if ROOM:
+            z = tl.where(at < n_classes, z, float("-inf"))
         gradient = tl.exp(z - norm) - tl.where(at == label, kept, 0.0)
         tl.store(scores + at, gradient.to(SCORES.dtype.element_ty), at < n_held, eviction_policy="evict_first")
 
@@ -64,8 +66,9 @@ def overwrite_by_gradient(scores: Tensor, labels: Tensor, *, kept: float) -> tup
     """
     norms, gold = (torch.empty(len(scores), dtype=torch.float32, device=scores.device) for _ in range(2))
     if len(scores):
+        n_classes, n_held = scores.shape[1], scores.stride(0)
         _overwrite_kernel[(len(scores),)](
-            scores, labels, norms, gold, scores.stride(0), scores.shape[1], scores.stride(0), kept, _LOWEST,
+            scores, labels, norms, gold, n_held, n_classes, n_held, kept, _LOWEST, ROOM=n_held > n_classes,
             LANES=_LANES, WIDTH=_WIDTH, num_warps=_WARPS,
         )  # fmt: skip
     return norms, gold
