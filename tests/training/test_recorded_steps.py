@@ -1,5 +1,6 @@
 """Recorded steps: they come to what unrecorded ones come to, and another shape is no trouble."""
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from regard.tasks.protocol import Losses
 from regard.training.config import TrainConfig
 from regard.training.loop import Trainer
 from regard.training.progress import Window
-from regard.training.recorded import RecordedStep
+from regard.training.recorded import RecordedStep, _noticing
 
 GPU = torch.cuda.is_available()
 CASES: dict[str, dict[str, Any]] = {
@@ -92,3 +93,37 @@ def test_each_shape_is_done_for_itself_and_what_cannot_be_compared_as_it_is() ->
     assert seen == [values for values, _ in given]
     assert totals == [1.5, 3.5, 5.0, 6.5, 8.5]
     assert len(step._recordings) == 2
+
+
+def test_waiting_for_the_device_is_noticed_and_other_warnings_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    modes: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
+
+    def work() -> list[str]:
+        with _noticing() as waits:
+            warnings.warn("called a synchronizing CUDA operation (Triggered internally at ...)", stacklevel=1)
+            warnings.warn("Synchronization debug mode is a prototype feature", stacklevel=1)
+            warnings.warn("something else", stacklevel=1)
+        return waits
+
+    with pytest.warns(UserWarning, match="something else") as told:
+        waits = work()
+    assert len(waits) == len(told) == 1
+    assert modes == ["warn", 0]
+
+
+@pytest.mark.skipif(not GPU, reason="needs a GPU")
+@pytest.mark.parametrize("asks", [False, True])
+def test_work_that_waits_is_not_recorded(asks: bool) -> None:
+    total = torch.zeros((), device="cuda")
+
+    def work(batch: Any, n_tokens: Tensor) -> Losses:
+        total.add_(batch.tensor.sum() if not asks or float(batch.tensor[0]) > 0 else 0.0)
+        return Losses(total / n_tokens, total.clone(), n_tokens)
+
+    step = RecordedStep(work, torch.device("cuda"))
+    found = [float(step(Numbers(torch.tensor([n, 1.0]), 1), 1.0).nll) for n in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)]
+    assert found == [2.0, 5.0, 9.0, 14.0, 20.0, 27.0]
+    assert step._waits == asks
+    assert len(step._recordings) == (0 if asks else 1)

@@ -26,7 +26,7 @@ class TrainConfig:
     label_smoothing       share of the probability spread over all words
     r_drop                weight of the divergence between two dropout passes (Liang et al., 2021); 0: one pass
     compile, graphs       let the compiler fuse the loss, auto: on a GPU, where all batches have one shape; record whole
-                          steps as one piece of GPU work, auto: where there are few shapes
+                          steps as one piece of GPU work, auto: where there are few shapes and nothing waits for it
     ema                   decay of the moving average of the weights; 0: none
     average               how many snapshots, one an evaluation, are averaged; 0: none. The average is what is
                           evaluated and kept
