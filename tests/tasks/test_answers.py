@@ -203,6 +203,18 @@ def test_accumulated_is_one_big_batch() -> None:
         torch.testing.assert_close(gradient, parts[1][name], rtol=1e-8, atol=1e-10, msg=name)
 
 
+def test_to_be_recorded_windows_have_few_lengths_and_lose_the_same() -> None:
+    task, some = make_task(r_drop=1.0), np.array([0, 5, 9, 20])
+    before = task.batch(some)
+    assert task.record()
+    after = task.batch(some)
+    assert before.ids.shape[1] < 64 == after.ids.shape[1] == after.segments.shape[1] == after.allowed.shape[1]
+    one, other = gradients(task, before), gradients(task, after)
+    assert one[0] == pytest.approx(other[0], rel=1e-12)
+    for name, gradient in one[1].items():
+        torch.testing.assert_close(gradient, other[1][name], rtol=1e-8, atol=1e-10, msg=name)
+
+
 def test_the_loss_is_cross_entropy_over_context_and_cls() -> None:
     task = make_task()
     model = make_model(task.windows.framer.tokenizer, name="bert").double()

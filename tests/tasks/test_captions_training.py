@@ -98,6 +98,25 @@ def test_an_image_with_fewer_captions_is_filled_up_with_nothing(tokenizer):
     assert int(whole.n_tokens) == 7
 
 
+def test_to_be_recorded_captions_have_few_lengths_and_lose_the_same(pictures, tokenizer):
+    task = training(pictures, tokenizer)
+    assert task.record()
+    assert task.batch(np.arange(5)).target.shape[1] % 4 == 0
+    captions = [[[5, 6], [7]], [[8, 5]]]
+    before, after = (caption_batch(tokenizer, np.array([0, 1]), captions, multiple_of=n) for n in (1, 4))
+    assert [batch.target.shape[1] for batch in (before, after)] == [3, 4]
+    assert [batch.labels.shape[1] for batch in (before, after)] == [3, 4]
+    assert before.n_tokens == after.n_tokens
+    model, images = captioner(tokenizer).eval(), torch.rand(2, 3, 16, 16)
+    losses = [
+        caption_loss(model, images, Rows(batch.target, batch.lengths), batch.labels, weights=Weights(0.1, 0.5, 0.5),
+                     pad_id=0)
+        for batch in (before, after)
+    ]  # fmt: skip
+    for one, other in zip(*losses, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_captions_that_are_too_long_are_left_out(pictures, tokenizer):
     short = CaptionTraining(
         tokenizer, pictures, pictures.part(range(4)), CaptionData(image_size=16, max_tokens=4), batch_images=6, seed=1
