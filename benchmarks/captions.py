@@ -104,11 +104,11 @@ def draw_run(run: Path, path: Path, options: argparse.Namespace) -> None:
     """Where a captioner looked, on test images that it does well on, no two of them with the same caption."""
     from regard import load
     from regard.inspection.plots_captions import draw_captions
-    from regard.predictors.base import TestData
+    from regard.predictors.base import ScoreData
     from regard.tasks.captions_metrics import CaptionJudge
 
     model = load(run, options.device)
-    (pictures,) = model.pictures(TestData(root=options.data_root, made=run / "data")).values()
+    (pictures,) = model.pictures(ScoreData(root=options.data_root, made=run / "data")).values()
     captions = [several[0] for several in model.writer(pictures.pixels, model.options({}))]
     scores = CaptionJudge(pictures.captions).judged([caption.text for caption in captions]).cider
     looks, said = [], set()

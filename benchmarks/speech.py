@@ -23,7 +23,7 @@ from typing import Any
 from record import row, save
 from regard.data.digits import WORDS, Recordings
 from regard.predictors import load
-from regard.predictors.base import TestData
+from regard.predictors.base import ScoreData
 from regard.tasks.transcription_data import SpeechData, SpeechFiles
 from regard.tasks.transcription_metrics import score_transcripts
 from regard.training.recipe import find_recipe, make_recipe
@@ -59,7 +59,7 @@ def beamed(run: Path, options: argparse.Namespace) -> dict[str, dict[str, float]
     """The same with a beam whose hypotheses the alignment weighs as well."""
     model = load(run, options.device)
     found = {}
-    for evaluation in model.evaluate(TestData(root=options.data_root, made=run / "data"), beam=5, ctc=0.4):
+    for evaluation in model.evaluate(ScoreData(root=options.data_root, made=run / "data"), beam=5, ctc=0.4):
         found[evaluation.data] = {name: metric.value for name, metric in evaluation.metrics.items()}
         print(f"{evaluation.data}, beam 5 with alignment: WER {found[evaluation.data]['WER']:.2f}", flush=True)
     return found

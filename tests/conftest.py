@@ -16,6 +16,8 @@ if not Path("/dev/nvidiactl").exists():
 
 import torch
 
+import tiny_runs
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Workers of pytest-xdist share the cores: one thread each, or they wait for one another."""
@@ -42,3 +44,9 @@ def data_root() -> Path:
     if not root or not Path(root).is_dir():
         pytest.skip("real data absent: set REGARD_DATA")
     return Path(root)
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> tiny_runs.Command:
+    """The command line, in this process."""
+    return tiny_runs.Command(capsys, monkeypatch)

@@ -4,13 +4,7 @@ from functools import cache
 
 import pytest
 
-import tiny_runs
 import tiny_tasks
-
-
-@pytest.fixture
-def command(capsys, monkeypatch):
-    return tiny_runs.Command(capsys, monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import load_file
 
 import tiny_captions
-import tiny_runs
 from regard.tasks.captions_training import CaptionTraining
 
 
@@ -17,11 +16,6 @@ from regard.tasks.captions_training import CaptionTraining
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("captions")
     return folder, tiny_captions.train_captions(folder, "train.epochs=4")
-
-
-@pytest.fixture
-def command(capsys, monkeypatch):
-    return tiny_runs.Command(capsys, monkeypatch)
 
 
 def assert_refused(answer, code, error, hint=""):

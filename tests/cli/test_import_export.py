@@ -165,7 +165,7 @@ def test_a_translator_with_two_vocabularies_is_refused(command, tmp_path):
             2,
             "--to onnx: not a format that regard writes; there is hf",
         ),
-        (("export", "{run}", "--to", "hf"), 2, "an export needs a folder"),
+        (("export", "{run}", "--to", "hf"), 2, "an export needs a place"),
         (("export", "{run}"), 2, "--to"),
         (("export", "{run}", "--to", "hf", "--out", "{run}"), 2, "there is something already"),
         (("import", "{run}", "--out", "x"), 2, "is a run already"),

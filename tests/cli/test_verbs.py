@@ -23,11 +23,6 @@ def worse(tmp_path_factory):
     return tiny_runs.train_tiny(tmp_path_factory.mktemp("worse"), "train.steps=40", "train.eval_every=40")
 
 
-@pytest.fixture
-def command(capsys, monkeypatch):
-    return tiny_runs.Command(capsys, monkeypatch)
-
-
 def test_predict_takes_arguments_a_file_or_standard_input(command, folder, tmp_path):
     expected = "eins zwei\n\nzehn\n"
     lines = "one two\n\nten\n"

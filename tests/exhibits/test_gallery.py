@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-import tiny_runs
 from regard.errors import UsageError
 from regard.exhibits import gallery, shift
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
@@ -16,11 +15,6 @@ from regard.exhibits.phrases import Phrasebook, is_sentence, sentences
 from regard.inspection.plots_exhibits import Bars, Heat, Line, Lines, Points, draw_panels
 
 DOCS = Path(__file__).parents[2] / "docs" / "exhibits"
-
-
-@pytest.fixture
-def command(capsys, monkeypatch):
-    return tiny_runs.Command(capsys, monkeypatch)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import tiny_captions
 from regard.errors import DataError, UsageError
 from regard.inspection.captions_look import CaptionLook, smooth, spotlight
 from regard.inspection.captions_page import png_of
-from regard.predictors.base import TestData
+from regard.predictors.base import ScoreData
 
 TRANSFORMER = (
     "model={name='transformer-captioner',widths=[8,12,16],n_blocks=1,d_model=16,n_heads=2,d_feedforward=32,"
@@ -77,25 +77,25 @@ def test_images_of_any_kind_are_read(model, tmp_path):
 
 
 def test_it_is_scored_against_all_references(model, folder):
-    (evaluation,) = model.evaluate(TestData())
+    (evaluation,) = model.evaluate(ScoreData())
     assert evaluation.data == "here"
     assert (evaluation.n, evaluation.unit) == (32, "images")
     assert set(evaluation.metrics) == {"bleu-1", "bleu-2", "bleu-3", "bleu-4", "cider-d", "exact match"}
     kept = json.loads((folder / "run" / "run.json").read_text())["metrics"]["here"]
     assert {name: metric.record() for name, metric in evaluation.metrics.items()} == kept
     assert kept["bleu-1"]["value"] > 50
-    (given,) = model.evaluate(TestData([str(folder / "captions.csv")]))
+    (given,) = model.evaluate(ScoreData([str(folder / "captions.csv")]))
     assert given.metrics["cider-d"].value == evaluation.metrics["cider-d"].value
     assert len(given.outputs) == 32
 
 
 def test_two_models_are_compared_on_the_same_images(model, other):
-    (compared,) = model.compare(other, TestData(), resamples=50)
+    (compared,) = model.compare(other, ScoreData(), resamples=50)
     by_name = {one.name: one for one in compared.comparisons}
-    (a,), (b,) = model.evaluate(TestData()), other.evaluate(TestData())
+    (a,), (b,) = model.evaluate(ScoreData()), other.evaluate(ScoreData())
     assert by_name["CIDEr-D"].score_a == pytest.approx(a.metrics["cider-d"].value)
     assert by_name["BLEU-4"].difference == pytest.approx(b.metrics["bleu-4"].value - a.metrics["bleu-4"].value)
-    (same,) = model.compare(model, TestData(), resamples=20)
+    (same,) = model.compare(model, ScoreData(), resamples=20)
     assert all(one.difference == 0 for one in same.comparisons)
 
 
@@ -113,14 +113,14 @@ def test_two_models_vote(model, other, folder):
 
 @pytest.mark.parametrize("which", ["model", "other"])
 def test_it_keeps_its_promises(request, which):
-    findings = list(request.getfixturevalue(which).verify(TestData(), n=5))
+    findings = list(request.getfixturevalue(which).verify(ScoreData(), n=5))
     assert len(findings) == 7
     assert all(finding.kept for finding in findings), [finding.promise for finding in findings if not finding.kept]
 
 
 def test_where_there_are_no_images_promises_are_measured_on_noise(model, tmp_path):
     said, model.say = [], lambda line: said.append(line)
-    findings = list(model.verify(TestData([str(tmp_path / "gone.csv")]), n=3))
+    findings = list(model.verify(ScoreData([str(tmp_path / "gone.csv")]), n=3))
     assert "noise" in said[0]
     assert all(finding.kept for finding in findings)
 
@@ -202,4 +202,4 @@ def test_without_attention_there_is_nothing_to_look_at(tmp_path):
     assert model(picture(tmp_path)).text is not None
     with pytest.raises(UsageError, match="no attention to look at"):
         model.look(picture(tmp_path))
-    assert all(finding.kept for finding in model.verify(TestData(), n=3))
+    assert all(finding.kept for finding in model.verify(ScoreData(), n=3))

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 import tiny_series
 from regard.errors import DataError, UsageError
-from regard.predictors import TestData, load
+from regard.predictors import ScoreData, load
 from regard.tasks.series import SeriesFiles
 
 WAVE = ["data.context=24", "data.horizon=6", "train.epochs=8", "train.lr=0.01"]
@@ -29,7 +29,7 @@ def wave(tmp_path_factory):
 
 
 def figures(run, **data):
-    found = next(iter(load(run, "cpu").evaluate(TestData(**data))))
+    found = next(iter(load(run, "cpu").evaluate(ScoreData(**data))))
     return found, {name: metric.value for name, metric in found.metrics.items()}
 
 
@@ -91,8 +91,8 @@ def test_what_it_looked_at(wave, tmp_path):
 
 def test_promises_hold_and_models_compare(wave):
     model = load(wave[0], "cpu")
-    assert all(finding.kept for finding in model.verify(TestData(), n=6))
-    compared = next(iter(model.compare(load(wave[0], "cpu"), TestData(), resamples=20)))
+    assert all(finding.kept for finding in model.verify(ScoreData(), n=6))
+    compared = next(iter(model.compare(load(wave[0], "cpu"), ScoreData(), resamples=20)))
     assert (compared.n, compared.comparisons[0].difference) == (75, 0)
 
 

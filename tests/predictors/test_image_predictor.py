@@ -12,7 +12,7 @@ import regard
 import tiny_images
 from regard.errors import UsageError
 from regard.inspection.record import Look
-from regard.predictors import TestData
+from regard.predictors import ScoreData
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +30,11 @@ def shapes(tmp_path_factory):
 def test_it_learns_shapes_whatever_their_colour_and_place(shapes):
     run, facts, photos = shapes
     assert facts["metrics"]["test"]["accuracy"]["value"] > 0.95
-    found = next(iter(regard.load(run, "cpu").evaluate(TestData([str(photos)], made=run / "data"))))
+    found = next(iter(regard.load(run, "cpu").evaluate(ScoreData([str(photos)], made=run / "data"))))
     assert (found.n, found.unit) == (40, "images")
     assert found.metrics["accuracy"].value > 0.9
     assert found.metrics["accuracy of ring"].signature.startswith("n:10|ci:95%")
-    again = next(iter(regard.load(run, "cpu").evaluate(TestData(made=run / "data"))))
+    again = next(iter(regard.load(run, "cpu").evaluate(ScoreData(made=run / "data"))))
     assert again.metrics["accuracy"].value == facts["metrics"]["test"]["accuracy"]["value"]
     assert again.data == "test"
 
@@ -116,8 +116,8 @@ def test_other_poolings_are_looked_at_too(pooling, tmp_path):
 def test_promises_hold_and_models_compare(shapes):
     run, _, photos = shapes
     model = regard.load(run, "cpu")
-    assert all(finding.kept for finding in model.verify(TestData(made=run / "data"), n=6))
-    data = TestData([str(photos)], made=run / "data")
+    assert all(finding.kept for finding in model.verify(ScoreData(made=run / "data"), n=6))
+    data = ScoreData([str(photos)], made=run / "data")
     compared = next(iter(model.compare(regard.load(run, "cpu"), data, resamples=20)))
     assert (compared.n, compared.comparisons[0].difference) == (40, 0)
 

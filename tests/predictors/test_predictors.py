@@ -8,7 +8,7 @@ import torch
 import regard
 import tiny_tasks
 from regard.errors import UsageError
-from regard.predictors.base import TestData as Data
+from regard.predictors.base import ScoreData as Data
 from regard.predictors.base import random_texts, varied
 from regard.predictors.language import passages
 

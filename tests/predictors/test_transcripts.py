@@ -9,7 +9,7 @@ import torch
 
 import tiny_speech
 from regard.errors import ConfigError, DataError, UsageError
-from regard.predictors import TestData, load
+from regard.predictors import ScoreData, load
 from regard.tasks.transcription import pieces
 
 
@@ -98,14 +98,14 @@ def test_pieces_end_where_it_is_quiet():
 
 def test_scores_with_intervals(made, model):
     run, table = made
-    found = next(iter(model.evaluate(TestData(files=[str(table)], made=run / "data"))))
+    found = next(iter(model.evaluate(ScoreData(files=[str(table)], made=run / "data"))))
     assert (found.n, found.unit) == (24, "recordings")
     assert found.metrics["WER"].value <= found.metrics["WER"].high <= 20
-    assert found.outputs[0] == model.recordings(TestData(files=[str(table)], made=run / "data"))[str(table)].texts[0]
+    assert found.outputs[0] == model.recordings(ScoreData(files=[str(table)], made=run / "data"))[str(table)].texts[0]
     facts = json.loads((run / "run.json").read_text())
     assert facts["metrics"]["valid"]["WER"]["value"] == pytest.approx(found.metrics["WER"].value)
     with pytest.raises(UsageError, match="the recipe names no test set"):
-        next(iter(model.evaluate(TestData(made=run / "data"))))
+        next(iter(model.evaluate(ScoreData(made=run / "data"))))
 
 
 def test_two_models_are_compared_on_the_same_recordings(made, model):
@@ -114,7 +114,7 @@ def test_two_models_are_compared_on_the_same_recordings(made, model):
     with torch.no_grad():
         worse.quick.model.target_embedding.weight[4:] = 0
         worse.quick.model.target_embedding.quick = None
-    data = TestData(files=[str(table)], made=run / "data")
+    data = ScoreData(files=[str(table)], made=run / "data")
     compared = next(iter(model.compare(worse, data, resamples=50)))
     wer = {one.name: one for one in compared.comparisons}["WER"]
     assert compared.n == 24
@@ -147,8 +147,8 @@ def test_what_it_listened_to(made, model, tmp_path):
 
 
 def test_promises_hold(made, model):
-    data = TestData(files=[str(made[1])], made=made[0] / "data")
-    findings = list(model.verify(data, n=4)) + list(model.verify(TestData(made=made[0] / "data"), n=3))
+    data = ScoreData(files=[str(made[1])], made=made[0] / "data")
+    findings = list(model.verify(data, n=4)) + list(model.verify(ScoreData(made=made[0] / "data"), n=3))
     assert len(findings) == 14
     assert all(finding.kept for finding in findings), [f for f in findings if not f.kept]
 

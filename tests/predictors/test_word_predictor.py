@@ -5,11 +5,11 @@ from random import Random
 import pytest
 import torch
 
-from regard.errors import CheckpointError, ConfigError, DataError, UsageError
+from regard.errors import CheckpointError, ConfigError, DataError, ShapeError, UsageError
 from regard.inspection.plots_words import draw_words
 from regard.models.registry import build
 from regard.predictors import load
-from regard.predictors.base import TestData
+from regard.predictors.base import ScoreData
 from regard.predictors.words_exchange import export_vectors, import_vectors, start_from_vectors, vectors_of
 from regard.training.recipe import find_recipe, make_recipe
 from regard.training.train import train
@@ -94,19 +94,19 @@ def test_an_unknown_word_is_one_line_with_near_names(run):
 
 def test_evaluation_and_comparison(run, tmp_path):
     model = load(run, "cpu")
-    (found,) = model.evaluate(TestData())
+    (found,) = model.evaluate(ScoreData())
     assert (found.data, found.n, found.unit) == ("alike", 5, "pairs")
     assert found.metrics["spearman"].value > 0.7
     questions = tmp_path / "questions.txt"
     questions.write_text(": first\ncat dog red blue\ncat dog red nothing\n")
-    (found,) = model.evaluate(TestData([str(questions)]))
+    (found,) = model.evaluate(ScoreData([str(questions)]))
     assert found.unit == "questions"
     assert found.metrics["covered"].value == 0.5
-    (compared,) = model.compare(model, TestData(), resamples=20)
+    (compared,) = model.compare(model, ScoreData(), resamples=20)
     assert compared.comparisons[0].difference == 0
     with pytest.raises(UsageError, match=r"decode.k means nothing"):
-        list(model.evaluate(TestData(), k=3))
-    assert all(finding.kept for finding in model.verify(TestData()))
+        list(model.evaluate(ScoreData(), k=3))
+    assert all(finding.kept for finding in model.verify(ScoreData()))
 
 
 def test_the_same_seed_gives_the_same_run_and_resuming_begins_anew(run, tmp_path):
@@ -131,7 +131,7 @@ def test_vectors_go_out_and_come_back(run, tmp_path, binary):
     assert torch.equal(back.named().vectors, here.named().vectors)
     assert back("cat", k=3) == here("cat", k=3)
     with pytest.raises(UsageError, match="names no test set"):
-        list(back.evaluate(TestData()))
+        list(back.evaluate(ScoreData()))
 
 
 def test_a_text_model_begins_at_the_vectors(run):
@@ -142,6 +142,51 @@ def test_a_text_model_begins_at_the_vectors(run):
     assert torch.nn.functional.cosine_similarity(ours, named.vectors).min() > 0.999
     with pytest.raises(UsageError, match="Linear has no embedding"):
         start_from_vectors(torch.nn.Linear(2, 2), tokenizer, run)
+
+
+def language(text: Path, *settings: str):
+    shape = ["model.d_model=16", "model.n_heads=2", "model.n_layers=1", "data.context=8", "tokenizer.kind=words"]
+    quick = ["train.steps=1", "train.lr=1e-9", "train.warmup=0", "train.eval_every=1", "train.n_samples=0"]
+    given = [f'data.train=["{text}"]', *shape, *quick, "train.batch_tokens=64", "train.device=cpu"]
+    return make_recipe(find_recipe("language"), [*given, *settings])
+
+
+def test_a_model_in_training_begins_at_the_vectors(run, tmp_path):
+    said, recipe = [], language(run.parent / "text.txt", f"model.vectors={run}", "tokenizer.lowercase=true")
+    train(recipe, tmp_path / "gpt", data_root=None, resume=False, say=said.append)
+    assert any("14 of " in text and "begin at its vectors" in text for text in said)
+    model = load(tmp_path / "gpt", "cpu")
+    pieces = [piece.removeprefix("▁") for piece in model.tokenizer.tokens(range(len(model.tokenizer)))]
+    named = vectors_of(run)
+    ours = model.module.embedding.weight.detach()[[pieces.index(word) for word in named.words]]
+    assert torch.nn.functional.cosine_similarity(ours, named.vectors).min() > 0.999
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem", "message"),
+    [(["model.d_model=8"], ShapeError, "the embedding is 8 wide and the vectors are 16"),
+     (["tokenizer.kind=bytes"], ConfigError, "none of its words is a piece"),
+     (["model.start=runs/gpt"], ConfigError, "both given")],
+)  # fmt: skip
+def test_vectors_that_do_not_fit(run, tmp_path, settings, problem, message):
+    if "model.start=runs/gpt" in settings:
+        train(language(run.parent / "text.txt"), tmp_path / "gpt", data_root=None, resume=False, say=lambda _: None)
+        settings = [f"model.start={tmp_path / 'gpt'}"]
+    recipe = language(run.parent / "text.txt", f"model.vectors={run}", *settings)
+    with pytest.raises(problem, match=message):
+        train(recipe, tmp_path / "other", data_root=None, resume=False, say=lambda _: None)
+
+
+def test_only_models_of_one_text_begin_at_vectors():
+    with pytest.raises(ConfigError, match=r"model.vectors is not known"):
+        make_recipe(find_recipe("dates"), ["model.vectors=runs/words"])
+
+
+@pytest.mark.parametrize("name", ["words.vec", "words.bin"])
+def test_vectors_go_out_and_come_back_by_the_command_line(run, tmp_path, name, command):
+    assert "14 word vectors" in command("export", run, "--to", "word2vec", "--out", tmp_path / name).err
+    assert "14 word vectors" in command("import", tmp_path / name, "--out", tmp_path / "back").err
+    assert load(tmp_path / "back", "cpu")("cat", k=3) == load(run, "cpu")("cat", k=3)
 
 
 def test_a_map_is_drawn(run, tmp_path):

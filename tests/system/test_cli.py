@@ -22,11 +22,6 @@ def folder(tmp_path_factory):
     return tiny_runs.train_tiny(tmp_path_factory.mktemp("cli"))
 
 
-@pytest.fixture
-def command(capsys, monkeypatch):
-    return tiny_runs.Command(capsys, monkeypatch)
-
-
 def outside(*arguments: object, **options: object) -> subprocess.Popen[str]:
     """The command as a process of its own, with one thread."""
     environment = os.environ | {"OMP_NUM_THREADS": "1"}

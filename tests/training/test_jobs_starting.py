@@ -8,17 +8,11 @@ import torch
 from safetensors.torch import load_file
 
 import regard
-import tiny_runs
 import tiny_tasks
 from tiny_hub import bert, gpt2, transformers
 
 NO_STEP = ["train.epochs=0", "train.steps=1", "train.eval_every=1", "train.save_every=1", "train.lr=1e-12"]
 A_WHILE = ["train.epochs=6", "train.lr=0.005"]
-
-
-@pytest.fixture
-def command(capsys, monkeypatch):
-    return tiny_runs.Command(capsys, monkeypatch)
 
 
 @pytest.fixture(scope="module")

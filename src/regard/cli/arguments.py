@@ -14,7 +14,7 @@ import typer
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
-    from regard.predictors import TestData
+    from regard.predictors import ScoreData
 
 Run = Annotated[Path, typer.Argument(help="A run, or a model of others: a folder or a file.", show_default=False)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
@@ -75,11 +75,11 @@ def refuse_strange(task: str, given: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def scored_on(run: Path, files: Sequence[str], root: Path | None) -> Iterator[TestData]:
+def scored_on(run: Path, files: Sequence[str], root: Path | None) -> Iterator[ScoreData]:
     """The data to score on; what has to be made of it is kept in a run, and nowhere else."""
     from regard.checkpoints import RunFolder
-    from regard.predictors import TestData
+    from regard.predictors import ScoreData
 
     with TemporaryDirectory() as elsewhere:
         made = run / "data" if RunFolder(run).exists() else Path(elsewhere)
-        yield TestData(files, root, made)
+        yield ScoreData(files, root, made)

@@ -11,20 +11,27 @@ from regard.cli.arguments import Run
 from regard.cli.console import say
 from regard.errors import UsageError
 
-TARGETS = {"hf": "a folder that transformers opens"}
+TARGETS = {
+    "hf": "a folder that transformers opens",
+    "word2vec": "word vectors as a text, or binary if the file is called .bin",
+}
 
 
 def export(
     run: Run,
     to: Annotated[str, typer.Option(help="The format: " + "; ".join(f"{k}, {v}" for k, v in TARGETS.items()) + ".")],
-    out: Annotated[Path | None, typer.Option(help="The folder to make.", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder or file to make.", show_default=False)] = None,
 ) -> None:
     """Write a trained model so that others can open it."""
-    from regard.predictors.exporting import export_hub
-
     if to not in TARGETS:
         raise UsageError(f"--to {to}: not a format that regard writes; there is {', '.join(TARGETS)}")
     if out is None:
-        raise UsageError("an export needs a folder", hint="say where: --out FOLDER")
-    architecture = export_hub(run, out)
-    say(f"{out}: a {architecture}, {TARGETS[to]}")
+        raise UsageError("an export needs a place", hint="say where: --out PATH")
+    if to == "word2vec":
+        from regard.predictors.words_exchange import export_vectors
+
+        say(f"{out}: {export_vectors(run, out, binary=out.suffix == '.bin'):,} word vectors")
+    else:
+        from regard.predictors.exporting import export_hub
+
+        say(f"{out}: a {export_hub(run, out)}, {TARGETS[to]}")

@@ -21,7 +21,7 @@ from regard.models.classifier import SpanReader
 from regard.predictors.base import (
     Evaluation,
     Predictor,
-    TestData,
+    ScoreData,
     check_texts,
     first_of,
     random_texts,
@@ -59,7 +59,7 @@ class AnswerPredictor(Predictor[Answered]):
         framed = framer([_parts(text)])[0]
         return text_scene(self.module, framer.tokenizer, framed.ids, segments=framed.segments, says="span")
 
-    def tests(self, data: TestData) -> Mapping[str, Sequence[Question]]:
+    def tests(self, data: ScoreData) -> Mapping[str, Sequence[Question]]:
         """The questions to score on, by name: those of the files given, else of every test set of the recipe."""
         files = AnswerFiles(self.config.data, data.root)
         if data.files:
@@ -69,7 +69,7 @@ class AnswerPredictor(Predictor[Answered]):
         sets = files.read()
         return test_sets(sets.tests or {"valid": sets.valid})
 
-    def evaluate(self, data: TestData, **options: Any) -> Iterator[Evaluation]:
+    def evaluate(self, data: ScoreData, **options: Any) -> Iterator[Evaluation]:
         """Exact match and F1 on each test set, with 95 % intervals."""
         chosen = self.options(options)
         for name, questions in self.tests(data).items():
@@ -77,7 +77,7 @@ class AnswerPredictor(Predictor[Answered]):
             yield Evaluation(name, len(questions), "questions", answer_metrics(said, questions), said)
 
     def compare(
-        self, other: Any, data: TestData, *, resamples: int = 1000, seed: int = 1, **options: Any
+        self, other: Any, data: ScoreData, *, resamples: int = 1000, seed: int = 1, **options: Any
     ) -> Iterator[Compared]:
         """Exact match and F1 of both models' answers to the same questions."""
         self._check_same_task(other)
@@ -86,7 +86,7 @@ class AnswerPredictor(Predictor[Answered]):
             found = paired(systems, len(questions), resamples=resamples, seed=seed)
             yield Compared(name, len(questions), "questions", found, digits=2)
 
-    def verify(self, data: TestData, *, n: int = 24) -> Iterator[Finding]:
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
         """What this model promises, measured on questions of a test set, or on random pieces."""
         name, questions = first_of(lambda: self.tests(data), n)
         passages = varied([one.context for one in questions])

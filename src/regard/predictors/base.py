@@ -49,7 +49,7 @@ Said = TypeVar("Said", bound=Answer)
 
 
 @dataclass(frozen=True)
-class TestData:
+class ScoreData:
     """Where test sets are: files given, else those of the recipe, found under the root or made in the run's folder."""
 
     files: Sequence[str] = ()
@@ -105,17 +105,17 @@ class Predictor(ABC, Generic[Said]):
         """A prediction for each text. `keys` name the texts in random streams; by default they are their places."""
 
     @abstractmethod
-    def evaluate(self, data: TestData, **options: Any) -> Iterator[Evaluation]:
+    def evaluate(self, data: ScoreData, **options: Any) -> Iterator[Evaluation]:
         """Figures on each test set."""
 
     @abstractmethod
     def compare(
-        self, other: Any, data: TestData, *, resamples: int = 1000, seed: int = 1, **options: Any
+        self, other: Any, data: ScoreData, *, resamples: int = 1000, seed: int = 1, **options: Any
     ) -> Iterator[Compared]:
         """Another model for the same task (b) against this one (a) on each test set, by paired bootstrap."""
 
     @abstractmethod
-    def verify(self, data: TestData, *, n: int = 24) -> Iterator[Finding]:
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
         """What this model promises, measured on `n` texts: of a test set, or random ones where it is not here."""
 
     def look(

@@ -26,7 +26,7 @@ from regard.inspection.exactness import Finding
 from regard.inspection.look import look_at
 from regard.inspection.scene import Scene
 from regard.models.captioner_encoder import as_captioner
-from regard.predictors.base import Evaluation, Predictor, TestData, check_texts, test_sets
+from regard.predictors.base import Evaluation, Predictor, ScoreData, check_texts, test_sets
 from regard.predictors.comparing import Compared, paired
 from regard.predictors.precision import in_precision
 from regard.predictors.translation import Prediction
@@ -118,7 +118,7 @@ class CaptionPredictor(Predictor[CaptionPrediction]):
         written = self(text, **options).said.ids if target is None else self._ids(target)
         return caption_scene(self.module, self.tokenizer, pixels, written)
 
-    def pictures(self, data: TestData) -> Mapping[str, Pictures]:
+    def pictures(self, data: ScoreData) -> Mapping[str, Pictures]:
         """The images to score on, by name: those of the files given, else of every test set of the recipe."""
         described = self.config.data
         if data.files:
@@ -130,7 +130,7 @@ class CaptionPredictor(Predictor[CaptionPrediction]):
             return {data.files[0]: files.pictures(files.source(data.files, what="data"), say=self.say)}
         return test_sets(files.tests(say=self.say))
 
-    def evaluate(self, data: TestData, **options: Any) -> Iterator[Evaluation]:
+    def evaluate(self, data: ScoreData, **options: Any) -> Iterator[Evaluation]:
         """Caption every test set and score it against all references."""
         for name, pictures in self.pictures(data).items():
             captions = self._captions(pictures, options)
@@ -138,7 +138,7 @@ class CaptionPredictor(Predictor[CaptionPrediction]):
             yield Evaluation(name, len(pictures), "images", metrics, captions)
 
     def compare(
-        self, other: Any, data: TestData, *, resamples: int = 1000, seed: int = 1, **options: Any
+        self, other: Any, data: ScoreData, *, resamples: int = 1000, seed: int = 1, **options: Any
     ) -> Iterator[Compared]:
         """BLEU and CIDEr-D of both models' captions of the same images."""
         self._check_same_task(other)
@@ -153,7 +153,7 @@ class CaptionPredictor(Predictor[CaptionPrediction]):
             found = paired((a.figures, b.figures), len(pictures), resamples=resamples, seed=seed)
             yield Compared(name, len(pictures), "images", found, digits=2)
 
-    def verify(self, data: TestData, *, n: int = 24) -> Iterator[Finding]:
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
         """What this model promises, measured on images of a test set, or on noise."""
         pixels, captions = self._some(data, n)
         return measure_captions(self.module, self.tokenizer, pixels=pixels, captions=captions)
@@ -179,7 +179,7 @@ class CaptionPredictor(Predictor[CaptionPrediction]):
             raise UsageError("the caption that the model is made to say is empty", hint="give it words, or none at all")
         return ids
 
-    def _some(self, data: TestData, n: int) -> tuple[Array, list[list[int]]]:
+    def _some(self, data: ScoreData, n: int) -> tuple[Array, list[list[int]]]:
         try:
             name, found = next(iter(self.pictures(data).items()))
             some = found.part(range(min(n, len(found))))

@@ -29,7 +29,7 @@ from regard.inspection.look import look_at
 from regard.inspection.record import Axis
 from regard.inspection.scene import Scene, Speech
 from regard.models.vit import ViT
-from regard.predictors.base import Evaluation, Predictor, TestData, check_texts, refuse_target, test_sets
+from regard.predictors.base import Evaluation, Predictor, ScoreData, check_texts, refuse_target, test_sets
 from regard.predictors.comparing import Compared, Figures, paired
 from regard.tasks.images import ImageFiles, ImageSet
 from regard.tasks.images_classifier import ImageClassifier, ImageGuess
@@ -79,7 +79,7 @@ class ImagePredictor(Predictor[ImageGuess]):
         refuse_target(target)
         return self._scene(self._read(text), Path(text).name)
 
-    def tests(self, data: TestData) -> Mapping[str, ImageSet]:
+    def tests(self, data: ScoreData) -> Mapping[str, ImageSet]:
         """The images to score on, by name: those of the places given, else of every test set of the recipe."""
         files = ImageFiles(self.config.data, data.root, data.made)
         if data.files:
@@ -89,7 +89,7 @@ class ImagePredictor(Predictor[ImageGuess]):
         sets = files.read(say=self.say)
         return test_sets(sets.tests or {"valid": sets.valid})
 
-    def evaluate(self, data: TestData, **options: Any) -> Iterator[Evaluation]:
+    def evaluate(self, data: ScoreData, **options: Any) -> Iterator[Evaluation]:
         """Accuracy, top 5, macro F1 and the accuracy of each class, with 95 % intervals."""
         classifier = self._classifier(flip=self.options(options).flip)
         for name, images in self.tests(data).items():
@@ -99,7 +99,7 @@ class ImagePredictor(Predictor[ImageGuess]):
             yield Evaluation(name, len(images), "images", figures, said)
 
     def compare(
-        self, other: Any, data: TestData, *, resamples: int = 1000, seed: int = 1, **options: Any
+        self, other: Any, data: ScoreData, *, resamples: int = 1000, seed: int = 1, **options: Any
     ) -> Iterator[Compared]:
         """Accuracy, top 5 and macro F1 of both on the same images."""
         self._check_same_task(other)
@@ -111,7 +111,7 @@ class ImagePredictor(Predictor[ImageGuess]):
             systems = (self._figures(images, flip=flip), other._figures(others[name], flip=flip))
             yield Compared(name, len(images), "images", paired(systems, len(images), resamples=resamples, seed=seed))
 
-    def verify(self, data: TestData, *, n: int = 24) -> Iterator[Finding]:
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
         """What this model promises, measured on images of a test set, or on random pixels."""
         images = self.space.normalised(self._some(data, n)).to(self._device())
         with torch.inference_mode():
@@ -152,7 +152,7 @@ class ImagePredictor(Predictor[ImageGuess]):
     def _grid(self) -> tuple[int, int]:
         return self.vit.stem.grid(*self.space.size)
 
-    def _some(self, data: TestData, n: int) -> Tensor:
+    def _some(self, data: ScoreData, n: int) -> Tensor:
         """Pixels to verify on."""
         try:
             name, images = next(iter(self.tests(data).items()))

@@ -23,7 +23,7 @@ from regard.models.classifier import Classifier
 from regard.predictors.base import (
     Evaluation,
     Predictor,
-    TestData,
+    ScoreData,
     check_texts,
     first_of,
     random_texts,
@@ -66,7 +66,7 @@ class LabelPredictor(Predictor[Labelling]):
             self.module, framer.tokenizer, framed.ids, segments=framed.segments, says="label", names=names
         )
 
-    def tests(self, data: TestData) -> Mapping[str, Sequence[Example]]:
+    def tests(self, data: ScoreData) -> Mapping[str, Sequence[Example]]:
         """The examples to score on, by name: those of the files given, else of every test set of the recipe."""
         files = LabelFiles(self.config.data, data.root)
         if data.files:
@@ -76,7 +76,7 @@ class LabelPredictor(Predictor[Labelling]):
         sets = files.read()
         return test_sets(sets.tests or {"valid": sets.valid})
 
-    def evaluate(self, data: TestData, **options: Any) -> Iterator[Evaluation]:
+    def evaluate(self, data: ScoreData, **options: Any) -> Iterator[Evaluation]:
         """The figures of the task on each test set, with 95 % intervals."""
         refuse_options(options, "to a classifier: all its labels have their probability")
         for name, examples in self.tests(data).items():
@@ -85,7 +85,7 @@ class LabelPredictor(Predictor[Labelling]):
             yield Evaluation(name, len(examples), "examples", metrics(self.space, outputs, examples), said)
 
     def compare(
-        self, other: Any, data: TestData, *, resamples: int = 1000, seed: int = 1, **options: Any
+        self, other: Any, data: ScoreData, *, resamples: int = 1000, seed: int = 1, **options: Any
     ) -> Iterator[Compared]:
         """All figures of both models' labels of the same examples."""
         refuse_options(options, "to a classifier: all its labels have their probability")
@@ -97,7 +97,7 @@ class LabelPredictor(Predictor[Labelling]):
             found = paired(systems, len(examples), resamples=resamples, seed=seed)
             yield Compared(name, len(examples), "examples", found)
 
-    def verify(self, data: TestData, *, n: int = 24) -> Iterator[Finding]:
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
         """What this model promises, measured on texts of a test set, or on random pieces."""
         name, examples = first_of(lambda: self.tests(data), n)
         tokenizer, texts = self.labeller.framer.tokenizer, varied([example.text for example in examples])

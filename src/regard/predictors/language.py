@@ -26,7 +26,7 @@ from regard.inspection.writing_exactness import measure_continuing
 from regard.predictors.base import (
     Evaluation,
     Predictor,
-    TestData,
+    ScoreData,
     check_texts,
     first_of,
     random_texts,
@@ -131,7 +131,7 @@ class LanguagePredictor(Predictor[Written]):
         self._check_fits(len(ids))
         return text_scene(self.module, self.tokenizer, ids, says="next")
 
-    def tests(self, data: TestData) -> Mapping[str, Callable[[], Iterable[Document]]]:
+    def tests(self, data: ScoreData) -> Mapping[str, Callable[[], Iterable[Document]]]:
         """The texts to score on, by name: of the files given, else of the recipe's test sets, else held out."""
         files = TextFiles(self.config.data, data.root, data.made)
         if data.files:
@@ -140,7 +140,7 @@ class LanguagePredictor(Predictor[Written]):
         held_out = {"valid": files.valid_documents} if self.config.data.train else {}
         return test_sets(found or held_out)
 
-    def evaluate(self, data: TestData, *, stride: int | None = None, **options: Any) -> Iterator[Evaluation]:
+    def evaluate(self, data: ScoreData, *, stride: int | None = None, **options: Any) -> Iterator[Evaluation]:
         """Loss, perplexity and bits per character of each test text."""
         refuse_options(options, "when a text is measured: nothing is decoded")
         for name, documents in self.tests(data).items():
@@ -149,7 +149,7 @@ class LanguagePredictor(Predictor[Written]):
             yield Evaluation(name, sum(not one.more for one in found), "documents", measure.metrics(), [])
 
     def compare(
-        self, other: Any, data: TestData, *, resamples: int = 1000, seed: int = 1, **options: Any
+        self, other: Any, data: ScoreData, *, resamples: int = 1000, seed: int = 1, **options: Any
     ) -> Iterator[Compared]:
         """Bits per character of both models on the same passages; the loss a token, too, where tokens are the same.
 
@@ -165,7 +165,7 @@ class LanguagePredictor(Predictor[Written]):
             found = paired(systems, len(texts), resamples=resamples, seed=seed)
             yield Compared(name, len(texts), "passages", found)
 
-    def verify(self, data: TestData, *, n: int = 24) -> Iterator[Finding]:
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
         """What this model promises, measured on passages of a test text, or on random pieces."""
         sets = lambda: {name: _short_passages(documents()) for name, documents in self.tests(data).items()}  # noqa: E731
         name, texts = first_of(sets, n)

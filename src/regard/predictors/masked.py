@@ -28,7 +28,7 @@ from regard.models.bert import Bert
 from regard.predictors.base import (
     Evaluation,
     Predictor,
-    TestData,
+    ScoreData,
     check_texts,
     first_of,
     random_texts,
@@ -122,7 +122,7 @@ class MaskedPredictor(Predictor[Filled | Judged]):
         segments = framed.segments if self.bert.config.n_segments else None
         return text_scene(self.module, self.tokenizer, framed.ids, segments=segments, says="here")
 
-    def tests(self, data: TestData) -> Mapping[str, Callable[[], Iterable[Document]]]:
+    def tests(self, data: ScoreData) -> Mapping[str, Callable[[], Iterable[Document]]]:
         """The texts to score on, by name: of the files given, else of the recipe's test sets, else held out."""
         files = self.config.data.files(data.root, data.made)
         if data.files:
@@ -131,7 +131,7 @@ class MaskedPredictor(Predictor[Filled | Judged]):
         held_out = {"valid": files.valid_documents} if self.config.data.train else {}
         return test_sets(found or held_out)
 
-    def evaluate(self, data: TestData, **options: Any) -> Iterator[Evaluation]:
+    def evaluate(self, data: ScoreData, **options: Any) -> Iterator[Evaluation]:
         """Loss and accuracy of masked pieces and of next sentences on each test text."""
         refuse_options(options, "when pieces are masked: each is guessed once")
         for name, documents in self.tests(data).items():
@@ -144,7 +144,7 @@ class MaskedPredictor(Predictor[Filled | Judged]):
             yield Evaluation(name, n, "documents", metrics, [])
 
     def compare(
-        self, other: Any, data: TestData, *, resamples: int = 1000, seed: int = 1, **options: Any
+        self, other: Any, data: ScoreData, *, resamples: int = 1000, seed: int = 1, **options: Any
     ) -> Iterator[Compared]:
         """How well both guess the same masked pieces; for that they need the same pieces."""
         refuse_options(options, "when pieces are masked: each is guessed once")
@@ -161,7 +161,7 @@ class MaskedPredictor(Predictor[Filled | Judged]):
             n = sum(len(batch.lengths) for batch in batches)
             yield Compared(name, n, "examples", paired(systems, n, resamples=resamples, seed=seed))
 
-    def verify(self, data: TestData, *, n: int = 24) -> Iterator[Finding]:
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
         """What this model promises, measured on sentences of a test text, or on random pieces."""
         sets = lambda: {name: _sentences(documents()) for name, documents in self.tests(data).items()}  # noqa: E731
         name, texts = first_of(sets, n)

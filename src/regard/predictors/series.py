@@ -33,7 +33,7 @@ from regard.inspection.scene import Scene
 from regard.inspection.series_look import SeriesLook, Told
 from regard.models.forecaster import ForecasterConfig
 from regard.models.patch_forecaster import PatchForecaster
-from regard.predictors.base import Evaluation, Predictor, TestData, check_texts, refuse_options
+from regard.predictors.base import Evaluation, Predictor, ScoreData, check_texts, refuse_options
 from regard.predictors.comparing import Compared, paired
 from regard.tasks.forecasting import Forecast, forecasts, inputs_of, say
 from regard.tasks.series import SeriesFiles
@@ -79,7 +79,7 @@ class SeriesPredictor(Predictor[Forecast]):
         seen = look_at(scene, layers=layers, kinds=kinds, queries=queries, alternatives=0)
         return SeriesLook(seen.axes, seen.maps, None, seen.title, self._told(series, cut, place, spans))
 
-    def evaluate(self, data: TestData, **options: Any) -> Iterator[Evaluation]:
+    def evaluate(self, data: ScoreData, **options: Any) -> Iterator[Evaluation]:
         """All figures on every window of the test part, or of the files given, with simple forecasts beside them."""
         refuse_options(options, NOTHING)
         name, windows = self.windows(data)
@@ -88,7 +88,7 @@ class SeriesPredictor(Predictor[Forecast]):
         yield Evaluation(name, len(windows), "windows", figures, [])
 
     def compare(
-        self, other: Any, data: TestData, *, resamples: int = 1000, seed: int = 1, **options: Any
+        self, other: Any, data: ScoreData, *, resamples: int = 1000, seed: int = 1, **options: Any
     ) -> Iterator[Compared]:
         """The scaled errors of both on the same windows."""
         refuse_options(options, NOTHING)
@@ -106,7 +106,7 @@ class SeriesPredictor(Predictor[Forecast]):
         found = paired((systems[0].figures, systems[1].figures), len(shared), resamples=resamples, seed=seed)
         yield Compared(name, len(shared), "windows", found)
 
-    def verify(self, data: TestData, *, n: int = 24) -> Iterator[Finding]:
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
         """What this model promises, measured on windows of the test part, or on random numbers."""
         cut = self._some(data, n)
         inputs = inputs_of(cut, self.device)
@@ -121,7 +121,7 @@ class SeriesPredictor(Predictor[Forecast]):
                 yield Finding("fused = explicit", _apart(together, explicit), allowed)
             yield Finding("saved and loaded = itself", _apart(together, self._reloaded()(*inputs)), 0.0)
 
-    def windows(self, data: TestData) -> tuple[str, Windows]:
+    def windows(self, data: ScoreData) -> tuple[str, Windows]:
         """The windows to score on: those of the files given, else of the recipe's test part."""
         files = SeriesFiles(self.config.data, data.root)
         if data.files:
@@ -200,7 +200,7 @@ class SeriesPredictor(Predictor[Forecast]):
         times = [*self._behind(series), *forecast.times]
         return Told(name, past, forecast.point[:, place], band, times, spans)
 
-    def _some(self, data: TestData, n: int) -> Cut:
+    def _some(self, data: ScoreData, n: int) -> Cut:
         """Windows to verify on."""
         try:
             name, windows = self.windows(data)

@@ -33,7 +33,7 @@ from regard.inspection.exactness import TOLERANCE, Finding
 from regard.inspection.look import look_at
 from regard.inspection.speech_look import SpeechLook, speech_scene
 from regard.models.speech_frames import Frames, as_speech
-from regard.predictors.base import Evaluation, Predictor, TestData, check_texts, test_sets
+from regard.predictors.base import Evaluation, Predictor, ScoreData, check_texts, test_sets
 from regard.predictors.comparing import Compared, paired
 from regard.predictors.precision import in_precision
 from regard.tasks.prompting import prompt_ids
@@ -133,7 +133,7 @@ class SpeechPredictor(Predictor[Transcript]):
         seen = look_at(place.scene, layers=layers, kinds=kinds or ("cross", "masked"), queries=queries)
         return place.finish(seen)
 
-    def evaluate(self, data: TestData, **options: Any) -> Iterator[Evaluation]:
+    def evaluate(self, data: ScoreData, **options: Any) -> Iterator[Evaluation]:
         """WER, CER and their intervals on each test set."""
         chosen = self.options(options)
         for name, spoken in self.recordings(data).items():
@@ -141,7 +141,7 @@ class SpeechPredictor(Predictor[Transcript]):
             yield Evaluation(name, len(spoken), "recordings", score_transcripts(said, list(spoken.texts)), said)
 
     def compare(
-        self, other: Any, data: TestData, *, resamples: int = 1000, seed: int = 1, **options: Any
+        self, other: Any, data: ScoreData, *, resamples: int = 1000, seed: int = 1, **options: Any
     ) -> Iterator[Compared]:
         """WER and CER of both on the same recordings."""
         self._check_same_task(other)
@@ -159,14 +159,14 @@ class SpeechPredictor(Predictor[Transcript]):
             found = paired((counts[0].figures, counts[1].figures), len(spoken), resamples=resamples, seed=seed)
             yield Compared(name, len(spoken), "recordings", found, digits=2)
 
-    def recordings(self, data: TestData) -> Mapping[str, Utterances]:
+    def recordings(self, data: ScoreData) -> Mapping[str, Utterances]:
         """The recordings to score on, by name: those of the files given, else of every test set of the recipe."""
         files = SpeechFiles(self.config.data, data.root, data.made)
         if data.files:
             return {data.files[0]: files.given(data.files, say=self.say)}
         return test_sets(files.tests(say=self.say))
 
-    def verify(self, data: TestData, *, n: int = 24) -> Iterator[Finding]:
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
         """What this model promises, measured on recordings of a test set, or on noise."""
         samples, texts = self._some(data, min(n, 12))
         ids = self.tokenizer.encode_batch(texts)
@@ -207,7 +207,7 @@ class SpeechPredictor(Predictor[Transcript]):
             allowed,
         )
 
-    def _some(self, data: TestData, n: int) -> tuple[list[Samples], list[str]]:
+    def _some(self, data: ScoreData, n: int) -> tuple[list[Samples], list[str]]:
         try:
             name, spoken = next(iter(self.recordings(data).items()))
             n = min(n, len(spoken))

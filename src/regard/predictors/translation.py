@@ -27,7 +27,7 @@ from regard.models.protocol import as_seq2seq
 from regard.predictors.base import (
     Evaluation,
     Predictor,
-    TestData,
+    ScoreData,
     check_texts,
     first_of,
     random_texts,
@@ -124,7 +124,7 @@ class TranslationPredictor(Predictor[Prediction]):
         scene = pair_scene(self.module, self.languages, source=source, target=prediction.ids)
         return look_at(scene, kinds=["cross"], alternatives=0).align()
 
-    def test_pairs(self, data: TestData) -> Mapping[str, list[Pair]]:
+    def test_pairs(self, data: ScoreData) -> Mapping[str, list[Pair]]:
         """The pairs to score on, by name: those of the files given, else of every test set of the recipe."""
         described = self.config.data
         if len(data.files) != len(described.train):  # a table instead of parallel texts, or the other way round
@@ -134,13 +134,13 @@ class TranslationPredictor(Predictor[Prediction]):
             return {data.files[0]: list(found.source(data.files, what="data").pairs())}
         return {name: list(source.pairs()) for name, source in test_sets(found.tests).items()}
 
-    def evaluate(self, data: TestData, *, by_length: bool = False, **options: Any) -> Iterator[Evaluation]:
+    def evaluate(self, data: ScoreData, *, by_length: bool = False, **options: Any) -> Iterator[Evaluation]:
         """BLEU, chrF, TER, exact match, and the loss of the references, on each test set."""
         for name, pairs in self.test_pairs(data).items():
             yield self._evaluation(name, pairs, by_length=by_length, options=options)
 
     def compare(
-        self, other: Any, data: TestData, *, resamples: int = 1000, seed: int = 1, **options: Any
+        self, other: Any, data: ScoreData, *, resamples: int = 1000, seed: int = 1, **options: Any
     ) -> Iterator[Compared]:
         """BLEU, chrF and TER of both models' translations of the same pairs."""
         self._check_same_task(other)
@@ -153,7 +153,7 @@ class TranslationPredictor(Predictor[Prediction]):
             ]
             yield Compared(name, len(pairs), "pairs", found, digits=2)
 
-    def verify(self, data: TestData, *, n: int = 24) -> Iterator[Finding]:
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
         """What this model promises, measured on pairs of a test set, or on sentences of random pieces."""
         name, pairs = first_of(lambda: self.test_pairs(data), 2 * n)
         usable = [pair for pair in pairs if pair.source.strip() and pair.target.strip()][:n]

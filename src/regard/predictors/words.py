@@ -27,7 +27,7 @@ from regard.data.places import find_data
 from regard.errors import UsageError
 from regard.inspection.exactness import Finding
 from regard.models.word_vectors import WordVectors
-from regard.predictors.base import Evaluation, Predictor, TestData, check_texts, refuse_options, test_sets
+from regard.predictors.base import Evaluation, Predictor, ScoreData, check_texts, refuse_options, test_sets
 from regard.predictors.comparing import Compared, Figures, paired
 from regard.tasks.intervals import Drawn
 from regard.tasks.words import Measured, measure, read_test
@@ -104,7 +104,7 @@ class WordsPredictor(Predictor[Neighbours]):
         raise UsageError("word vectors look at nothing: each word has one vector, whatever stands around it",
                          hint="ask for its neighbours: regard predict RUN WORD")  # fmt: skip
 
-    def evaluate(self, data: TestData, **options: Any) -> Iterator[Evaluation]:
+    def evaluate(self, data: ScoreData, **options: Any) -> Iterator[Evaluation]:
         """Accuracy on analogies, or rank correlation with people's judgements, and how much was known."""
         refuse_options(options, "when vectors are measured")
         for name, path in self._tests(data).items():
@@ -113,7 +113,7 @@ class WordsPredictor(Predictor[Neighbours]):
             yield Evaluation(name, measured.n, unit, measured.metrics(), [])
 
     def compare(
-        self, other: Any, data: TestData, *, resamples: int = 1000, seed: int = 1, **options: Any
+        self, other: Any, data: ScoreData, *, resamples: int = 1000, seed: int = 1, **options: Any
     ) -> Iterator[Compared]:
         """Both on the same questions or pairs; for that they need to know the same ones."""
         refuse_options(options, "when vectors are measured")
@@ -129,7 +129,7 @@ class WordsPredictor(Predictor[Neighbours]):
             compared = paired((_figures(a), _figures(b)), len(a.values), resamples=resamples, seed=seed)
             yield Compared(name, len(a.values), "pairs" if a.judged is not None else "questions", compared)
 
-    def verify(self, data: TestData, *, n: int = 24) -> Iterator[Finding]:
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
         """What is written to disk and read back is the same; a word asked alone comes out as among others."""
         words = list(self.words[:n])
         self.say(f"on the {len(words)} commonest words")
@@ -170,7 +170,7 @@ class WordsPredictor(Predictor[Neighbours]):
             hint=f"did you mean {', '.join(near)}?" if near else "it was rare in the training text, or not there",
         )
 
-    def _tests(self, data: TestData) -> Mapping[str, str]:
+    def _tests(self, data: ScoreData) -> Mapping[str, str]:
         if data.files:
             return {file: find_data(file, data.root) for file in data.files}
         named = self.config.data.test.items()

@@ -10,19 +10,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from torch import nn
 
-from regard.checkpoints import Described, RunFolder, open_run, weights_of
-from regard.checkpoints.foreign.word2vec import NamedVectors, read_word2vec, write_word2vec
-from regard.data import Tokenizer
+from regard.checkpoints import Described, RunFolder, weights_of
+from regard.checkpoints.foreign.word2vec import read_word2vec, write_word2vec
 from regard.data.skipgrams import RESERVED, word_tokenizer
-from regard.errors import CheckpointError, UsageError
+from regard.errors import UsageError
 from regard.models.account import count_parameters
-from regard.models.word_vectors import WordVectors, WordVectorsConfig, start_embedding
+from regard.models.word_vectors import WordVectors, WordVectorsConfig
+from regard.training.jobs.vectors import MODEL, TASK, start_from_vectors, vectors_of
 from regard.training.provenance import versions
 from regard.training.recipe import make_recipe
 
-TASK, MODEL = "words", "word-vectors"
+__all__ = ["export_vectors", "import_vectors", "start_from_vectors", "vectors_of"]
 
 
 def export_vectors(run: Path | str, out: Path | str, *, binary: bool = False) -> int:
@@ -59,32 +58,3 @@ def import_vectors(path: Path | str, out: Path) -> int:
     run.write_facts({"task": TASK, "origin": str(path), "parameters": count_parameters(model), "versions": versions()})
     run.write_config(recipe.resolved())
     return len(words)
-
-
-def vectors_of(path: Path | str) -> NamedVectors:
-    """Words and their vectors: of a run for words, or of a file in word2vec's formats or GloVe's."""
-    run = RunFolder(path)
-    if not run.exists():
-        return read_word2vec(path)
-    found = open_run(run)
-    if found.model != MODEL or found.tokenizer is None:
-        raise CheckpointError(
-            f"{run.path}: a model for {found.task}; vectors of words come from a run for {TASK}",
-            hint="train one: regard train words --train TEXT --out RUN",
-        )
-    names = sorted(found.tokenizer.core.get_vocab().items(), key=lambda item: item[1])
-    first = int(found.options["n_reserved"])
-    return NamedVectors(tuple(word for word, _ in names[first:]), found.tensors["input"][first:])
-
-
-def start_from_vectors(model: nn.Module, tokenizer: Tokenizer, path: Path | str) -> int:
-    """Let the embedding of a text model begin at the vectors of its pieces that are words; how many were found.
-
-    `model` is any with an `embedding`: a GPT, a BERT, a recurrent one, or what stands on one of them.
-    """
-    below = getattr(model, "backbone", model)
-    weight = getattr(getattr(below, "embedding", None), "weight", None)
-    if not isinstance(weight, nn.Parameter):
-        raise UsageError(f"{type(model).__name__} has no embedding of one text that could begin at word vectors")
-    named = vectors_of(path)
-    return start_embedding(weight, tokenizer.tokens(range(len(tokenizer))), named.words, named.vectors)

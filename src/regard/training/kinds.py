@@ -41,7 +41,10 @@ class NoOptions:
 
 @dataclass(frozen=True)
 class Kind:
-    """What recipes of one task are made of. The first of its models goes without saying, and so does its `size`."""
+    """What recipes of one task are made of. The first of its models goes without saying, and so does its `size`.
+
+    `beginnings` are the keys of `[model]` that say where its weights begin.
+    """
 
     models: tuple[str, ...]
     data: type[Any]
@@ -49,6 +52,7 @@ class Kind:
     decode: type[Any] = DecodeOptions
     train: type[TrainConfig] = TrainConfig
     size: str | None = None
+    beginnings: tuple[str, ...] = ("start",)
 
     def model(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The `[model]` section with what goes without saying."""
@@ -63,12 +67,15 @@ class Kind:
 
 
 SECTIONS = ("data", "tokenizer", "train", "decode")
+_TEXT = ("start", "vectors")
 KINDS: Mapping[str, Kind] = {
     "translation": Kind(("transformer", "recurrent"), PairData, PieceConfig),
-    "language": Kind(("gpt", "recurrent-lm"), TextData, TextPieces, train=ReadingConfig, size="small"),
-    "masked": Kind(("bert",), MaskedData, MaskedPieces, GuessOptions, ReadingConfig, "small"),
-    "labels": Kind(("classifier",), LabelData, MaskedPieces, NoOptions, TuningConfig),
-    "answers": Kind(("span-reader",), AnswerData, MaskedPieces, AnswerOptions, TuningConfig),
+    "language": Kind(
+        ("gpt", "recurrent-lm"), TextData, TextPieces, train=ReadingConfig, size="small", beginnings=_TEXT
+    ),
+    "masked": Kind(("bert",), MaskedData, MaskedPieces, GuessOptions, ReadingConfig, "small", _TEXT),
+    "labels": Kind(("classifier",), LabelData, MaskedPieces, NoOptions, TuningConfig, beginnings=_TEXT),
+    "answers": Kind(("span-reader",), AnswerData, MaskedPieces, AnswerOptions, TuningConfig, beginnings=_TEXT),
     "words": Kind(("word-vectors",), WordData, WordPieces, GuessOptions, WordsConfig),
     "series": Kind(
         ("patch-forecaster", "series-transformer", "recurrent-forecaster", "dlinear"),

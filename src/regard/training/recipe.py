@@ -142,7 +142,8 @@ def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
 def _model_problems(kind: Kind, section: Mapping[str, Any]) -> list[str]:
     options = dict(section)
     name, size = options.pop("name", kind.models[0]), options.pop("size", None)
-    options.pop("start", None)  # what the model starts from is found when training begins
+    for beginning in kind.beginnings:  # found when training begins
+        options.pop(beginning, None)
     if name in MODELS and name not in kind.models:
         return [f"model.name = {name!r}: the task's models are {', '.join(kind.models)}"]
     try:

@@ -48,6 +48,15 @@ def write_word2vec(path: Path | str, named: NamedVectors, *, binary: bool = Fals
     os.replace(draft, path)
 
 
+def holds_vectors(path: Path | str) -> bool:
+    """Whether a file begins as one of word vectors does: with two numbers, or with a word and some numbers."""
+    if not Path(path).is_file():
+        return False
+    with open_bytes(path) as file:
+        first = file.readline(1 << 16)
+    return _header(first) is not None or bool(_numbers(first, len(first.rstrip().split(b" ")) - 1))
+
+
 def read_word2vec(path: Path | str) -> NamedVectors:
     """Read vectors of either format, also gzipped; which one it is can be seen from the file."""
     with open_bytes(path) as file:

@@ -31,7 +31,7 @@ class AnswerJob:
             recipe, place, start, lambda: (text for q in self.sets.train for text in (q.question, q.context))
         )
         self.model, self.described = begin_with_backbone(
-            recipe, self.tokenizer, start, forced={}, n_positions=recipe.data.max_tokens
+            recipe, self.tokenizer, start, place, forced={}, n_positions=recipe.data.max_tokens
         )
         self.windows = windows_for(self.tokenizer, self.described.options, recipe)
         train = recipe.train

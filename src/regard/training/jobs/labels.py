@@ -43,7 +43,7 @@ class LabelJob:
         forced = {"n_outputs": self.sets.space.n_outputs} | POOLING.get(backbone, {})
         length = recipe.data.max_tokens
         self.model, self.described = begin_with_backbone(
-            recipe, self.tokenizer, start, forced=forced, n_positions=length
+            recipe, self.tokenizer, start, place, forced=forced, n_positions=length
         )
         self.described = replace(self.described, labels=self.sets.space.names or None)
         if place.world.first:

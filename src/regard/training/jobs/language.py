@@ -31,7 +31,7 @@ class LanguageJob:
         if place.world.first:
             self.texts.tokenizer.save(place.run.path / "tokenizer.json")
         forced = {} if recipe.data.context is None else {"n_positions": recipe.data.context}
-        self.model, self.described = begin_text_model(recipe, self.texts.tokenizer, start, forced=forced)
+        self.model, self.described = begin_text_model(recipe, self.texts.tokenizer, start, place, forced=forced)
         self.context = context_of(self.described, recipe)
         self.task = LanguageTraining(
             *self.texts,

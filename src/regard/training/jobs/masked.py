@@ -35,7 +35,7 @@ class MaskedJob:
         if place.world.first:
             self.tokenizer.save(place.run.path / "tokenizer.json")
         forced = {"n_positions": recipe.data.length, "nsp": recipe.data.next_sentence}
-        self.model, self.described = begin_text_model(recipe, self.tokenizer, start, forced=forced)
+        self.model, self.described = begin_text_model(recipe, self.tokenizer, start, place, forced=forced)
         self.train_corpus = documents.train
         self.task = self._task(documents.train, documents.valid, device=place.device)
 

@@ -3,7 +3,8 @@
     [model]
     start = "runs/bert"          a run folder, a Hugging Face folder, a llama2.c `.bin` or a `.gguf` file
 
-The start gives the tokenizer, the architecture and the weights; options given beside it change what they name.
+The start gives the tokenizer, the architecture and the weights; options given beside it change what they name. A model
+that starts from nothing may begin at word vectors, see `vectors`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from regard.data.places import find_data
 from regard.data.tokenizers import Tokenizer
 from regard.errors import CheckpointError, ConfigError
 from regard.models.registry import build
+from regard.training.jobs.job import Place
+from regard.training.jobs.vectors import begin_at_vectors
 from regard.training.recipe import Recipe
 
 
@@ -30,13 +33,13 @@ def open_start(recipe: Recipe, root: Path | None) -> Pretrained | None:
 
 
 def begin_text_model(
-    recipe: Recipe, tokenizer: Tokenizer, start: Pretrained | None, *, forced: Mapping[str, Any]
+    recipe: Recipe, tokenizer: Tokenizer, start: Pretrained | None, place: Place, *, forced: Mapping[str, Any]
 ) -> tuple[nn.Module, Described]:
     """A model of one text for this tokenizer, with the weights of its start if it has one.
 
     `forced` are options that follow from the data and hold unless the recipe or the start says otherwise.
     """
-    options = {key: value for key, value in recipe.model.items() if key not in ("name", "start")}
+    options = _options(recipe)
     name = recipe.model["name"]
     vocabulary = {"n_tokens": len(tokenizer), "pad_id": tokenizer.pad_id}
     if start is not None:
@@ -49,14 +52,21 @@ def begin_text_model(
     model = build(name, described.options)
     if start is not None:
         load_known(model, start.tensors, origin=start.origin)
+    begin_at_vectors(recipe, model, tokenizer, place)
     return model, described
 
 
 def begin_with_backbone(
-    recipe: Recipe, tokenizer: Tokenizer, start: Pretrained | None, *, forced: Mapping[str, Any], n_positions: int
+    recipe: Recipe,
+    tokenizer: Tokenizer,
+    start: Pretrained | None,
+    place: Place,
+    *,
+    forced: Mapping[str, Any],
+    n_positions: int,
 ) -> tuple[nn.Module, Described]:
     """A head on a backbone: a fresh one that the recipe describes, or that of a model trained before."""
-    options = {key: value for key, value in recipe.model.items() if key not in ("name", "start")}
+    options = _options(recipe)
     given = dict(options.pop("backbone", {}))
     if start is None:
         backbone = given or {"name": "bert", "size": "small"}
@@ -76,6 +86,7 @@ def begin_with_backbone(
         tensors = {name.removeprefix(prefix): t for name, t in start.tensors.items() if name.startswith(prefix)}
         backbone_module = model.get_submodule("backbone")
         load_known(backbone_module, tensors, origin=start.origin)
+    begin_at_vectors(recipe, model, tokenizer, place)
     return model, described
 
 
@@ -84,6 +95,11 @@ def load_known(module: nn.Module, tensors: Mapping[str, torch.Tensor], *, origin
     own = weights_of(module)
     fresh = {name: tensor for name, tensor in own.items() if name.startswith("pooler.") and name not in tensors}
     load_weights(module, {name: t for name, t in tensors.items() if name in own} | fresh, origin=origin)
+
+
+def _options(recipe: Recipe) -> dict[str, Any]:
+    """The model's own options: all but what it is called and where it begins."""
+    return {key: value for key, value in recipe.model.items() if key not in ("name", "start", "vectors")}
 
 
 def _backbone_of(start: Pretrained) -> dict[str, Any]:
