@@ -160,3 +160,41 @@ def test_epochs_count_passes_over_the_examples(command, tmp_path):
     evaluated = [report["step"] for report in reports if "accuracy" in report]
     assert len(evaluated) == 2
     assert evaluated[1] == 2 * evaluated[0]
+
+
+SMALL = ["data.n_train=60", "data.n_valid=4", "data.n_test=4", "tokenizer.kind=bpe", "tokenizer.size=300",
+         "train.batch_tokens=300", "train.warmup=0", "train.log_every=1", "train.device=cpu"]  # fmt: skip
+
+
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize("model", ["transformer", "recurrent"])
+def test_a_translator_starts_from_another(command, tmp_path, model, joint):
+    shape = {
+        "transformer": ["d_model=16", "n_heads=2", "d_feedforward=24", "n_encoder_layers=1", "n_decoder_layers=1"],
+        "recurrent": ["d_embedding=12", "d_hidden=12", "tied=none"],
+    }
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('task = "translation"\n[data]\nsynthetic = "dates"\n')
+    first, second = tmp_path / "first", tmp_path / "second"
+    sized = [f"model.{option}" for option in shape[model]]
+    settings = [*SMALL, f"model.name={model}", f"tokenizer.joint={str(joint).lower()}"]
+    quick = ["train.steps=2", "train.eval_every=2", "train.save_every=2", "train.n_samples=0"]
+    answer = command("train", recipe, *settings, *sized, *quick, "--out", first)
+    assert answer.code == 0, answer.err
+    others = ["train.seed=2", "tokenizer.size=290", f"model.start={first}", "model.dropout=0", *NO_STEP]
+    answer = command("train", recipe, *settings, *others, "--out", second)
+    assert answer.code == 0, answer.err
+    start = load_file(first / "model.safetensors")
+    assert sorted(close_to_start(second, start, prefix="")) == sorted(start)
+    names = ["tokenizer.json"] if joint else ["source.json", "target.json"]
+    assert all((first / name).read_text() == (second / name).read_text() for name in names)
+    assert regard.load(second, "cpu")("4 May 2020") == regard.load(first, "cpu")("4 May 2020")
+
+
+def test_a_translator_starts_from_its_like_only(command, tmp_path, language):
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('task = "translation"\n[data]\nsynthetic = "dates"\n')
+    answer = command("train", recipe, *SMALL, f"model.start={language}", "--out", tmp_path / "run")
+    assert answer.code != 0
+    assert "is a gpt; model.name says 'transformer'" in answer.err
+    assert not (tmp_path / "run" / "config.toml").exists()

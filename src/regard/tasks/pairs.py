@@ -233,11 +233,17 @@ def in_moses(pairs: Iterable[Pair], moses: tuple[str, str] | None) -> Iterator[P
             yield Pair(moses_tokenize(pair.source, moses[0]), moses_tokenize(pair.target, moses[1]), pair.line)
 
 
-def encode_training(files: PairFiles, pieces: PieceConfig, folder: Path, *, say: Say) -> tuple[Languages, Corpus]:
-    """Check the training pairs, learn the tokenizers, and put the ids on disk; reused when nothing changed."""
+def encode_training(
+    files: PairFiles, pieces: PieceConfig, folder: Path, *, known: Languages | None = None, say: Say
+) -> tuple[Languages, Corpus]:
+    """Check the training pairs, learn the tokenizers, and put the ids on disk; reused when nothing changed.
+
+    Tokenizers that are `known` are not learnt again.
+    """
     data = files.data
     held_out = [files.valid, *files.tests.values()]
-    key = corpus_key(*(s.fingerprint() for s in (files.train, *held_out)), repr(data), repr(pieces))
+    given = [] if known is None else [side.tokenizer.core.to_str() for side in (known.source, known.target)]
+    key = corpus_key(*(s.fingerprint() for s in (files.train, *held_out)), repr(data), repr(pieces), *given)
     made = folder / key[:24]
     if (made / "corpus" / "corpus.json").exists():
         return Languages.load(made, moses=data.moses), Corpus.open(made / "corpus")
@@ -247,7 +253,7 @@ def encode_training(files: PairFiles, pieces: PieceConfig, folder: Path, *, say:
 
     for _ in usable(say=say):  # once, to say what is wrong before anything is learnt from it
         pass
-    languages = Languages.learn(usable, pieces, moses=data.moses)
+    languages = known or Languages.learn(usable, pieces, moses=data.moses)
     languages.save(made)
     corpus = Corpus.build(
         usable(),

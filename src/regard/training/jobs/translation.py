@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.checkpoints import Described, completed
+from regard.checkpoints import Described, Pretrained, completed
 from regard.data import Corpus, PairSource
 from regard.decoding import DecodeOptions
-from regard.errors import ConfigError
+from regard.errors import CheckpointError, ConfigError
 from regard.models.account import count_parameters
 from regard.models.protocol import as_seq2seq
 from regard.models.registry import build
@@ -20,6 +20,7 @@ from regard.tasks.pair_training import PairTraining
 from regard.tasks.pairs import Languages, PairFiles, encode_training, read_pairs
 from regard.tasks.translation import Translator, usual_bleu
 from regard.training.jobs.job import Place, Say
+from regard.training.jobs.starting import load_known, open_start
 from regard.training.recipe import Recipe
 
 
@@ -29,17 +30,21 @@ class TranslationJob:
     def __init__(self, recipe: Recipe, place: Place) -> None:
         self.recipe = recipe
         self.files = PairFiles(recipe.data, place.data_root, place.run.path / "data")
+        start = open_start(recipe, place.data_root)
+        known = None if start is None else _languages_of(start, recipe)
 
         def prepare(say: Say) -> tuple[Languages, Corpus]:
-            return encode_training(self.files, recipe.tokenizer, place.run.path / "data", say=say)
+            return encode_training(self.files, recipe.tokenizer, place.run.path / "data", known=known, say=say)
 
         self.languages, corpus = place.first(prepare)
         if place.world.first:
             self.languages.save(place.run.path)
         self.task = self._task(corpus, packed=_packed(recipe, place.device))
-        self.described = describe(recipe, self.languages)
+        self.described = describe(recipe, self.languages, {} if start is None else start.options)
         torch.manual_seed(recipe.train.seed)
         self.model = build(self.described.model, self.described.options)
+        if start is not None:
+            load_known(self.model, start.tensors, origin=start.origin)
 
     def introduction(self) -> str:
         """The model's size, the pairs, the padding."""
@@ -79,13 +84,27 @@ class TranslationJob:
         )
 
 
-def describe(recipe: Recipe, languages: Languages) -> Described:
-    """The model of a recipe, for these vocabularies."""
-    options = {key: value for key, value in recipe.model.items() if key != "name"}
+def describe(recipe: Recipe, languages: Languages, start: Mapping[str, Any]) -> Described:
+    """The model of a recipe, for these vocabularies; what it does not say is as at its start."""
+    options = dict(start) | {key: value for key, value in recipe.model.items() if key not in ("name", "start")}
     sizes = {"n_source": len(languages.source.tokenizer), "n_target": len(languages.target.tokenizer)}
     if recipe.model["name"] == "transformer" and not languages.joint and "tied" not in options:
         options["tied"] = "output"  # two vocabularies cannot share one matrix
     return completed(Described(recipe.task, recipe.model["name"], options | sizes))
+
+
+def _languages_of(start: Pretrained, recipe: Recipe) -> Languages:
+    """The vocabularies that a translator was trained with."""
+    name = recipe.model["name"]
+    if start.model != name:
+        alike = start.task == recipe.task
+        raise ConfigError(
+            f"{start.origin} is a {start.model}; model.name says {name!r}",
+            hint=f"set model.name={start.model}" if alike else "start from a translator",
+        )
+    if start.tokenizer is None:
+        raise CheckpointError(f"{start.origin}: there is no tokenizer beside the weights")
+    return Languages.of(start.tokenizer, start.target_tokenizer, moses=recipe.data.moses)
 
 
 def measure(
