@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass, field, fields
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 from torch import nn
@@ -50,11 +51,22 @@ Said = TypeVar("Said", bound=Answer)
 
 @dataclass(frozen=True)
 class ScoreData:
-    """Where test sets are: files given, else those of the recipe, found under the root or made in the run's folder."""
+    """Where test sets are: files given, else those of the recipe, found under the root.
+
+    What has to be made of them on the way lies in `made`: the run's folder, or one that goes away with the process.
+    """
 
     files: Sequence[str] = ()
     root: Path | None = None
-    made: Path = Path("data")
+    made: Path = field(default_factory=lambda: _passing_folder())
+
+
+_passing: list[TemporaryDirectory[str]] = []  # removed when the process ends
+
+
+def _passing_folder() -> Path:
+    _passing.append(TemporaryDirectory(prefix="regard-"))
+    return Path(_passing[-1].name)
 
 
 @dataclass(frozen=True)
