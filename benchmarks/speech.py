@@ -92,7 +92,7 @@ def in_words(text: str) -> str:
     return re.sub(r"\d", lambda figure: f" {WORDS[int(figure[0])]} ", text)
 
 
-def rows_of(model: str, found: list[dict[str, Any]], seeds: list[int]) -> list[dict[str, Any]]:
+def rows_of(model: str, found: list[dict[str, Any]], seeds: list[int], device: str) -> list[dict[str, Any]]:
     """Result rows: means over seeds, greedy and with the beam."""
     rows = []
     for part, shown in SETS.items():
@@ -103,7 +103,8 @@ def rows_of(model: str, found: list[dict[str, Any]], seeds: list[int]) -> list[d
                 rows.append(
                     row(f"{NAMES[model]}, {shown}, {how}", metric, sum(values) / len(values), n=len(values), unit="%",
                         spread=spread, recipe=RECIPES[model], seeds=seeds,
-                        command="python benchmarks/speech.py --device cuda --seeds 1 2 3 --save")
+                        command=f"python benchmarks/speech.py --device {device} --models {model} "
+                                f"--seeds {' '.join(map(str, seeds))} --save")
                 )  # fmt: skip
     return rows
 
@@ -136,7 +137,7 @@ def main() -> None:
         found = [figures for seed in options.seeds if (figures := measured(model, seed, options)) is not None]
         if not found:
             continue
-        rows += rows_of(model, found, options.seeds)
+        rows += rows_of(model, found, options.seeds, options.device)
         for part, shown in SETS.items():
             greedy, beam = (sum(f[key][part]["WER"] for f in found) / len(found) for key in ("sets", "beam"))
             told[f"{model} {part}"] = {"wer": greedy, "wer beam": beam}
