@@ -1,7 +1,7 @@
 """Strings of spoken digits: Listen, Attend and Spell and a Transformer, on test takes and on a speaker never heard.
 
     python benchmarks/speech.py --device cuda --seeds 1 2 3 --save         both recipes, three seeds each
-    python benchmarks/speech.py --prepare digits/fsdd/fsdd.npz            the recordings, decoded once, for a machine
+    python benchmarks/speech.py --prepare digits/fsdd/fsdd.npz             the recordings, decoded once, for a machine
                                                                            without the package that reads FLAC
     python benchmarks/speech.py --collect --save                           only put together what is there
 
