@@ -266,10 +266,8 @@ def _collect(gradients: _Gradients, scores_grad: Tensor, rows: _Rows, *, matrix:
     states, grad = rows.states[part], scores_grad.to(matrix.dtype)  # (n, D), (n, V)
     if gradients.hidden is not None:
         torch.mm(grad, matrix, out=gradients.hidden[part])
-    if gradients.weight is not None and gradients.weight.dtype == grad.dtype:
-        gradients.weight.addmm_(grad.t(), states)
-    elif gradients.weight is not None:
-        gradients.weight.add_(_product(grad.t(), states, rows.full))
+    if gradients.weight is not None:
+        _add_product(gradients.weight, grad.t(), states)
     if gradients.bias is not None:
         real = states.new_ones(len(states)) if rows.real is None else rows.real[part, 0].to(states.dtype)
         gradients.bias.add_(_product(real[None], grad, rows.full)[0])
@@ -305,6 +303,16 @@ def _product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
     if left.is_cuda:
         return torch.mm(left, right, out_dtype=dtype)
     return (left @ right).to(dtype)
+
+
+def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """Add a matrix product to a sum of the same or a wider type; on a GPU without a second tensor for it."""
+    if left.dtype == total.dtype:
+        total.addmm_(left, right)
+    elif left.is_cuda:
+        torch.addmm(total, left, right, out_dtype=total.dtype, out=total)
+    else:
+        total.add_(_product(left, right, total.dtype))
 
 
 def _check(hidden: Tensor, weight: Tensor, *, labels: Tensor, smoothing: float) -> None:
