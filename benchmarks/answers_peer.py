@@ -49,7 +49,7 @@ def fine_tune_answers(
     seed_all(config.seed)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model: Any = BertForQuestionAnswering.from_pretrained(folder)
-    model.to(device)
+    model.float().to(device)  # whatever precision the file has
 
     def batch(some: Sequence[Window]) -> dict[str, torch.Tensor]:
         return inputs_of(some, tokenizer.pad_token_id) | {

@@ -33,7 +33,7 @@ def fine_tune_labels(
     seed_all(train.seed)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model: Any = BertForSequenceClassification.from_pretrained(folder, num_labels=sets.space.n_outputs)
-    model.to(device)
+    model.float().to(device)  # whatever precision the file has
 
     def batch(examples: Sequence[Example]) -> dict[str, torch.Tensor]:
         pairs = None if examples[0].pair is None else [example.pair for example in examples]
