@@ -180,7 +180,8 @@ def test_a_record_for_machines() -> None:
 def make_task(n: int = 30, **options: Any) -> AnswerTraining:
     unanswerable = options.pop("unanswerable", False)
     train, valid = questions(n, unanswerable=unanswerable), questions(60, 1, unanswerable=unanswerable)
-    return AnswerTraining(windows(), train, valid, **{"budget_tokens": 200, "seed": 3} | options)
+    cut = windows(max_tokens=options.pop("max_tokens", 24))
+    return AnswerTraining(cut, train, valid, **{"budget_tokens": 200, "seed": 3} | options)
 
 
 def gradients(task: AnswerTraining, *batches: AnswerBatch) -> tuple[float, dict[str, Tensor]]:
@@ -204,7 +205,7 @@ def test_accumulated_is_one_big_batch() -> None:
 
 
 def test_to_be_recorded_windows_have_few_lengths_and_lose_the_same() -> None:
-    task, some = make_task(r_drop=1.0), np.array([0, 5, 9, 20])
+    task, some = make_task(r_drop=1.0, max_tokens=80), np.array([0, 5, 9, 20])
     before = task.batch(some)
     assert task.record()
     after = task.batch(some)
@@ -213,6 +214,12 @@ def test_to_be_recorded_windows_have_few_lengths_and_lose_the_same() -> None:
     assert one[0] == pytest.approx(other[0], rel=1e-12)
     for name, gradient in one[1].items():
         torch.testing.assert_close(gradient, other[1][name], rtol=1e-8, atol=1e-10, msg=name)
+
+
+def test_recorded_windows_are_no_longer_than_a_model_reads() -> None:
+    task = make_task()
+    task.record()
+    assert task.batch(np.array([0, 5])).ids.shape[1] == task.windows.framer.max_tokens == 24
 
 
 def test_the_loss_is_cross_entropy_over_context_and_cls() -> None:

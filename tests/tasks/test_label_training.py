@@ -60,6 +60,26 @@ def test_accumulated_packed_and_shared_are_one_big_batch(backbone: str, kind: st
 
 
 @pytest.mark.parametrize(("backbone", "kind", "options"), CASES)
+def test_to_be_recorded_batches_have_few_lengths_and_lose_the_same(
+    backbone: str, kind: str, options: dict[str, Any]
+) -> None:
+    task = make_task(kind, batch_examples=5, **options)
+    before = task.batch(SOME)
+    assert task.record()
+    after = task.batch(SOME)
+    assert before.ids.shape[1] < after.ids.shape[1] == after.segments.shape[1] <= task.framer.max_tokens
+    assert len({batch.ids.shape for _, batch in islice(task.batches(Position()), 20)}) <= 4
+    equal(gradients(task, backbone, before), gradients(task, backbone, after))
+
+
+def test_batches_of_any_number_are_not_recorded_and_rows_stay_within_the_model() -> None:
+    assert not make_task("classes").record()
+    task = make_task("classes", batch_examples=5, max_tokens=11)
+    task.record()
+    assert {batch.ids.shape[1] for _, batch in islice(task.batches(Position()), 20)} <= {11}
+
+
+@pytest.mark.parametrize(("backbone", "kind", "options"), CASES)
 def test_the_loss_is_what_it_says_text_by_text(backbone: str, kind: str, options: dict[str, Any]) -> None:
     task = make_task(kind, **options)
     model = make_model(task, backbone).double()

@@ -67,7 +67,7 @@ def tokenizer() -> Tokenizer:
 def make_task(kind: str = "classes", *, n: int = 40, closing: bool = False, **options: Any) -> LabelTraining:
     train, valid = KINDS[kind](n), KINDS[kind](200, seed=1)
     space = LabelSpace.of(train, numbers=kind == "numbers")
-    framer = Framer(tokenizer(), max_tokens=32, closing=closing)
+    framer = Framer(tokenizer(), max_tokens=options.pop("max_tokens", 32), closing=closing)
     return LabelTraining(framer, space, train, valid, **{"budget_tokens": 120, "seed": 3} | options)
 
 

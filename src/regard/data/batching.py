@@ -218,17 +218,19 @@ def pad(
     pad_id: int,
     *,
     multiple_of: int = 1,
+    most: int | None = None,
     length: int | None = None,
 ) -> tuple["Tensor", "Tensor"]:
     """Sequences of ids as one tensor (B, T) of int64, filled up with `pad_id`, and their lengths (B,).
 
-    T is the longest length rounded up to `multiple_of`, or `length` where that is given.
+    T is the longest length rounded up to `multiple_of`, but not beyond `most`; or `length` where that is given.
     """
     import torch  # here, so that planning and tokenising do without
 
     rows = Ragged.of(sequences)
     longest = int(rows.lengths.max(initial=0))
-    width = -(-longest // multiple_of) * multiple_of if length is None else length
+    rounded = -(-longest // multiple_of) * multiple_of
+    width = min(rounded, most or rounded) if length is None else length
     if width < longest:
         raise UsageError(f"sequences of {longest} ids cannot be padded to {width}")
     padded = np.full((len(rows), width), pad_id, np.int64)

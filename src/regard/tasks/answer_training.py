@@ -84,8 +84,8 @@ class AnswerTraining(Planned):
 
     def batch(self, indices: Indices) -> AnswerBatch:
         """The windows of these numbers as one batch; none are a batch without windows."""
-        pad_id = self.windows.framer.tokenizer.pad_id
-        ids, lengths = pad([self.rows.ids(int(i)) for i in indices], pad_id, multiple_of=self._multiple_of)
+        framer, rows = self.windows.framer, [self.rows.ids(int(i)) for i in indices]
+        ids, lengths = pad(rows, framer.tokenizer.pad_id, multiple_of=self._multiple_of, most=framer.max_tokens)
         segments, _ = pad([self.rows.segments(int(i)) for i in indices], 0, length=ids.shape[1])
         first, n_context, starts, ends = torch.from_numpy(self.places[indices]).unbind(1)
         places = torch.arange(ids.shape[1])
