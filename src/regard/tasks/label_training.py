@@ -114,7 +114,7 @@ class LabelTraining(Planned):
         )
 
     def record(self) -> bool:
-        """From now on batches of so many examples have one of few lengths, so that the device's work can be recorded."""
+        """From now on batches of so many examples have one of few lengths, so that work on them can be recorded."""
         if self._few_lengths:
             self._multiple_of = 16
         return self.static_shapes or self._few_lengths
