@@ -51,6 +51,7 @@ ANCHORS = {  # GPT-2 124M with its vocabulary padded; on a CPU a toy that shows 
     "cuda": (Shape(768, 12, 12, 1024, 50_304, 64), 32),
     "cpu": (Shape(64, 2, 2, 64, 512, 4), 2),
 }
+PROFILED = 24  # steps
 RECIPES = {"cpu": "language/shakespeare-tiny", "cuda": "language/shakespeare-small"}
 
 
@@ -125,10 +126,10 @@ def train(options: argparse.Namespace) -> list[dict[str, Any]]:
     device, (shape, peer_rows) = options.device, ANCHORS[options.device]
     shape = replace(shape, rows=options.rows or shape.rows)
     steps = options.steps or (90 if device == "cuda" else 12)
-    if options.profile:
-        profile(shape, device=device)
-        return []
     bare = {"attention_bias": False, "feedforward_bias": False, "norm_bias": False}
+    if options.profile:
+        profile(shape, device=device, **bare)
+        return []
     ways: dict[str, Callable[[], dict[str, float]]] = {
         "regard": lambda: train_regard(shape, device=device, steps=steps),
         "regard without biases": lambda: train_regard(shape, device=device, steps=steps, **bare),
@@ -151,18 +152,22 @@ def train(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rates if device == "cuda" else []
 
 
-def profile(shape: Shape, *, device: str) -> None:
-    """The kernels that three steps of the real loop spend their time in."""
+def profile(shape: Shape, *, device: str, **model: Any) -> None:
+    """The speed of some steps of the real loop, and the kernels that three of them spend their time in."""
     from torch.profiler import ProfilerActivity, profile
 
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
-    with trainer_of(shape, device=device, steps=100) as trainer:
+    with trainer_of(shape, device=device, steps=100, **model) as trainer:
         trainer.model.train()
         batches, window = Ahead(trainer._batches, pinned=device == "cuda"), Window(time.monotonic())
-        for _ in range(8):
+        for i in range(8 + PROFILED):
+            if i == 8:
+                _wait(device)
+                begin = time.perf_counter()
             trainer._step(batches, window)
         _wait(device)
-        say("profiling three steps ...")
+        seconds = (time.perf_counter() - begin) / PROFILED
+        say(f"{seconds * 1000:.1f} ms a step, {shape.rows * shape.context / seconds:,.0f} tokens/s")
         with profile(activities=activities) as seen:
             for _ in range(3):
                 trainer._step(batches, window)

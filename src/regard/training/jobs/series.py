@@ -10,6 +10,7 @@ from regard.checkpoints import Described, completed, write_tensors
 from regard.data.series_windows import Windows
 from regard.errors import ConfigError
 from regard.models.account import count_parameters
+from regard.models.patch_forecaster import PatchForecaster
 from regard.models.registry import build
 from regard.tasks.forecasting import forecasts
 from regard.tasks.metrics import Metric
@@ -47,6 +48,8 @@ class SeriesJob:
         self.described = completed(Described(recipe.task, recipe.model["name"], options | shape))
         torch.manual_seed(train.seed)
         self.model = build(self.described.model, self.described.options)
+        if isinstance(self.model, PatchForecaster):
+            self.model.start(torch.from_numpy(self.ridge.weights))
         if place.world.first:
             space.save(place.run.path)
             write_tensors(place.run.path / BASELINE, {"ridge": torch.from_numpy(self.ridge.weights)})
