@@ -10,8 +10,8 @@
     peer     BertForSequenceClassification in the loop of transformers' Trainer, see `glue_peer.py`
 
 All start from the same weights and see the same data as often, in batches of the same size at the same rates: the
-recipe's. The final weights count on all sides; nobody chooses by the figures that are reported. What the recipes say was
-chosen by `glue_choose.py`, with `--held-out`: on a tenth of the training examples.
+recipe's. The final weights count on all sides; nobody chooses by the figures that are reported. What the recipes say
+was chosen by `glue_choose.py`, with `--held-out`: on a tenth of the training examples.
 """
 
 from __future__ import annotations

@@ -9,12 +9,16 @@ VARIANTS = {
         "raw": {"normalize": False, "norm": "rms"},
         "quantiles": {"n_outputs": 3},
         "odd": {"patch": 5, "stride": 2},
+        "linear": {"linear": True, "n_outputs": 3},
+        "raw_linear": {"linear": True, "normalize": False},
     },
     "series-transformer": {
         "plain": {},
         "from_others": FROM_OTHERS,
         "dateless": {"n_marks": 0},
         "quantiles": {"n_outputs": 3, "normalize": False},
+        "linear": {"linear": True},
+        "linear_from_others": FROM_OTHERS | {"linear": True, "n_outputs": 3},
     },
     "recurrent-forecaster": {
         "plain": {},
@@ -22,6 +26,7 @@ VARIANTS = {
         "dot": {"attention": "dot", "n_marks": 0, "n_outputs": 3},
         "none": {"attention": "none", "cell": "rnn"},
         "from_others": FROM_OTHERS,
+        "linear_from_others": FROM_OTHERS | {"linear": True},
     },
     "dlinear": {"plain": {}, "normalized": {"normalize": True}, "quantiles": {"n_outputs": 3, "window": 5}},
 }
@@ -31,6 +36,7 @@ TINY = {
     "recurrent-forecaster": {"d_hidden": 8},
     "dlinear": {"window": 3},
 }
+LINEAR = [(name, variant) for name, variants in VARIANTS.items() for variant in variants if "linear" in variant]
 CASES = [(name, variant) for name, variants in VARIANTS.items() for variant in variants]
 
 ATTENTIVE = [(name, variant) for name, variant in CASES if name != "dlinear" and variant != "none"]

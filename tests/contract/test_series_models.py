@@ -119,6 +119,32 @@ def test_columns_of_channel_independent_models_do_not_mix(name):
     assert "series-transformer" in error.value.hint
 
 
+@pytest.mark.parametrize(("name", "variant"), series_models.LINEAR)
+def test_a_forecast_may_begin_as_a_linear_one_and_learn_the_rest(name, variant):
+    model = make(name, variant)
+    past, *marks = inputs(model)
+    c, shape = model.config, model(past, *marks).shape
+    weights = torch.randn(model.linear_weight.shape[1] + 1, model.linear_weight.shape[0], dtype=torch.double)
+    model.start(weights)
+    one = torch.ones(4, 1, dtype=torch.double)
+    if c.reads_itself:
+        said = [past[:, -1:, k] + torch.cat((past[:, :, k] - past[:, -1:, k], one), 1) @ weights for k in c.targets]
+        expected = torch.stack(said, -1)
+    else:
+        expected = (torch.cat((past.flatten(1), one), 1) @ weights).view(4, c.horizon, -1)
+    expected = expected[..., None].expand(shape)
+    torch.testing.assert_close(model(past, *marks), expected)
+    assert not {"linear_weight", "linear_bias"} & {name for name, _ in model.named_parameters()}
+    model(past, *marks).square().sum().backward()
+    assert model.head.weight.grad.abs().max() > 0
+    with torch.no_grad():
+        model.head.bias += 1
+    scales = [past[:, :, k].std(1, unbiased=False) if k >= 0 and c.normalize else one[:, 0] for k in c.targets]
+    moved = torch.stack(scales, -1)[:, None, :, None].expand(shape)  # in units of the window
+    torch.testing.assert_close(model(past, *marks) - expected, moved, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(model(past, *marks, only=0), model(past, *marks)[:, :, :1], rtol=0, atol=1e-10)
+
+
 def test_dlinear_is_trend_and_season_through_a_matrix_each():
     model = make("dlinear", "plain")
     past, *marks = inputs(model)

@@ -147,7 +147,7 @@ def test_every_window_is_counted_and_parts_do_not_overlap(tmp_path):
     dated = files(path, valid_from="2020-01-03 12:00:00", test_from="2020-01-04 08:00:00").read()
     assert [part.places[0] for part in (dated.valid, dated.test)] == [60, 80]
     assert files(path).read_known([str(path)], sets.space)[1].places.tolist() == list(range(8, 97))
-    assert len(places_in(0, 11, context=8, horizon=4)) == 0
+    assert len(places_in(0, 11, before=8, horizon=4)) == 0
 
 
 def test_no_bit_of_an_input_comes_from_the_future(tmp_path):

@@ -16,7 +16,7 @@ QUANTILES = (0.1, 0.5, 0.8)
 
 def windows(table, *, n_inputs=None, targets=None, context=24, horizon=6, begin=0):
     values = np.stack(list(table.values()), 1).astype(np.float32)
-    places = places_in(begin, len(values), context=context, horizon=horizon)
+    places = places_in(begin, len(values), before=context, horizon=horizon)
     C = values.shape[1]
     marks = np.zeros((len(values), 0), np.float32)
     return Windows(values, marks, places, context, horizon, n_inputs or C, targets or tuple(range(C)))

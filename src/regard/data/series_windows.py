@@ -4,7 +4,8 @@
                      ├── context S ──┤├── horizon T ──┤
 
 A window is named by the row its future begins at. A part of a series (training, validation, test) holds the windows
-whose whole future lies in it; their past may reach back before it, as the literature has it.
+whose whole future lies in it; their past may reach back before it, as the literature has it. With a `lead` what is
+known of the inputs reaches so many steps into the future: by T, one series is told from others at the same time.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Windows:
     horizon: int
     n_inputs: int
     targets: tuple[int, ...]
+    lead: int = 0
 
     def __len__(self) -> int:
         return len(self.places)
@@ -46,7 +48,7 @@ class Windows:
     def cut(self, indices: Rows) -> Cut:
         """The windows of these numbers."""
         begins = self.places[indices][:, None]
-        past, future = begins + np.arange(-self.context, 0), begins + np.arange(self.horizon)
+        past, future = begins + self.lead + np.arange(-self.context, 0), begins + np.arange(self.horizon)
         known = self.values[past]
         return Cut(
             known[:, :, : self.n_inputs],
@@ -62,6 +64,7 @@ class Windows:
         return known
 
 
-def places_in(begin: int, end: int, *, context: int, horizon: int) -> Rows:
-    """Where the futures of a part's windows begin: all of it within [begin, end), with a whole past before it."""
-    return np.arange(max(begin, context), max(max(begin, context), end - horizon + 1), dtype=np.int64)
+def places_in(begin: int, end: int, *, before: int, horizon: int) -> Rows:
+    """Where the futures of a part's windows begin: all of it within [begin, end), with so many rows before it."""
+    first = max(begin, before)
+    return np.arange(first, max(first, end - horizon + 1), dtype=np.int64)

@@ -17,7 +17,7 @@ _SIZE, _DPI = (9.6, 4.8), 150
 def draw_series(told: Told, path: Path | str, *, looked_at: Numbers, title: str = "") -> Path:
     """Draw one target: history and forecast over time, with the attention that each known step got below."""
     n, T = len(told.past), len(told.forecast)
-    known, coming = np.arange(n), np.arange(n, n + T)
+    known, coming = np.arange(n), told.begin + np.arange(T)
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=_SIZE, layout="constrained")
         above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (3, 1)})
@@ -25,15 +25,15 @@ def draw_series(told: Told, path: Path | str, *, looked_at: Numbers, title: str 
             above.plot(known, told.past, color=GREY, linewidth=1, label="known")
         if told.band is not None:
             above.fill_between(coming, told.band[:, 0], told.band[:, 1], color=PALE_BLUE, alpha=0.4, linewidth=0)
-        above.plot(coming, told.forecast, color=BLUE, linewidth=1.6, label="forecast")
-        above.axvline(n - 0.5, color=GREY, linewidth=0.8, linestyle=":")
+        above.plot(coming, told.forecast, "o-" if T == 1 else "-", color=BLUE, linewidth=1.6, label="forecast")
+        above.axvline(told.begin - 0.5, color=GREY, linewidth=0.8, linestyle=":")
         above.set_ylabel(told.name)
         above.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
         above.set_title(title or f"{told.name}: {T} steps from {n}", loc="left")
         below.fill_between(known, looked_at, step="mid", color=BLUE, alpha=0.7, linewidth=0)
         below.set_ylabel("looked at")
         below.set_ylim(0, None)
-        places = np.unique(np.linspace(0, n + T - 1, 5).astype(int))
+        places = np.unique(np.linspace(0, len(told.times) - 1, 5).astype(int))
         below.set_xticks(places, [told.times[place] for place in places])
         figure.savefig(path, dpi=_DPI)
     return Path(path)

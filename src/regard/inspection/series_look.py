@@ -23,7 +23,8 @@ Numbers = NDArray[np.float64]
 class Told:
     """One target: its past (S,) where it is known, its forecast (T,), the band (T, 2) if any, and the steps' names.
 
-    `spans` (S', 2) are the first and the last step (exclusive) that each place of the past's axis stands for.
+    `spans` (S', 2) are the first and the last step (exclusive) that each place of the past's axis stands for. `begin`
+    is the step the forecast begins at: S, or before it where it is told of steps at which others are known.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Told:
     band: Numbers | None
     times: list[str]
     spans: NDArray[np.int64]
+    begin: int
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import ConfigError
-from regard.models.forecaster import ForecasterConfig, check, check_past, own_columns, restore, standardize
+from regard.models.forecaster import Forecaster, ForecasterConfig, own_columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,31 +27,29 @@ class DLinearConfig(ForecasterConfig):
 SIZES: dict[str, dict[str, int]] = {}
 
 
-class DLinear(nn.Module):
+class DLinear(Forecaster):
     """Trend and season, a matrix each."""
 
+    config: DLinearConfig
+
     def __init__(self, config: DLinearConfig) -> None:
-        super().__init__()
-        check(config, own=True)
+        super().__init__(config, own=True)
         if config.window < 1 or config.window % 2 == 0:
             raise ConfigError(f"window is {config.window}; an odd number of steps is needed")
-        self.config = config
         self.trend = nn.Linear(config.context, config.horizon * config.n_outputs)
         self.season = nn.Linear(config.context, config.horizon * config.n_outputs)
 
-    def forward(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, *, only: int | None = None) -> Tensor:
+    def said(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, only: int | None) -> Tensor:
         """(B, S, C) → (B, T, K, Q); dates are not looked at."""
         config = self.config
-        check_past(past, config)
-        level = None
-        if config.normalize:
-            past, level = standardize(past)
         rows = own_columns(past, config.targets, only)  # (B · K, S)
         trend = moving_average(rows, config.window)
-        said = self.trend(trend) + self.season(rows - trend)
-        forecast: Tensor = said.view(len(past), -1, config.horizon, config.n_outputs).transpose(1, 2)
-        targets = config.targets if only is None else config.targets[only : only + 1]
-        return forecast if level is None else restore(forecast, level, targets)
+        said: Tensor = self.trend(trend) + self.season(rows - trend)
+        return said.view(len(past), -1, config.horizon, config.n_outputs).transpose(1, 2)
+
+    def last_layers(self) -> list[nn.Linear]:
+        """Both."""
+        return [self.trend, self.season]
 
 
 def moving_average(rows: Tensor, window: int) -> Tensor:

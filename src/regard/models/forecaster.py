@@ -8,6 +8,12 @@ one series is predicted from others then.
 
 Instance normalisation (Kim et al., 2022): each window is read in units of its own mean and deviation, column by column,
 and the forecast is put back into them, so that a level that drifts away from the training data's does no harm.
+
+With `linear` a forecast begins as that of a linear model in closed form, which is given to `start` and stays as it is;
+the model, whose last layer begins at nothing, learns what that leaves:
+
+    forecast = W x + b   +   deviation of the window · what the model says       x: differences from the last value, to
+                                                                                 which all is added; or all inputs
 """
 
 from __future__ import annotations
@@ -16,11 +22,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from regard.errors import ConfigError, ShapeError
 
 EPSILON = 1e-5
+_MOST = 1024  # features of a linear model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +42,12 @@ class ForecasterConfig:
     n_marks: int = 0
     n_outputs: int = 1
     normalize: bool = True
+    linear: bool = False
+
+    @property
+    def reads_itself(self) -> bool:
+        """Whether every target is among the inputs."""
+        return -1 not in self.targets
 
 
 class Level(NamedTuple):
@@ -41,6 +55,75 @@ class Level(NamedTuple):
 
     mean: Tensor
     deviation: Tensor
+
+
+class Forecaster(nn.Module):
+    """What all models of series do around what each of them says: scales, and the linear model it may begin with."""
+
+    config: ForecasterConfig
+
+    def __init__(self, config: ForecasterConfig, *, own: bool = False) -> None:
+        super().__init__()
+        check(config, own=own)
+        self.config = config
+        features, answers = config.context, config.horizon
+        if not config.reads_itself:
+            features = steps_read(config.context, config.n_inputs) * config.n_inputs
+            answers = config.horizon * len(config.targets)
+        shape = (answers, features) if config.linear else (0, 0)
+        self.linear_weight: Tensor
+        self.linear_bias: Tensor
+        self.register_buffer("linear_weight", torch.zeros(shape), persistent=config.linear)
+        self.register_buffer("linear_bias", torch.zeros(shape[0]), persistent=config.linear)
+
+    def said(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, only: int | None) -> Tensor:
+        """What the model says of a window in its own units; `only` counts where columns are read one by one."""
+        raise NotImplementedError
+
+    def last_layers(self) -> list[nn.Linear]:
+        """What it says goes through these last."""
+        raise NotImplementedError
+
+    def start(self, weights: Tensor) -> None:
+        """Begin with a linear forecast, (features + 1, answers); its last row is added to all."""
+        self.linear_weight.copy_(weights[:-1].T)
+        self.linear_bias.copy_(weights[-1])
+        for tensor in (tensor for layer in self.last_layers() for tensor in layer.parameters()):
+            nn.init.zeros_(tensor)
+
+    def forward(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, *, only: int | None = None) -> Tensor:
+        """(B, S, C), (B, S, M), (B, T, M) → (B, T, K, Q); `only` one of the targets, if one is asked for."""
+        config = self.config
+        check_past(past, config)
+        targets = config.targets if only is None else config.targets[only : only + 1]
+        read, level = standardize(past) if config.normalize else (past, None)
+        said = self.said(read, past_marks, future_marks, only)
+        if said.shape[2] > len(targets):
+            said = said[:, :, [only]]
+        if not config.linear:
+            return said if level is None else restore(said, level, targets)
+        if level is not None:
+            said = restore(said, level._replace(mean=torch.zeros_like(level.mean)), targets)
+        return self._linear(past, only) + said
+
+    def _linear(self, past: Tensor, only: int | None) -> Tensor:
+        """What the linear model says, (B, T, K, 1)."""
+        config, B = self.config, len(past)
+        with torch.autocast(past.device.type, enabled=False):
+            if config.reads_itself:
+                rows = own_columns(past, config.targets, only)
+                last = rows[:, -1:]
+                said = last + F.linear(rows - last, self.linear_weight, self.linear_bias)
+                return said.view(B, -1, config.horizon, 1).transpose(1, 2)
+            steps = steps_read(config.context, config.n_inputs)
+            said = F.linear(past[:, -steps:].flatten(1), self.linear_weight, self.linear_bias)
+        said = said.view(B, config.horizon, -1, 1)
+        return said if only is None else said[:, :, [only]]
+
+
+def steps_read(context: int, n_inputs: int) -> int:
+    """How many of the last steps a linear model reads of all inputs together."""
+    return max(1, min(context, _MOST // n_inputs))
 
 
 def standardize(past: Tensor) -> tuple[Tensor, Level]:

@@ -5,11 +5,6 @@
 
 Every column is read by itself and by the same weights (channel-independent); the end of the window is repeated by one
 stride, so that its last steps stand in two patches as well. The sizes are those published for small and large data.
-
-With `linear` the forecast begins as that of a linear model in closed form, which is given to `start` and stays as it is;
-the blocks, whose last layer begins at nothing, learn what it leaves:
-
-    forecast = last + W (window − last) + b   +   deviation of the window · what the blocks say
 """
 
 from __future__ import annotations
@@ -25,15 +20,12 @@ from regard.attention import Learned, MultiHeadAttention
 from regard.errors import ConfigError
 from regard.layers import ActivationName, Dropout, EncoderBlock, EncoderStack, FeedForward, Order, norm_of
 from regard.layers.norms import NormMaker
-from regard.models.forecaster import ForecasterConfig, check, check_past, own_columns, restore, standardize
+from regard.models.forecaster import Forecaster, ForecasterConfig, own_columns
 
 
 @dataclass(frozen=True, kw_only=True)
 class PatchForecasterConfig(ForecasterConfig):
-    """`norm` "batch" is the published one: over all patches of a batch, feature by feature.
-
-    `linear` puts the blocks on top of a linear model that is not learnt but computed.
-    """
+    """`norm` "batch" is the published one: over all patches of a batch, feature by feature."""
 
     patch: int = 16
     stride: int = 8
@@ -47,7 +39,6 @@ class PatchForecasterConfig(ForecasterConfig):
     order: Order = "post"
     norm: Literal["batch", "layer", "rms"] = "batch"
     activation: ActivationName = "gelu"
-    linear: bool = False
 
     @property
     def n_patches(self) -> int:
@@ -61,13 +52,14 @@ SIZES: dict[str, dict[str, int | float]] = {
 }
 
 
-class PatchForecaster(nn.Module):
+class PatchForecaster(Forecaster):
     """Patches, encoder blocks, and one linear layer to the horizon."""
 
+    config: PatchForecasterConfig
+
     def __init__(self, config: PatchForecasterConfig) -> None:
-        super().__init__()
+        super().__init__(config, own=True)
         _check(config)
-        self.config = config
         D = config.d_model
         norm: NormMaker = FeatureNorm if config.norm == "batch" else norm_of(config.norm)
         self.embedding = nn.Linear(config.patch, D)
@@ -79,43 +71,18 @@ class PatchForecaster(nn.Module):
         )
         self.head_dropout = Dropout(config.head_dropout)
         self.head = nn.Linear(config.n_patches * D, config.horizon * config.n_outputs)
-        self.linear = nn.Linear(config.context, config.horizon).requires_grad_(False) if config.linear else None
-        if self.linear is not None:
-            for tensor in (*self.head.parameters(), *self.linear.parameters()):
-                nn.init.zeros_(tensor)
 
-    def start(self, weights: Tensor) -> None:
-        """Begin with a linear forecast (S + 1, T) of differences from the last value; its last row is added to all."""
-        if self.linear is not None:
-            self.linear.weight.copy_(weights[:-1].T)
-            self.linear.bias.copy_(weights[-1])
-
-    def forward(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, *, only: int | None = None) -> Tensor:
-        """(B, S, C) → (B, T, K, Q); dates are not looked at. `only` one of the targets, if one is asked for."""
+    def said(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, only: int | None) -> Tensor:
+        """(B, S, C) → (B, T, K, Q); dates are not looked at."""
         config = self.config
-        check_past(past, config)
-        level, targets = None, config.targets if only is None else config.targets[only : only + 1]
-        begin = self._begin(past, only)
-        if config.normalize:
-            past, level = standardize(past)
         rows = own_columns(past, config.targets, only)  # (B · K, S)
         hidden = self.encoder(self.dropout(self.positions(self.embedding(self.patches(rows)))))  # (B · K, P, D)
-        said = self.head(self.head_dropout(hidden.flatten(1)))
-        forecast: Tensor = said.view(len(past), -1, config.horizon, config.n_outputs).transpose(1, 2)
-        if begin is None:
-            return forecast if level is None else restore(forecast, level, targets)
-        if level is not None:
-            forecast = restore(forecast, level._replace(mean=torch.zeros_like(level.mean)), targets)
-        return begin + forecast
+        said: Tensor = self.head(self.head_dropout(hidden.flatten(1)))
+        return said.view(len(past), -1, config.horizon, config.n_outputs).transpose(1, 2)
 
-    def _begin(self, past: Tensor, only: int | None) -> Tensor | None:
-        """What the linear model says, (B, T, K, 1)."""
-        if self.linear is None:
-            return None
-        rows = own_columns(past, self.config.targets, only)
-        with torch.autocast(past.device.type, enabled=False):
-            said: Tensor = self.linear(rows - rows[:, -1:]) + rows[:, -1:]
-        return said.view(len(past), -1, self.config.horizon, 1).transpose(1, 2)
+    def last_layers(self) -> list[nn.Linear]:
+        """One."""
+        return [self.head]
 
     def patches(self, rows: Tensor) -> Tensor:
         """Rows (N, S) → patches (N, P, patch)."""
@@ -146,7 +113,6 @@ def _block(config: PatchForecasterConfig, norm: NormMaker) -> EncoderBlock:
 
 
 def _check(config: PatchForecasterConfig) -> None:
-    check(config, own=True)
     if not 1 <= config.patch <= config.context or config.stride < 1:
         raise ConfigError(
             f"patches of {config.patch} steps every {config.stride} do not fit a context of {config.context}"

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from regard.attention import Learned
 from regard.errors import ConfigError
 from regard.layers import Dropout, Recurrent, RecurrentName
-from regard.models.forecaster import ForecasterConfig, check, check_past, restore, standardize, with_marks
+from regard.models.forecaster import Forecaster, ForecasterConfig, with_marks
 from regard.models.state_attention import AttentionName, StateAttention, score_of
 
 
@@ -39,15 +39,15 @@ SIZES: dict[str, dict[str, int | float]] = {
 }
 
 
-class RecurrentForecaster(nn.Module):
+class RecurrentForecaster(Forecaster):
     """Two recurrent networks and what lies between them."""
 
+    config: RecurrentForecasterConfig
+
     def __init__(self, config: RecurrentForecasterConfig) -> None:
-        super().__init__()
-        check(config)
+        super().__init__(config)
         if config.d_hidden < 1 or config.n_layers < 1:
             raise ConfigError(f"d_hidden and n_layers are at least 1, not {config.d_hidden} and {config.n_layers}")
-        self.config = config
         D, layers = config.d_hidden, config.n_layers
         self.encoder = Recurrent(
             config.cell, config.n_inputs + config.n_marks, d_hidden=D, n_layers=layers, dropout=config.dropout
@@ -59,13 +59,9 @@ class RecurrentForecaster(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.head = nn.Linear(D if self.attention is None else 2 * D, len(config.targets) * config.n_outputs)
 
-    def forward(self, past: Tensor, past_marks: Tensor, future_marks: Tensor) -> Tensor:
+    def said(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, only: int | None) -> Tensor:
         """(B, S, C), (B, S, M), (B, T, M) → (B, T, K, Q)."""
         config = self.config
-        check_past(past, config)
-        level = None
-        if config.normalize:
-            past, level = standardize(past)
         memory, state = self.encoder(with_marks(past, past_marks))
         asked = memory.new_zeros(len(past), config.horizon, config.d_hidden)
         if self.query is not None:
@@ -74,5 +70,9 @@ class RecurrentForecaster(nn.Module):
         if self.attention is not None:
             context = self.attention(states, mask=None, cache=self.attention.remember(memory))
             states = torch.cat((states, context), -1)
-        forecast: Tensor = self.head(self.dropout(states)).unflatten(-1, (len(config.targets), config.n_outputs))
-        return forecast if level is None else restore(forecast, level, config.targets)
+        said: Tensor = self.head(self.dropout(states)).unflatten(-1, (len(config.targets), config.n_outputs))
+        return said
+
+    def last_layers(self) -> list[nn.Linear]:
+        """One."""
+        return [self.head]

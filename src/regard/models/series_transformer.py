@@ -25,7 +25,7 @@ from regard.layers import (
     NormName,
     norm_of,
 )
-from regard.models.forecaster import ForecasterConfig, check, check_past, restore, standardize, with_marks
+from regard.models.forecaster import Forecaster, ForecasterConfig, with_marks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +49,13 @@ SIZES: dict[str, dict[str, int | float]] = {
 }
 
 
-class SeriesTransformer(nn.Module):
+class SeriesTransformer(Forecaster):
     """Encoder over the steps known, decoder over the steps asked for."""
 
+    config: SeriesTransformerConfig
+
     def __init__(self, config: SeriesTransformerConfig) -> None:
-        super().__init__()
-        check(config)
-        self.config = config
+        super().__init__(config)
         D = config.d_model
         self.embedding = nn.Linear(config.n_inputs + config.n_marks, D)
         self.positions = Learned(D, n_positions=config.context)
@@ -71,20 +71,20 @@ class SeriesTransformer(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.head = nn.Linear(D, len(config.targets) * config.n_outputs)
 
-    def forward(self, past: Tensor, past_marks: Tensor, future_marks: Tensor) -> Tensor:
+    def said(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, only: int | None) -> Tensor:
         """(B, S, C), (B, S, M), (B, T, M) → (B, T, K, Q)."""
         config = self.config
-        check_past(past, config)
-        level = None
-        if config.normalize:
-            past, level = standardize(past)
         memory = self.encoder(self.dropout(self.positions(self.embedding(with_marks(past, past_marks)))))
         asked = memory.new_zeros(len(past), config.horizon, config.d_model)
         if self.query is not None:
             asked = asked + self.query(future_marks)
         hidden = self.decoder(self.query_positions(asked), memory, mask=Causal())
-        forecast: Tensor = self.head(hidden).unflatten(-1, (len(config.targets), config.n_outputs))
-        return forecast if level is None else restore(forecast, level, config.targets)
+        said: Tensor = self.head(hidden).unflatten(-1, (len(config.targets), config.n_outputs))
+        return said
+
+    def last_layers(self) -> list[nn.Linear]:
+        """One."""
+        return [self.head]
 
 
 def _encoder_block(config: SeriesTransformerConfig) -> EncoderBlock:

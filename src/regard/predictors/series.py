@@ -38,10 +38,11 @@ from regard.predictors.comparing import Compared, paired
 from regard.tasks.forecasting import Forecast, forecasts, inputs_of, say
 from regard.tasks.series import SeriesFiles
 from regard.tasks.series_baselines import Ridge
-from regard.tasks.series_metrics import Errors, errors_of
+from regard.tasks.series_metrics import Errors, chunks, errors_of
 from regard.tasks.series_report import compared
 from regard.training.recipe import Recipe
 
+_AT_ONCE = 256  # windows
 NOTHING = "to a forecaster: it forecasts its whole horizon"
 
 
@@ -55,9 +56,12 @@ class SeriesPredictor(Predictor[Forecast]):
         self.shape: ForecasterConfig = module.config  # type: ignore[assignment]  # all forecasters have one
 
     def predict(self, texts: Sequence[str], *, keys: Sequence[int] | None = None, **options: Any) -> list[Forecast]:
-        """The steps after the last row of each file; commas part files that belong together."""
+        """The steps after the last row of each file; commas part files that belong together.
+
+        Where targets are told at the time of what is read, all rows of a file that have a whole window.
+        """
         refuse_options(options, NOTHING)
-        return [self._forecast(*self._last(text)) for text in texts]
+        return [self._forecast(series := self._read(text), self._ends(series)) for text in texts]
 
     def look(
         self,
@@ -74,10 +78,11 @@ class SeriesPredictor(Predictor[Forecast]):
         if target is not None and target not in self.space.targets:
             raise UsageError(f"{target!r} is not forecast; there are {', '.join(self.space.targets)}")
         place = 0 if target is None else self.space.targets.index(target)
-        series, cut = self._last(text)
+        series = self._read(text)
+        cut = self._cut(series, [len(series)])
         scene, spans = self._scene(series, cut, place)
         seen = look_at(scene, layers=layers, kinds=kinds, queries=queries, alternatives=0)
-        return SeriesLook(seen.axes, seen.maps, None, seen.title, self._told(series, cut, place, spans))
+        return SeriesLook(seen.axes, seen.maps, None, seen.title, self._told(series, place, spans))
 
     def evaluate(self, data: ScoreData, **options: Any) -> Iterator[Evaluation]:
         """All figures on every window of the test part, or of the files given, with simple forecasts beside them."""
@@ -129,45 +134,55 @@ class SeriesPredictor(Predictor[Forecast]):
             return ",".join(data.files), files.read_known(given, self.space)[1]
         return "test", files.read().test
 
-    def _last(self, text: str) -> tuple[Series, Cut]:
-        """The last rows of a file, and the window that they are."""
+    def _read(self, text: str) -> Series:
+        """The columns that are read, of one file or several."""
         data = self.config.data
         series = SeriesFiles(data).read_columns(text.split(","), self.space, self.space.inputs)
         if len(series) < data.context:
             raise DataError(f"{series.name}: {len(series):,} rows are fewer than the context of {data.context:,}")
-        past = ((series.values - self._of("mean")) / self._of("scale")).astype(np.float32)[-data.context :]
         if self.shape.n_marks and (series.moments is None or self.space.step is None):
             raise DataError(f"{series.name}: has no date column, and the model was trained on dates")
-        return series, Cut(past[None], *self._marks(series))
+        return series
 
-    def _marks(self, series: Series) -> tuple[Any, Any, Any]:
-        """Marks of the past, nothing for the future's values, and marks of the future."""
+    def _ends(self, series: Series) -> list[int]:
+        """Where the windows end that a forecast is made of: at the last row; together, every horizon before it too."""
+        data = self.config.data
+        return list(range(len(series), data.context - 1, -data.horizon))[::-1] if data.together else [len(series)]
+
+    def _cut(self, series: Series, ends: Sequence[int]) -> Cut:
+        """The windows that end at these rows; nothing is known of their targets."""
         shape, step = self.shape, self.space.step
-        unknown = np.zeros((1, shape.horizon, len(self.space.targets)), np.float32)
+        scaled = ((series.values - self._of("mean")) / self._of("scale")).astype(np.float32)
+        past = np.stack([scaled[end - shape.context : end] for end in ends])
+        unknown = np.zeros((len(ends), shape.horizon, len(self.space.targets)), np.float32)
         if not shape.n_marks or series.moments is None or step is None:
-            none = [np.zeros((1, n, 0), np.float32) for n in (shape.context, shape.horizon)]
-            return none[0], unknown, none[1]
-        ahead = step.after(series.moments[-1], shape.horizon)
-        return marks_of(series.moments[-shape.context :], step)[None], unknown, marks_of(ahead, step)[None]
+            none = [np.zeros((len(ends), n, 0), np.float32) for n in (shape.context, shape.horizon)]
+            return Cut(past, none[0], unknown, none[1])
+        marks, ahead = marks_of(series.moments, step), marks_of(step.after(series.moments[-1], shape.horizon), step)
+        known = np.stack([marks[end - shape.context : end] for end in ends])
+        return Cut(past, known, unknown, known[:, -shape.horizon :] if self.config.data.together else ahead[None])
 
     def _of(self, what: str) -> Any:
         return np.array([getattr(self.space, what)[name] for name in self.space.inputs])
 
     @torch.inference_mode()
-    def _forecast(self, series: Series, cut: Cut) -> Forecast:
-        said = say(self.module, cut, self.device)[0].float().cpu().numpy()
-        values = self.space.unscaled(said)
-        return Forecast(
-            self._ahead(series), self.space.targets, values, self.config.data.quantiles, self._dated(series)
-        )
+    def _forecast(self, series: Series, ends: Sequence[int]) -> Forecast:
+        chosen = [ends[rows[0] : rows[-1] + 1] for rows in chunks(len(ends), _AT_ONCE)]
+        said = torch.cat([say(self.module, self._cut(series, some), self.device).flatten(0, 1) for some in chosen])
+        values = self.space.unscaled(said.float().cpu().numpy())
+        times = self._times(series, len(values))
+        return Forecast(times, self.space.targets, values, self.config.data.quantiles, self._dated(series))
 
     def _dated(self, series: Series) -> bool:
         return series.moments is not None and self.space.step is not None
 
-    def _ahead(self, series: Series) -> list[str]:
-        """The names of the steps to come: dates, or numbers from 1."""
+    def _times(self, series: Series, n: int) -> list[str]:
+        """The names of the steps to come: dates, or numbers from 1; together, those of the last rows."""
+        if self.config.data.together:
+            rows = range(len(series) - n + 1, len(series) + 1)
+            return [str(row) for row in rows] if series.moments is None else written(series.moments)[-n:]
         if series.moments is None or self.space.step is None:
-            return [str(i + 1) for i in range(self.config.data.horizon)]
+            return [str(i + 1) for i in range(n)]
         ahead = self.space.step.after(series.moments[-1], self.config.data.horizon)
         whole = written(np.concatenate([series.moments, ahead]))
         return whole[len(series) :]
@@ -178,8 +193,9 @@ class SeriesPredictor(Predictor[Forecast]):
 
     def _scene(self, series: Series, cut: Cut, place: int) -> tuple[Scene, Any]:
         """The window as something to look at, and the steps that each place of the past stands for."""
-        before, ahead = self._behind(series), self._ahead(series)
-        title = f"{self.space.targets[place]}: {len(ahead)} steps after {before[-1]}"
+        before, ahead = self._behind(series), self._times(series, self.shape.horizon)
+        when = "up to" if self.config.data.together else "after"
+        title = f"{self.space.targets[place]}: {len(ahead)} steps {when} {before[-1]}"
         spans, options = np.stack([np.arange(len(before)), np.arange(len(before)) + 1], 1), {}
         if isinstance(self.module, PatchForecaster):
             shape, n = self.module.config, len(before)
@@ -192,13 +208,14 @@ class SeriesPredictor(Predictor[Forecast]):
                       "cross": ("cross", "future", "past")}  # fmt: skip
         return Scene(self.module, inputs_of(cut, self.device), axes, sides, options=options, title=title), spans
 
-    def _told(self, series: Series, cut: Cut, place: int, spans: Any) -> Told:
-        forecast, name = self._forecast(series, cut), self.space.targets[place]
+    def _told(self, series: Series, place: int, spans: Any) -> Told:
+        forecast, name = self._forecast(series, [len(series)]), self.space.targets[place]
         n = self.config.data.context
         past = series.pick([name]).values[-n:, 0] if name in series.columns else np.full(n, np.nan)
         band = forecast.values[:, place][:, [0, -1]] if len(forecast.quantiles) > 1 else None
-        times = [*self._behind(series), *forecast.times]
-        return Told(name, past, forecast.point[:, place], band, times, spans)
+        begin = n - self.config.data.lead
+        times = [*self._behind(series)[:begin], *forecast.times]
+        return Told(name, past, forecast.point[:, place], band, times, spans, begin)
 
     def _some(self, data: ScoreData, n: int) -> Cut:
         """Windows to verify on."""

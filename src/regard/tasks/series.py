@@ -5,6 +5,7 @@
     train = ["prices.csv"]                       one file; all columns are predicted from their own past
     train = ["AAPL.csv", "MSFT.csv"]             joined by date; columns are called AAPL.close, MSFT.close, …
     targets = ["AAPL.close"], inputs = ["MSFT.close"]     one from another; * stands for anything: "*.close"
+    together = true                              at the same time: the last `horizon` steps of what is read
     split = [0.7, 0.1, 0.2]                      shares of the rows to learn from, to choose by, to report on
     split = [8640, 2880, 2880]                   the same as numbers of rows
     valid_from = "2017-07-01", test_from = …     the same as dates
@@ -43,6 +44,7 @@ class SeriesData:
     `values` "returns" takes logarithms of ratios of successive rows. `steps` "any" counts rows as steps, whatever lies
     between their dates. `missing` "last" fills gaps with the value before. `season` is the number of steps that
     repeat, for the seasonal naive forecast; unless given, the step tells it. With `quantiles` these are forecast.
+    `together` asks for targets at the time of what is read, not after it; they are told from other columns then.
     """
 
     train: tuple[str, ...] = ()
@@ -50,6 +52,7 @@ class SeriesData:
     targets: Names = ()
     context: int = 336
     horizon: int = 96
+    together: bool = False
     split: tuple[float, ...] = (0.7, 0.1, 0.2)
     valid_from: str | None = None
     test_from: str | None = None
@@ -68,11 +71,23 @@ class SeriesData:
             wrong.append(f"data.split is {list(self.split)}; three shares of 1 are needed, or three numbers of rows")
         if (self.valid_from is None) != (self.test_from is None):
             wrong.append("data.valid_from and data.test_from are given together or not at all")
+        if self.together and self.horizon > self.context:
+            wrong.append(f"data.horizon is {self.horizon}, and with data.together it lies within data.context")
         q = self.quantiles
         if q and (list(q) != sorted(set(q)) or not 0 < q[0] <= q[-1] < 1 or 0.5 not in q):
             wrong.append(f"data.quantiles are {list(q)}; rising numbers between 0 and 1 with 0.5 among them are needed")
         if wrong:
             raise ConfigError("; ".join(wrong))
+
+    @property
+    def lead(self) -> int:
+        """How many of the steps asked for the inputs are known at."""
+        return self.horizon if self.together else 0
+
+    @property
+    def before(self) -> int:
+        """How many rows stand before the first step that can be asked for: one at least, which is repeated naively."""
+        return max(1, self.context - self.lead)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +145,7 @@ class SeriesFiles:
     def read_known(self, files: Sequence[str], space: SeriesSpace) -> tuple[Series, Windows]:
         """Other files with the same columns, as one test set: every window they hold."""
         series = self.read_columns(files, space, space.columns)
-        if len(series) < self.data.context + self.data.horizon:
+        if len(series) < self.data.before + self.data.horizon:
             raise _too_short(series.name, len(series), "rows", self.data)
         if series.moments is not None:
             step_of(series.moments, equal=self.data.steps == "equal", where=series.where)
@@ -162,7 +177,13 @@ class SeriesFiles:
         where = ", ".join(self.paths[:3]) + (", …" if len(self.paths) > 3 else "")
         inputs, targets = (_resolved(given, present, where) for given in (self.data.inputs, self.data.targets))
         targets = targets or inputs or tuple(present)
-        return inputs or targets, targets
+        inputs = inputs or targets
+        if self.data.together and (both := [name for name in targets if name in inputs]):
+            raise ConfigError(
+                f"{both[0]} is asked for at the time it is read: data.together tells columns from others",
+                hint="name what is read in data.inputs, without data.targets",
+            )
+        return inputs, targets
 
     def _joined(self, paths: Sequence[str], names: Sequence[str], columns: Sequence[str]) -> Series:
         """The columns of one file, or of several side by side; returns, if those are asked for."""
@@ -194,7 +215,7 @@ class SeriesFiles:
         if edges[2] > n:
             raise DataError(f"{series.name}: has {n:,} rows, and data.split asks for {edges[2]:,}")
         sizes = (edges[0], edges[1] - edges[0], edges[2] - edges[1])
-        for name, size, needed in zip(("training", "validation", "test"), sizes, (data.context, 0, 0), strict=True):
+        for name, size, needed in zip(("training", "validation", "test"), sizes, (data.before, 0, 0), strict=True):
             if size < needed + data.horizon:
                 raise _too_short(series.name, size, f"rows in the {name} part", data, context=needed > 0)
         return edges
@@ -203,10 +224,10 @@ class SeriesFiles:
         marks = np.zeros((len(series), 0), np.float32)
         if self.data.dates and series.moments is not None and space.step is not None:
             marks = marks_of(series.moments, space.step)
-        places = places_in(begin, end, context=self.data.context, horizon=self.data.horizon)
-        targets = tuple(space.columns.index(name) for name in space.targets)
+        data, targets = self.data, tuple(space.columns.index(name) for name in space.targets)
+        places = places_in(begin, end, before=data.before, horizon=data.horizon)
         values = space.scaled(series.pick(space.columns).values)
-        return Windows(values, marks, places, self.data.context, self.data.horizon, len(space.inputs), targets)
+        return Windows(values, marks, places, data.context, data.horizon, len(space.inputs), targets, data.lead)
 
 
 def _in_order(series: Series) -> Series:
@@ -217,6 +238,8 @@ def _in_order(series: Series) -> Series:
 
 def _too_short(name: str, n: int, what: str, data: SeriesData, *, context: bool = True) -> DataError:
     needed = f"context {data.context} + horizon {data.horizon}" if context else f"horizon {data.horizon}"
+    if context and data.together:
+        needed = f"context {data.context}"
     return DataError(
         f"{name}: {n:,} {what} are fewer than {needed}",
         hint="give a longer series, or lower data.context and data.horizon",

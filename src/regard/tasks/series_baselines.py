@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.series_windows import Rows, Windows
+from regard.models.forecaster import steps_read
 from regard.tasks.series_metrics import Errors, Forecasts, chunks, errors_of
 
-PENALTIES = (1e-6, 1e-4, 1e-2, 1.0, 100.0)  # times the mean square of a feature
-_MOST = 1024  # features
+PENALTIES = (1e-6, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # times the mean square of a feature
 
 Matrix = NDArray[np.floating[Any]]
 
@@ -85,7 +85,7 @@ def baselines(windows: Windows, *, season: int, ridge: Ridge | None) -> Mapping[
     """The errors of every baseline that there is, by name."""
     found = {"mean": np.zeros((len(windows), windows.horizon, len(windows.targets), 1), np.float32)}  # scaled, it is 0
     found["naive"] = naive(windows)
-    if 1 < season <= windows.context:
+    if 1 < season <= windows.context - windows.lead:
         found["seasonal naive"] = seasonal(windows, season)
     if ridge is not None:
         found["ridge"] = ridge(windows)
@@ -98,7 +98,7 @@ def _features(windows: Windows, rows: Rows) -> Matrix:
         past = windows.known(rows, windows.context).astype(np.float64)
         known = (past - past[:, -1:]).transpose(0, 2, 1).reshape(-1, windows.context)
     else:
-        steps = max(1, min(windows.context, _MOST // windows.n_inputs))
+        steps = steps_read(windows.context, windows.n_inputs)
         known = windows.cut(rows).past[:, -steps:].astype(np.float64).reshape(len(rows), -1)
     return np.concatenate([known, np.ones((len(known), 1))], 1)
 

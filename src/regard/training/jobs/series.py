@@ -10,7 +10,7 @@ from regard.checkpoints import Described, completed, write_tensors
 from regard.data.series_windows import Windows
 from regard.errors import ConfigError
 from regard.models.account import count_parameters
-from regard.models.patch_forecaster import PatchForecaster
+from regard.models.forecaster import Forecaster
 from regard.models.registry import build
 from regard.tasks.forecasting import forecasts
 from regard.tasks.metrics import Metric
@@ -48,7 +48,7 @@ class SeriesJob:
         self.described = completed(Described(recipe.task, recipe.model["name"], options | shape))
         torch.manual_seed(train.seed)
         self.model = build(self.described.model, self.described.options)
-        if isinstance(self.model, PatchForecaster):
+        if isinstance(self.model, Forecaster) and self.model.config.linear:
             self.model.start(torch.from_numpy(self.ridge.weights))
         if place.world.first:
             space.save(place.run.path)
