@@ -2,6 +2,7 @@
 
 wave      a sine of 12 steps with a trend, and a noisy twin
 echo      b is noise, and a is b four steps later: a's own past says nothing, b's past says all
+twin      b is noise, and a is made of b at the same time, not linearly
 """
 
 from __future__ import annotations
@@ -33,6 +34,12 @@ def echo(n: int = 500, *, seed: int = 0) -> dict[str, np.ndarray]:
     """Noise, and the same four steps later."""
     b = np.random.default_rng(seed).standard_normal(n)
     return {"b": b, "a": 5 + 2 * np.roll(b, 4)}
+
+
+def twin(n: int = 500, *, seed: int = 0) -> dict[str, np.ndarray]:
+    """Noise, and what follows from it at once."""
+    b = np.random.default_rng(seed).standard_normal(n)
+    return {"b": b, "a": 5 + b + b * b}
 
 
 QUICK = ["train.device=cpu", "train.n_samples=1", "train.log_every=1000", "train.batch_examples=32"]

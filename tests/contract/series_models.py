@@ -19,6 +19,7 @@ VARIANTS = {
         "quantiles": {"n_outputs": 3, "normalize": False},
         "linear": {"linear": True},
         "linear_from_others": FROM_OTHERS | {"linear": True, "n_outputs": 3},
+        "together": FROM_OTHERS | {"lead": 5},
     },
     "recurrent-forecaster": {
         "plain": {},
@@ -27,6 +28,7 @@ VARIANTS = {
         "none": {"attention": "none", "cell": "rnn"},
         "from_others": FROM_OTHERS,
         "linear_from_others": FROM_OTHERS | {"linear": True},
+        "together": FROM_OTHERS | {"lead": 5, "n_outputs": 3},
     },
     "dlinear": {"plain": {}, "normalized": {"normalize": True}, "quantiles": {"n_outputs": 3, "window": 5}},
 }

@@ -150,6 +150,26 @@ def test_every_window_is_counted_and_parts_do_not_overlap(tmp_path):
     assert len(places_in(0, 11, before=8, horizon=4)) == 0
 
 
+def test_together_what_is_read_reaches_as_far_as_what_is_asked(tmp_path):
+    path = tiny_series.write_csv(tmp_path / "wave.csv", tiny_series.wave(100))
+    given = {"split": (60, 20, 20), "together": True, "inputs": "two", "targets": "one"}
+    sets = files(path, **given).read()
+    assert sets.train.places.tolist() == list(range(4, 57))
+    assert sets.test.places.tolist() == list(range(80, 97))
+    cut = sets.test.cut(np.arange(17))
+    assert (cut.past[-1, :, 0] == sets.test.values[92:100, 0]).all()
+    assert (cut.future[-1, :, 0] == sets.test.values[96:100, 1]).all()
+    assert (cut.past_marks[:, -4:] == cut.future_marks).all()
+    assert files(path, **given).read_known([str(path)], sets.space)[1].places.tolist() == list(range(4, 97))
+    whole = files(path, **given, horizon=8).read()
+    assert whole.train.places[0] == 1  # a row to repeat stands before it
+    with pytest.raises(ConfigError, match="one is asked for at the time it is read") as error:
+        files(path, together=True).read()
+    assert "data.inputs" in error.value.hint
+    with pytest.raises(ConfigError, match=r"data.horizon is 9, and with data.together it lies within data.context"):
+        files(path, together=True, horizon=9)
+
+
 def test_no_bit_of_an_input_comes_from_the_future(tmp_path):
     values, later = tiny_series.wave(100), tiny_series.wave(100)
     for column in later.values():

@@ -113,6 +113,28 @@ def test_one_series_is_predicted_from_another(model, tmp_path):
     assert load(run, "cpu")(str(only_b)).plain() == load(run, "cpu")(str(path)).plain()
 
 
+def test_one_series_is_told_from_another_at_the_same_time_and_better_than_linearly(tmp_path):
+    path = tiny_series.write_csv(tmp_path / "twin.csv", tiny_series.twin(900))
+    given = ["data.together=true", "model.linear=true", "model.name=series-transformer", "model.size=tiny"]
+    run = tiny_series.train_series(tmp_path, f'data.train=["{path}"]', *ECHO, *given, "train.epochs=0", *STEPS)
+    _, values = figures(run)
+    assert values["mse"] < 0.5 * values["ridge mse"] < values["naive mse"]
+    model = load(run, "cpu")
+    said = model(str(path))
+    assert len(said.times) == 896  # 224 windows of four steps; the first four rows have no whole past
+    assert (said.times[0], said.times[-1]) == ("2020-01-01 04:00:00", "2020-02-07 11:00:00")
+    truth = tiny_series.twin(900)["a"][4:]
+    assert np.square(said.point[:, 0] - truth).mean() < 0.5 * truth.var()
+    seen = model.look(str(path))
+    assert seen.title == "a: 4 steps up to 2020-02-07 11:00:00"
+    assert seen.axes["future"].labels == seen.axes["past"].labels[-4:]
+    assert (seen.told.begin, len(seen.told.times)) == (4, 8)
+    assert seen.plot(tmp_path / "seen.png").stat().st_size > 5_000
+    bare = tiny_series.write_csv(tmp_path / "bare.csv", {"b": tiny_series.twin(20)["b"]}, dates=False)
+    with pytest.raises(DataError, match="has no date column"):
+        model(str(bare))
+
+
 def test_files_are_joined_and_asked_for_together(tmp_path):
     table = tiny_series.echo(300)
     paths = [tiny_series.write_csv(tmp_path / f"{name.upper()}.csv", {"x": table[name]}) for name in "ab"]

@@ -33,7 +33,7 @@ _MOST = 1024  # features of a linear model
 
 @dataclass(frozen=True, kw_only=True)
 class ForecasterConfig:
-    """The shape of the question, which follows from the data."""
+    """The shape of the question, which follows from the data; `lead` of the steps asked for are known of the inputs."""
 
     context: int = 336
     horizon: int = 96
@@ -43,6 +43,7 @@ class ForecasterConfig:
     n_outputs: int = 1
     normalize: bool = True
     linear: bool = False
+    lead: int = 0
 
     @property
     def reads_itself(self) -> bool:
@@ -149,6 +150,11 @@ def with_marks(values: Tensor, marks: Tensor) -> Tensor:
     return torch.cat((values, marks.to(values)), -1) if marks.shape[-1] else values
 
 
+def at_steps_asked(values: Tensor, lead: int, horizon: int) -> Tensor:
+    """What is known (B, S, D) at the steps that are asked for, (B, T, D): nothing after the first `lead`."""
+    return F.pad(values[:, values.shape[1] - lead :], (0, 0, 0, horizon - lead))
+
+
 def own_columns(past: Tensor, targets: tuple[int, ...], only: int | None) -> Tensor:
     """The targets' own pasts as rows of their own (B · K, S); `only` one of the targets, if one is asked for."""
     places = list(targets if only is None else targets[only : only + 1])
@@ -161,6 +167,8 @@ def check(config: ForecasterConfig, *, own: bool = False) -> None:
     for name in ("context", "horizon", "n_inputs", "n_outputs"):
         if getattr(config, name) < 1:
             raise ConfigError(f"{name} is at least 1, not {getattr(config, name)}")
+    if not 0 <= config.lead <= min(config.context, config.horizon):
+        raise ConfigError(f"lead is {config.lead}; it lies within a context of {config.context} and a horizon")
     if not config.targets or any(not -1 <= place < config.n_inputs for place in config.targets):
         raise ConfigError(f"targets are {config.targets}; allowed: places among {config.n_inputs} inputs, or −1")
     if own and -1 in config.targets:

@@ -4,7 +4,8 @@
     a step for each date to come, from the last state on  →  states (B, T, D), each looks back at all of the past's
     [state; context]  →  (B, T, K, Q)
 
-All input columns are read together. What the decoder reads are places and dates, and no forecast of its own.
+All input columns are read together. What the decoder reads are places and dates, and no forecast of its own; at steps
+at which the inputs are known, the encoder's states as well.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from regard.attention import Learned
 from regard.errors import ConfigError
 from regard.layers import Dropout, Recurrent, RecurrentName
-from regard.models.forecaster import Forecaster, ForecasterConfig, with_marks
+from regard.models.forecaster import Forecaster, ForecasterConfig, at_steps_asked, with_marks
 from regard.models.state_attention import AttentionName, StateAttention, score_of
 
 
@@ -63,7 +64,7 @@ class RecurrentForecaster(Forecaster):
         """(B, S, C), (B, S, M), (B, T, M) → (B, T, K, Q)."""
         config = self.config
         memory, state = self.encoder(with_marks(past, past_marks))
-        asked = memory.new_zeros(len(past), config.horizon, config.d_hidden)
+        asked = at_steps_asked(memory, config.lead, config.horizon)
         if self.query is not None:
             asked = asked + self.query(future_marks)
         states, _ = self.decoder(self.positions(asked), state=state)

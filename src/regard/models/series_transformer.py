@@ -1,7 +1,8 @@
 """A Transformer from series to series: the encoder reads the past, the decoder asks it about every step to come.
 
     past (B, S, C) with dates  →  encoder  →  memory (B, S, D)
-    a query for each future step: its place and its date  →  decoder with cross-attention  →  (B, T, K, Q)
+    a query for each step asked for: its place, its date, and what is known of the inputs then
+                                       →  decoder with cross-attention  →  (B, T, K, Q)
 
 All input columns are read together, so any of them can speak for any target: one company's price from another's. All
 steps are forecast at once, and none is fed back.
@@ -25,7 +26,7 @@ from regard.layers import (
     NormName,
     norm_of,
 )
-from regard.models.forecaster import Forecaster, ForecasterConfig, with_marks
+from regard.models.forecaster import Forecaster, ForecasterConfig, at_steps_asked, with_marks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +75,9 @@ class SeriesTransformer(Forecaster):
     def said(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, only: int | None) -> Tensor:
         """(B, S, C), (B, S, M), (B, T, M) → (B, T, K, Q)."""
         config = self.config
-        memory = self.encoder(self.dropout(self.positions(self.embedding(with_marks(past, past_marks)))))
-        asked = memory.new_zeros(len(past), config.horizon, config.d_model)
+        read = self.embedding(with_marks(past, past_marks))
+        memory = self.encoder(self.dropout(self.positions(read)))
+        asked = at_steps_asked(read, config.lead, config.horizon)
         if self.query is not None:
             asked = asked + self.query(future_marks)
         hidden = self.decoder(self.query_positions(asked), memory, mask=Causal())

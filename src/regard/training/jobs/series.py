@@ -43,6 +43,7 @@ class SeriesJob:
             "targets": space.target_places,
             "n_marks": self.sets.train.marks.shape[1],
             "n_outputs": max(1, len(recipe.data.quantiles)),
+            "lead": recipe.data.lead,
         }
         options = {key: value for key, value in recipe.model.items() if key != "name"}
         self.described = completed(Described(recipe.task, recipe.model["name"], options | shape))
