@@ -1,12 +1,14 @@
-"""ETTh1, 96 to 720 hours ahead: a patch forecaster and DLinear, trained by the same script on the same data.
+"""ETTh1, 96 to 720 hours ahead: a patch forecaster and DLinear; and one company's returns from others'.
 
     python benchmarks/series.py --device cuda --save                          everything: four horizons, two models
     python benchmarks/series.py --horizons 96 --models dlinear                a part of it; parts are kept
+    python benchmarks/series.py --horizons --stocks --seeds 1 2 3 --save      Microsoft from four others, the same day
     python benchmarks/series.py --collect --save                              only put together what is there
 
 The split is the usual one (12, 4 and 4 months), every one of the test windows counts, and weights are chosen on the
 validation part. Errors are scaled, as the literature has them: Nie et al. (2023), table 3; Zeng et al. (2023), table 2.
-The last line is JSON.
+Simple forecasts stand beside all of them: the mean, the last value, the last season, a ridge regression. The last line
+is JSON.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import tarfile
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -27,16 +30,21 @@ PUBLISHED = {  # MSE by horizon
     "patch-forecaster": ("PatchTST/64", {96: 0.370, 192: 0.413, 336: 0.422, 720: 0.447}),
     "dlinear": ("DLinear", {96: 0.375, 192: 0.405, 336: 0.439, 720: 0.472}),
 }
+STOCKS = "series/stocks"
 SIMPLE = ("mean", "naive", "seasonal naive", "ridge")
 
 
 def one(model: str, horizon: int, seed: int, options: argparse.Namespace) -> dict[str, float]:
     """Train one model for one horizon in a folder that is thrown away: its figures on the test part."""
     settings = [f"data.horizon={horizon}", f"train.seed={seed}", f"train.device={options.device}", *options.set]
-    recipe = make_recipe(find_recipe(RECIPES[model]), settings)
-    folder = Path(tempfile.mkdtemp(dir=options.parts))
+    recipe = make_recipe(find_recipe(RECIPES.get(model, STOCKS)), settings)
+    folder, root = Path(tempfile.mkdtemp(dir=options.parts)), options.data_root
     try:
-        facts = train(recipe, folder / "run", data_root=options.data_root, resume=False, say=print)
+        if model not in RECIPES:
+            root = folder
+            with tarfile.open(options.data_root / "stocks" / "stocks.tar.gz") as archive:
+                archive.extractall(folder, filter="data")
+        facts = train(recipe, folder / "run", data_root=root, resume=False, say=print)
     finally:
         shutil.rmtree(folder)
     figures = {name: metric["value"] for name, metric in facts["metrics"]["test"].items()}
@@ -68,21 +76,42 @@ def rows_of(model: str, horizon: int, found: list[dict[str, float]], seeds: list
     return rows
 
 
-def baseline_rows(horizon: int, figures: dict[str, float]) -> list[dict[str, Any]]:
+def baseline_rows(what: str, figures: dict[str, float]) -> list[dict[str, Any]]:
     """What simple forecasts reach on the same windows; they know no seed."""
     names = [(name, metric) for name in SIMPLE for metric in ("mse", "mae") if f"{name} {metric}" in figures]
     return [
-        row(f"{name}, ETTh1, {horizon} steps", metric, figures[f"{name} {metric}"], n=1, unit="scaled",
+        row(f"{name}, {what}", metric, figures[f"{name} {metric}"], n=1, unit="scaled",
             command="python benchmarks/series.py --save")
         for name, metric in names
     ]  # fmt: skip
+
+
+def stocks(options: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """One company's returns from those of others: rows, the linear model beside ours, and what to print."""
+    found = [f for seed in options.seeds if (f := measured("stocks", 1, seed, options)) is not None]
+    if not found:
+        return [], {}
+    what, rows = "Microsoft's daily return from four others'", []
+    for metric in ("mse", "mae"):
+        values = [figures[metric] for figures in found]
+        more = {"spread": max(values) - min(values)} if len(values) > 1 else {}
+        rows.append(
+            row(f"series-transformer, {what}", metric, sum(values) / len(values), n=len(values), unit="scaled",
+                recipe=STOCKS, command="python benchmarks/series.py --horizons --stocks --save", seeds=options.seeds,
+                peer="ridge", peer_value=found[0][f"ridge {metric}"], **more)
+        )  # fmt: skip
+    simple = {name: found[0][f"{name} mse"] for name in SIMPLE if f"{name} mse" in found[0]}
+    shown = "  ".join(f"{name} {value:.4f}" for name, value in simple.items())
+    print(f"stocks  series-transformer mse {rows[0]['value']:.4f}   {shown}")
+    return rows + baseline_rows(what, found[0]), {"stocks": {"mse": rows[0]["value"], **simple}}
 
 
 def main() -> None:
     """Measure what is asked for, print a table, and keep it if asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=list(RECIPES), choices=list(RECIPES))
-    parser.add_argument("--horizons", nargs="+", type=int, default=[96, 192, 336, 720], choices=[96, 192, 336, 720])
+    parser.add_argument("--horizons", nargs="*", type=int, default=[96, 192, 336, 720], choices=[96, 192, 336, 720])
+    parser.add_argument("--stocks", action="store_true", help="returns of a company from those of others as well")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1])
     parser.add_argument("--device", default="auto")
     parser.add_argument("--data-root", type=Path, default=Path("../shared/data"))
@@ -106,9 +135,12 @@ def main() -> None:
             told[f"{model} {horizon}"] = {"mse": mse, "mae": mae, "published": published[horizon]}
             print(f"{horizon:>4} steps  {model:<18} mse {mse:.4f}  mae {mae:.4f}   {peer}: {published[horizon]:.3f}")
         if simple:
-            rows += baseline_rows(horizon, simple)
+            rows += baseline_rows(f"ETTh1, {horizon} steps", simple)
             shown = "  ".join(f"{name} {simple[f'{name} mse']:.4f}" for name in SIMPLE if f"{name} mse" in simple)
             print(f"{horizon:>4} steps  {shown}")
+    if options.stocks:
+        more, said = stocks(options)
+        rows, told = rows + more, told | said
     if options.save:
         save("series", rows)
     print(json.dumps(told))

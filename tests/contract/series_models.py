@@ -1,6 +1,6 @@
 """Every registered model of series, in every variant, so small that a test is over at once."""
 
-SHAPE = {"context": 12, "horizon": 5, "n_inputs": 3, "targets": (0, 2), "n_marks": 4}
+SHAPE = {"context": 12, "horizon": 5, "n_inputs": 3, "targets": (0, 2), "n_marks": 4, "linear": False}
 FROM_OTHERS = {"n_inputs": 2, "targets": (-1,)}
 VARIANTS = {
     "patch-forecaster": {

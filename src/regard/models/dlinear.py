@@ -22,6 +22,7 @@ class DLinearConfig(ForecasterConfig):
 
     window: int = 25
     normalize: bool = False
+    linear: bool = False
 
 
 SIZES: dict[str, dict[str, int]] = {}

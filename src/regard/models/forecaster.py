@@ -42,7 +42,7 @@ class ForecasterConfig:
     n_marks: int = 0
     n_outputs: int = 1
     normalize: bool = True
-    linear: bool = False
+    linear: bool = True
     lead: int = 0
 
     @property
