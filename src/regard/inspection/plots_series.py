@@ -12,6 +12,7 @@ from regard.inspection.plots_exhibits import _STYLE, BLUE, GREY, PALE_BLUE
 from regard.inspection.series_look import Numbers, Told
 
 _SIZE, _DPI = (9.6, 4.8), 150
+_MOST = 8  # columns that were read
 
 
 def draw_series(told: Told, path: Path | str, *, looked_at: Numbers, title: str = "") -> Path:
@@ -23,6 +24,9 @@ def draw_series(told: Told, path: Path | str, *, looked_at: Numbers, title: str 
         above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (3, 1)})
         if np.isfinite(told.past).any():
             above.plot(known, told.past, color=GREY, linewidth=1, label="known")
+        if told.read is not None:
+            lines = above.plot(known, told.read[:, :_MOST], color=GREY, linewidth=0.8, alpha=0.45)
+            lines[0].set_label("read, to scale")
         if told.band is not None:
             above.fill_between(coming, told.band[:, 0], told.band[:, 1], color=PALE_BLUE, alpha=0.4, linewidth=0)
         above.plot(coming, told.forecast, "o-" if T == 1 else "-", color=BLUE, linewidth=1.6, label="forecast")

@@ -24,7 +24,8 @@ class Told:
     """One target: its past (S,) where it is known, its forecast (T,), the band (T, 2) if any, and the steps' names.
 
     `spans` (S', 2) are the first and the last step (exclusive) that each place of the past's axis stands for. `begin`
-    is the step the forecast begins at: S, or before it where it is told of steps at which others are known.
+    is the step the forecast begins at: S, or before it where it is told of steps at which others are known. Where the
+    target's own past is not known, `read` (S, C) is what was, brought to its scale.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Told:
     times: list[str]
     spans: NDArray[np.int64]
     begin: int
+    read: Numbers | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -152,7 +152,7 @@ class SeriesPredictor(Predictor[Forecast]):
     def _cut(self, series: Series, ends: Sequence[int]) -> Cut:
         """The windows that end at these rows; nothing is known of their targets."""
         shape, step = self.shape, self.space.step
-        scaled = ((series.values - self._of("mean")) / self._of("scale")).astype(np.float32)
+        scaled = self._scaled(series)
         past = np.stack([scaled[end - shape.context : end] for end in ends])
         unknown = np.zeros((len(ends), shape.horizon, len(self.space.targets)), np.float32)
         if not shape.n_marks or series.moments is None or step is None:
@@ -162,8 +162,12 @@ class SeriesPredictor(Predictor[Forecast]):
         known = np.stack([marks[end - shape.context : end] for end in ends])
         return Cut(past, known, unknown, known[:, -shape.horizon :] if self.config.data.together else ahead[None])
 
-    def _of(self, what: str) -> Any:
-        return np.array([getattr(self.space, what)[name] for name in self.space.inputs])
+    def _scaled(self, series: Series) -> Any:
+        """The inputs of a series in the units of the training part."""
+        mean, scale = (
+            np.array([each[name] for name in self.space.inputs]) for each in (self.space.mean, self.space.scale)
+        )
+        return ((series.values - mean) / scale).astype(np.float32)
 
     @torch.inference_mode()
     def _forecast(self, series: Series, ends: Sequence[int]) -> Forecast:
@@ -211,11 +215,15 @@ class SeriesPredictor(Predictor[Forecast]):
     def _told(self, series: Series, place: int, spans: Any) -> Told:
         forecast, name = self._forecast(series, [len(series)]), self.space.targets[place]
         n = self.config.data.context
-        past = series.pick([name]).values[-n:, 0] if name in series.columns else np.full(n, np.nan)
+        past, read = np.full(n, np.nan), None
+        if name in series.columns:
+            past = series.pick([name]).values[-n:, 0]
+        else:
+            read = self._scaled(series)[-n:] * self.space.scale[name] + self.space.mean[name]
         band = forecast.values[:, place][:, [0, -1]] if len(forecast.quantiles) > 1 else None
         begin = n - self.config.data.lead
         times = [*self._behind(series)[:begin], *forecast.times]
-        return Told(name, past, forecast.point[:, place], band, times, spans, begin)
+        return Told(name, past, forecast.point[:, place], band, times, spans, begin, read)
 
     def _some(self, data: ScoreData, n: int) -> Cut:
         """Windows to verify on."""
