@@ -44,7 +44,9 @@ def test_own_units_are_the_errors_of_unscaled_numbers():
     space = SeriesSpace(("one", "two"), ("one", "two"), {"one": 3.0, "two": -1.0}, {"one": 2.0, "two": 10.0})
     some = windows(tiny_series.wave(60))
     said = np.zeros((len(some), 6, 2, 1), np.float32)
-    found = metrics(errors_of(said, some), space, signature="s")
+    found = metrics(errors_of(said, some), space, signature="s", horizon=6)
+    assert found["mse"].low < found["mse"].value < found["mse"].high
+    assert found["mse"].signature == "s|scaled|ci:95%|bootstrap:300|block:6|seed:1"
     truth = space.unscaled(np.stack([some.values[p : p + 6] for p in some.places])[..., None])[..., 0]
     apart = truth - np.array([3.0, -1.0])
     assert found["mae two"].value == pytest.approx(np.abs(apart[..., 1]).mean())

@@ -1,6 +1,7 @@
 """Is one model better than another on the same examples, or is it chance? Paired bootstrap over examples.
 
 paired((figures_of_a, figures_of_b), n, resamples=1000, seed=1)     one Comparison a figure
+paired(…, block=96)                                                 of examples that depend on so many neighbours
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.tasks.intervals import Drawn, signature
+from regard.tasks.intervals import Drawn, draws, signature
 from regard.tasks.metrics import Comparison
 
 LESS_IS_BETTER = frozenset({"TER", "loss", "bits per character", "rmse", "mlm loss", "mse", "mae", "pinball"})
@@ -28,17 +29,16 @@ class Compared:
     digits: int = 4
 
 
-def paired(systems: tuple[Figures, Figures], n: int, *, resamples: int, seed: int) -> list[Comparison]:
+def paired(systems: tuple[Figures, Figures], n: int, *, resamples: int, seed: int, block: int = 1) -> list[Comparison]:
     """Compare figures of the same `n` examples, and of `resamples` sets drawn from them, the same for both.
 
     The p-value is two-sided: how often the difference, centred on zero, is at least as large as the one observed.
     """
-    random, whole = np.random.default_rng(seed), np.arange(n)
-    first, second = (dict(system(whole)) for system in systems)
-    drawn = [random.integers(n, size=n) for _ in range(resamples)]
+    first, second = (dict(system(np.arange(n))) for system in systems)
+    drawn = draws(n, seed=seed, resamples=resamples, block=block)
     found = [[list(system(some).values()) for system in systems] for some in drawn]
     table = np.array(found, np.float64)  # (resamples, 2, figures)
-    how = f"n:{n}|{signature(seed=seed, resamples=resamples)}"
+    how = f"n:{n}|{signature(seed=seed, resamples=resamples, block=block)}"
     comparisons = []
     for i, name in enumerate(first):
         observed, differences = second[name] - first[name], table[:, 1, i] - table[:, 0, i]

@@ -38,7 +38,7 @@ from regard.predictors.comparing import Compared, paired
 from regard.tasks.forecasting import Forecast, forecasts, inputs_of, say
 from regard.tasks.series import SeriesFiles
 from regard.tasks.series_baselines import Ridge
-from regard.tasks.series_metrics import Errors, chunks, errors_of
+from regard.tasks.series_metrics import Errors, blocks_of, chunks, errors_of
 from regard.tasks.series_report import compared
 from regard.training.recipe import Recipe
 
@@ -103,12 +103,14 @@ class SeriesPredictor(Predictor[Forecast]):
             raise UsageError(
                 "the two models forecast different columns, horizons or scales: their errors differ in kind"
             )
-        self.say("windows overlap, so they are fewer than they seem, and intervals should be wider than these")
         name, windows = self.windows(data)
         _, again = other.windows(data)
         shared = set(windows.places.tolist()) & set(again.places.tolist())
         systems = [_errors(p, w, shared) for p, w in ((self, windows), (other, again))]
-        found = paired((systems[0].figures, systems[1].figures), len(shared), resamples=resamples, seed=seed)
+        block = blocks_of(len(shared), self.config.data.horizon)
+        found = paired(
+            (systems[0].figures, systems[1].figures), len(shared), resamples=resamples, seed=seed, block=block
+        )
         yield Compared(name, len(shared), "windows", found)
 
     def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:

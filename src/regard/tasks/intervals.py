@@ -3,12 +3,13 @@
     low, high = bootstrap(lambda drawn: f1(truth[drawn], predicted[drawn]), n=len(truth), seed=1)
 
 The statistic gets the numbers of `n` examples drawn with replacement, and may give several figures at once, which then
-all come from the same draws.
+all come from the same draws. Examples that depend on their neighbours, as windows of a series do, are drawn in blocks
+of neighbours, the last followed by the first (Politis and Romano, 1992).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -19,21 +20,35 @@ Drawn = npt.NDArray[np.int64]
 Figures = npt.NDArray[np.float64]
 
 
+def draws(n: int, *, seed: int, resamples: int, block: int = 1) -> Iterator[Drawn]:
+    """So many sets of `n` examples, drawn with replacement one by one, or `block` neighbours at a time."""
+    random = np.random.default_rng(seed)
+    for _ in range(resamples):
+        begins = random.integers(n, size=-(-n // block))
+        yield (begins[:, None] + np.arange(block)).reshape(-1)[:n] % n
+
+
 def bootstrap(
-    statistic: Callable[[Drawn], npt.ArrayLike], n: int, *, seed: int = 1, resamples: int = 1000, level: float = 0.95
+    statistic: Callable[[Drawn], npt.ArrayLike],
+    n: int,
+    *,
+    seed: int = 1,
+    resamples: int = 1000,
+    level: float = 0.95,
+    block: int = 1,
 ) -> tuple[Figures, Figures]:
     """The lower and the upper end of the interval that holds a share `level` of the resampled figures."""
     if n < 1 or resamples < 1:
         raise UsageError(f"{resamples} resamples of {n} examples cannot be drawn; both are 1 or more")
     if not 0 < level < 1:
         raise UsageError(f"an interval's level is between 0 and 1, not {level}")
-    random = np.random.default_rng(seed)
-    found = np.array([statistic(random.integers(n, size=n)) for _ in range(resamples)], np.float64)
+    drawn = draws(n, seed=seed, resamples=resamples, block=block)
+    found = np.array([statistic(some) for some in drawn], np.float64)
     tail = 100 * (1 - level) / 2
     low, high = np.percentile(found, (tail, 100 - tail), axis=0)
     return low, high
 
 
-def signature(*, seed: int, resamples: int) -> str:
+def signature(*, seed: int, resamples: int, block: int = 1) -> str:
     """What is needed to draw the same resamples again."""
-    return f"ci:95%|bootstrap:{resamples}|seed:{seed}"
+    return f"ci:95%|bootstrap:{resamples}{f'|block:{block}' if block > 1 else ''}|seed:{seed}"

@@ -4,6 +4,7 @@
     metrics(errors, space, …)                                 mse, mae (scaled), and mae, rmse of each target
 
 Scaled means: in units of the training part's deviation, column by column. Nothing is dropped: every window counts once.
+Neighbouring windows share most of their future, so 95 % intervals come from draws of as many neighbours at a time.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from numpy.typing import NDArray
 
 from regard.data.series_space import SeriesSpace
 from regard.data.series_windows import Rows, Windows
+from regard.tasks.intervals import bootstrap
+from regard.tasks.intervals import signature as drawn_by
 from regard.tasks.metrics import Metric
 
 Forecasts = NDArray[np.float32]  # (n, T, K, Q)
 _CHUNK = 512
+_DRAWN = 300  # resamples
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,18 +73,29 @@ def pinball(said: NDArray[np.float64], truth: NDArray[np.float64], quantiles: Se
     return loss
 
 
-def metrics(errors: Errors, space: SeriesSpace, *, signature: str, prefix: str = "") -> dict[str, Metric]:
+def metrics(errors: Errors, space: SeriesSpace, *, signature: str, horizon: int, prefix: str = "") -> dict[str, Metric]:
     """The scaled figures, and mean distance and root mean square of each target in its own units."""
-    found = {name: Metric(f"{prefix}{name}", value, f"{signature}|scaled", digits=4)
-             for name, value in errors.figures().items()}  # fmt: skip
     if prefix:
-        return {f"{prefix}{name}": metric for name, metric in found.items()}
+        return {f"{prefix}{name}": Metric(f"{prefix}{name}", value, f"{signature}|scaled", digits=4)
+                for name, value in errors.figures().items()}  # fmt: skip
+    block = blocks_of(len(errors.squared), horizon)
+    low, high = bootstrap(
+        lambda drawn: list(errors.figures(drawn).values()), len(errors.squared), resamples=_DRAWN, block=block
+    )
+    how = f"{signature}|scaled|{drawn_by(seed=1, resamples=_DRAWN, block=block)}"
+    found = {name: Metric(name, value, how, float(low[i]), float(high[i]), digits=4)
+             for i, (name, value) in enumerate(errors.figures().items())}  # fmt: skip
     for k, target in enumerate(space.targets):
         scale = space.scale[target]
         mae, rmse = float(errors.absolute[:, k].mean()) * scale, float(np.sqrt(errors.squared[:, k].mean())) * scale
         found[f"mae {target}"] = Metric(f"mae {target}", mae, f"{signature}|own units", digits=4)
         found[f"rmse {target}"] = Metric(f"rmse {target}", rmse, f"{signature}|own units", digits=4)
     return found
+
+
+def blocks_of(n: int, horizon: int) -> int:
+    """How many of `n` windows, neighbours in time, are drawn together: as many as share a future, not all of them."""
+    return max(1, min(horizon, n // 4))
 
 
 def chunks(n: int, size: int = _CHUNK) -> Iterator[Rows]:

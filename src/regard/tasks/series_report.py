@@ -16,9 +16,9 @@ def compared(
 ) -> dict[str, Metric]:
     """The figures of forecasts (n, T, K, Q), then "naive mse", "ridge mae", … of the same windows."""
     signature = f"windows:{len(windows)}|context:{windows.context}|horizon:{windows.horizon}|all"
-    found = metrics(errors_of(said, windows, quantiles=quantiles), space, signature=signature)
+    found = metrics(errors_of(said, windows, quantiles=quantiles), space, signature=signature, horizon=windows.horizon)
     for name, errors in baselines(windows, season=space.season, ridge=ridge).items():
-        found |= metrics(errors, space, signature=signature, prefix=f"{name} ")
+        found |= metrics(errors, space, signature=signature, horizon=windows.horizon, prefix=f"{name} ")
     return found
 
 
