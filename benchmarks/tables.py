@@ -2,6 +2,9 @@
 
     python benchmarks/tables.py [--check]
 
+    <!-- table series -->                            all rows of results/series.json
+    <!-- table series mse: dlinear, ridge -->        those of one metric, whose names begin with one of these
+
 A test runs `render` and holds the README to it, so a figure in the README is always one that was recorded.
 """
 
@@ -14,17 +17,22 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-_TABLE = re.compile(r"(<!-- table (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_TABLE = re.compile(
+    r"(<!-- table (?P<name>[\w-]+)(?: (?P<metric>[\w-]+): (?P<begins>[^>]*?))? -->\n).*?(<!-- end -->)", re.DOTALL
+)
 
 
 def render(text: str, *, results: Path | None = None) -> str:
     """The text with every table replaced by what the result files say now."""
     folder = results or ROOT / "results"
-    return _TABLE.sub(lambda found: found[1] + _table(folder / f"{found['name']}.json") + found[3], text)
+    return _TABLE.sub(lambda found: found[1] + _table(folder / f"{found['name']}.json", found) + found[5], text)
 
 
-def _table(path: Path) -> str:
+def _table(path: Path, asked: re.Match[str]) -> str:
     rows = json.loads(path.read_text())["rows"]
+    if asked["metric"]:
+        begins = tuple(begin.strip() for begin in asked["begins"].split(","))
+        rows = [r for r in rows if r["metric"] == asked["metric"] and r["name"].startswith(begins)]
     lines = ["| what | figure | against | machine |", "|---|---|---|---|"]
     lines += [f"| {r['name']} | {_figure(r)} | {_peer(r)} | {r['hardware']} |" for r in rows]
     return "\n".join(lines) + "\n"

@@ -1,5 +1,6 @@
 """What a newcomer meets first: importing, the command, its mistakes, and a README that tells the truth."""
 
+import json
 import re
 import subprocess
 import sys
@@ -71,6 +72,19 @@ def test_readme_tables_are_the_recorded_results():
     text = (ROOT / "README.md").read_text()
     assert "<!-- table" in text
     assert render(text) == text, "run `make tables`"
+
+
+def test_a_table_may_show_rows_of_one_metric_by_their_names(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from tables import render
+
+    facts = {"unit": None, "spread": None, "peer": None, "hardware": "a machine"}
+    rows = [{"name": name, "metric": metric, "value": 0.5} | facts
+            for name in ("one, far", "two, far", "another") for metric in ("mse", "mae")]  # fmt: skip
+    (tmp_path / "some.json").write_text(json.dumps({"rows": rows}))
+    text = render("<!-- table some mse: one, anoth -->\n<!-- end -->", results=tmp_path)
+    assert [line.split(" | ")[0] for line in text.splitlines()[3:-1]] == ["| one, far", "| another"]
+    assert len(render("<!-- table some -->\n<!-- end -->", results=tmp_path).splitlines()) == 2 + 2 + 6
 
 
 def test_readme_links_and_pictures_exist():
