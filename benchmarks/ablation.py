@@ -112,6 +112,7 @@ def recipe_of(who: str, name: str, *, seed: str, options: argparse.Namespace) ->
         *TUNING,
         *FINAL,
         *UNCOMPILED,
+        *(["train.graphs=off"] if backbone == "lstm" else []),
     ]
     return make_recipe(table, [*settings, *(TINY_TUNING if options.tiny else []), *options.set])
 
