@@ -126,6 +126,10 @@ def test_a_forecast_may_begin_as_a_linear_one_and_learn_the_rest(name, variant):
     c, shape = model.config, model(past, *marks).shape
     weights = torch.randn(model.linear_weight.shape[1] + 1, model.linear_weight.shape[0], dtype=torch.double)
     model.start(weights)
+    wanted = torch.zeros_like(past, requires_grad=True)
+    slopes = [torch.autograd.grad(model(wanted, *marks)[0, t, -1, 0], wanted)[0][0] for t in range(c.horizon)]
+    sizes = torch.stack(slopes).abs().sum((0, 2))  # what the last target follows from, step by step
+    torch.testing.assert_close(model.linear_shares(len(c.targets) - 1), sizes / sizes.sum())
     one = torch.ones(4, 1, dtype=torch.double)
     if c.reads_itself:
         said = [past[:, -1:, k] + torch.cat((past[:, :, k] - past[:, -1:, k], one), 1) @ weights for k in c.targets]

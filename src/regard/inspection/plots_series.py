@@ -34,10 +34,19 @@ def draw_series(told: Told, path: Path | str, *, looked_at: Numbers, title: str 
         above.set_ylabel(told.name)
         above.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
         above.set_title(title or f"{told.name}: {T} steps from {n}", loc="left")
-        below.fill_between(known, looked_at, step="mid", color=BLUE, alpha=0.7, linewidth=0)
+        below.fill_between(known, looked_at, step="mid", color=BLUE, alpha=0.7, linewidth=0, label="attention")
         below.set_ylabel("looked at")
-        below.set_ylim(0, None)
+        if told.linear is not None:
+            below.step(known, told.linear, where="mid", color=GREY, linewidth=1, label="linear model")
+            below.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
+        below.set_ylim(0, _top(looked_at, told.linear))
         places = np.unique(np.linspace(0, len(told.times) - 1, 5).astype(int))
         below.set_xticks(places, [told.times[place] for place in places])
         figure.savefig(path, dpi=_DPI)
     return Path(path)
+
+
+def _top(looked_at: Numbers, linear: Numbers | None) -> float:
+    """The height at which all that was looked at shows; the last value alone may rise above it in a linear model."""
+    highest = float(looked_at.max()) if linear is None else max(float(looked_at.max()), float(np.sort(linear)[-2:][0]))
+    return 1.05 * highest

@@ -25,7 +25,8 @@ class Told:
 
     `spans` (S', 2) are the first and the last step (exclusive) that each place of the past's axis stands for. `begin`
     is the step the forecast begins at: S, or before it where it is told of steps at which others are known. Where the
-    target's own past is not known, `read` (S, C) is what was, brought to its scale.
+    target's own past is not known, `read` (S, C) is what was, brought to its scale. `linear` (S,) is the share of each
+    step in the linear model that the forecast begins with, if it does.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Told:
     spans: NDArray[np.int64]
     begin: int
     read: Numbers | None = None
+    linear: Numbers | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -107,6 +107,17 @@ class Forecaster(nn.Module):
             said = restore(said, level._replace(mean=torch.zeros_like(level.mean)), targets)
         return self._linear(past, only) + said
 
+    def linear_shares(self, target: int) -> Tensor:
+        """How much of the linear model of a target each known step makes up, (S,): its weights' sizes; sums to 1."""
+        config, weight = self.config, self.linear_weight  # (T, S), or (T · K, steps · C)
+        if config.reads_itself:  # from the last value on, which is taken away and added
+            weight = torch.cat((weight[:, :-1], 1 - weight[:, :-1].sum(1, keepdim=True)), 1).abs()
+        else:
+            asked = weight.abs().view(config.horizon, len(config.targets), -1, config.n_inputs)
+            weight = F.pad(asked[:, target].sum(-1), (config.context - asked.shape[2], 0))
+        found = weight.sum(0)
+        return found / found.sum().clamp(min=torch.finfo(found.dtype).tiny)
+
     def _linear(self, past: Tensor, only: int | None) -> Tensor:
         """What the linear model says, (B, T, K, 1)."""
         config, B = self.config, len(past)

@@ -31,7 +31,7 @@ from regard.inspection.look import look_at
 from regard.inspection.record import Axis
 from regard.inspection.scene import Scene
 from regard.inspection.series_look import SeriesLook, Told
-from regard.models.forecaster import ForecasterConfig
+from regard.models.forecaster import Forecaster, ForecasterConfig
 from regard.models.patch_forecaster import PatchForecaster
 from regard.predictors.base import Evaluation, Predictor, ScoreData, check_texts, refuse_options
 from regard.predictors.comparing import Compared, paired
@@ -225,7 +225,13 @@ class SeriesPredictor(Predictor[Forecast]):
         band = forecast.values[:, place][:, [0, -1]] if len(forecast.quantiles) > 1 else None
         begin = n - self.config.data.lead
         times = [*self._behind(series)[:begin], *forecast.times]
-        return Told(name, past, forecast.point[:, place], band, times, spans, begin, read)
+        return Told(name, past, forecast.point[:, place], band, times, spans, begin, read, self._linear(place))
+
+    def _linear(self, place: int) -> Any:
+        """The share of each known step in the linear model of a target, where there is one."""
+        if not isinstance(self.module, Forecaster) or not self.module.config.linear:
+            return None
+        return self.module.linear_shares(place).cpu().numpy()
 
     def _some(self, data: ScoreData, n: int) -> Cut:
         """Windows to verify on."""
