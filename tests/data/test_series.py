@@ -129,6 +129,12 @@ def test_other_mistakes(tmp_path):
         files(below, values="returns").read()
 
 
+def test_a_single_row_is_too_short_and_nothing_worse(tmp_path):
+    path = tiny_series.write_csv(tmp_path / "one.csv", {"x": np.ones(1)})
+    with pytest.raises(DataError, match=r"one.csv: 1 rows in the training part are fewer than context 8 \+ horizon 4"):
+        files(path).read()
+
+
 def test_gaps_are_filled_with_the_value_before_if_asked(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('x\n1\n""\nNaN\n4\n')

@@ -90,7 +90,7 @@ def step_of(moments: Moments, *, equal: bool, where: Where) -> Step:
         what = "the same date as the row before" if gaps[row - 1] == 0 else "a date before that of the row before"
         raise DataError(f"{where(row)}: {moments[row]} is {what}", hint="sort the rows by date, one row a date")
     usual = int(np.median(gaps)) if len(gaps) else DAY
-    if len(gaps) and (gaps == usual).all():
+    if (gaps == usual).all():
         return Step(seconds=usual)
     if len(gaps) and (months := _months(moments)):
         return Step(months=months)
