@@ -9,14 +9,11 @@ All draws come from torch's own generator, so the seed of a step decides them.
 
 from __future__ import annotations
 
-import math
-
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-_STRETCH = 4 / 3  # the most that a crop's sides differ from one another
-_GREY = (0.299, 0.587, 0.114)
+from regard.tasks.images_operations import TOP, enhance, grey, mean_grey
+from regard.tasks.images_warping import flips, joined, warped, zooms
 
 
 def augment(images: Tensor, *, crop: float, flip: bool, jitter: float) -> Tensor:
@@ -25,34 +22,20 @@ def augment(images: Tensor, *, crop: float, flip: bool, jitter: float) -> Tensor
     A crop has at least the share `crop` of the image's area, 1 leaves images whole; `jitter` is the most that light
     changes by, 0 leaves it.
     """
-    pixels = images.float() / 255
-    with torch.autocast(images.device.type, enabled=False):  # places in half precision would be off by parts of a pixel
-        if crop < 1 or flip:
-            pixels = _cropped(pixels, crop=crop, flip=flip)
-        return _relit(pixels, jitter) if jitter else pixels
+    n, device, size = len(images), images.device, (images.shape[2], images.shape[3])
+    with torch.autocast(device.type, enabled=False):  # places in half precision would be off by parts of a pixel
+        levels = images.float()
+        if jitter:
+            levels = _relit(levels, jitter)
+        maps = zooms(n, device, size=size, share=(crop, 1.0)) if crop < 1 else None
+        if flip:
+            maps = flips(n, device) if maps is None else joined(maps, flips(n, device))
+        pixels = levels / TOP
+        return pixels if maps is None else warped(pixels, maps, outside="border")
 
 
-def _cropped(pixels: Tensor, *, crop: float, flip: bool) -> Tensor:
-    """One bilinear sampling does all: coordinates run from −1 to 1."""
-    n, device = len(pixels), pixels.device
-    area = crop + (1 - crop) * torch.rand(n, device=device)
-    shape = torch.exp(math.log(_STRETCH) / 2 * (2 * torch.rand(n, device=device) - 1)) if crop < 1 else area.new_ones(n)
-    sides = torch.stack((area.sqrt() * shape, area.sqrt() / shape), 1).clamp(max=1)  # (B, 2), width and height
-    moved = (1 - sides) * (2 * torch.rand(n, 2, device=device) - 1)
-    if flip:
-        sides[:, 0] *= 1 - 2 * (torch.rand(n, device=device) < 0.5).float()
-    change = torch.zeros(n, 2, 3, device=device)
-    change[:, 0, 0], change[:, 1, 1], change[:, :, 2] = sides[:, 0], sides[:, 1], moved
-    grid = F.affine_grid(change, list(pixels.shape), align_corners=False)
-    return F.grid_sample(pixels, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
-
-
-def _relit(pixels: Tensor, jitter: float) -> Tensor:
-    bright, contrast, colour = (
-        1 + jitter * (2 * torch.rand(3, len(pixels), 1, 1, 1, device=pixels.device) - 1)
-    ).unbind(0)
-    pixels = pixels * bright
-    mean = pixels.mean((1, 2, 3), keepdim=True)
-    pixels = mean + (pixels - mean) * contrast
-    grey = sum(share * pixels[:, i : i + 1] for i, share in enumerate(_GREY))
-    return (grey + (pixels - grey) * colour).clamp(0, 1)
+def _relit(levels: Tensor, jitter: float) -> Tensor:
+    bright, contrast, colour = 1 + jitter * (2 * torch.rand(3, len(levels), device=levels.device) - 1)
+    levels = enhance(levels, torch.zeros_like(levels), bright)
+    levels = enhance(levels, mean_grey(levels), contrast)
+    return enhance(levels, grey(levels), colour)

@@ -2,12 +2,14 @@
 
 A map (B, 2, 3) leads from a place in the result to the place in the image that is shown there, in pixels from the
 middle: x to the right, y down. Maps are drawn each by itself, joined, and applied together, so that an image is
-interpolated once however much is done to it. What lies outside is 0, which is the mean of normalised pixels.
+interpolated once however much is done to it. What lies outside is 0, which is the mean of normalised pixels, or what
+stands at the border.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -54,11 +56,11 @@ def zooms(n: int, device: torch.device, *, size: tuple[int, int], share: tuple[f
     return affine(n, device, xx=wide, yy=tall, x=x * (1 - wide) * size[1], y=y * (1 - tall) * size[0])
 
 
-def warped(images: Tensor, maps: Tensor) -> Tensor:
+def warped(images: Tensor, maps: Tensor, *, outside: Literal["zeros", "border"] = "zeros") -> Tensor:
     """Images (B, C, H, W) with their pixels taken from where the maps say, between pixels the mean of four."""
     height, width = images.shape[2:]
     x = torch.arange(width, device=images.device) - (width - 1) / 2
     y = torch.arange(height, device=images.device)[:, None] - (height - 1) / 2
     to_x, to_y = ((row[:, 0] * x + row[:, 1] * y + row[:, 2]) for row in maps[..., None, None].unbind(1))  # (B, H, W)
     grid = torch.stack((to_x * (2 / width), to_y * (2 / height)), -1)  # in halves of the image, as the sampling has it
-    return F.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+    return F.grid_sample(images, grid, mode="bilinear", padding_mode=outside, align_corners=False)
