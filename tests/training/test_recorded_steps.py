@@ -127,3 +127,31 @@ def test_work_that_waits_is_not_recorded(asks: bool) -> None:
     assert found == [2.0, 5.0, 9.0, 14.0, 20.0, 27.0]
     assert step._waits == asks
     assert len(step._recordings) == (0 if asks else 1)
+
+
+@pytest.mark.skipif(not GPU, reason="needs a GPU")
+def test_recordings_of_many_shapes_share_their_memory() -> None:
+    weight = torch.zeros(1000, device="cuda", requires_grad=True)
+
+    def work(batch: Any, n_tokens: Tensor) -> Losses:
+        rows = batch.tensor[:, None].expand(-1, 1000).contiguous()  # some megabytes that go away again
+        total = (rows * (weight + 1)).sum()
+        total.backward()  # type: ignore[no-untyped-call]
+        with torch.no_grad():
+            weight.add_(weight.grad, alpha=1e-3)
+        weight.grad = None
+        return Losses(total.detach() / n_tokens, total.detach(), n_tokens)
+
+    def run(step: Any) -> list[float]:
+        with torch.no_grad():
+            weight.zero_()
+        sizes = [n for _ in range(6) for n in (5000, 1000, 4000, 3000)]
+        batches = [Numbers(torch.linspace(-1, 1.1, n) / n, n) for n in sizes]
+        return [float(step(batch, 1.0).nll) for batch in batches]
+
+    plainly = run(lambda batch, n: work(batch.to(torch.device("cuda")), torch.ones((), device="cuda")))
+    recorded = RecordedStep(work, torch.device("cuda"))
+    before = torch.cuda.memory_reserved()
+    assert run(recorded) == pytest.approx(plainly, rel=1e-4)
+    assert len(recorded._recordings) == 4
+    assert torch.cuda.memory_reserved() - before < 2.5 * 3 * 4 * 5000 * 1000  # of the largest, not of all

@@ -4,7 +4,8 @@ A step of a small model is some hundreds of pieces of work, each shorter on the 
 processor to give. Recorded, they are one order. The first steps on batches of a shape are done as they come, so that
 kernels are compiled and chosen; the next is recorded, and from then on replayed: with the batch copied to where the
 recorded one lay, and random numbers from PyTorch's generator as it is seeded then. Work in which the processor waits
-for an answer of the device, as for the lengths of a recurrent encoder's rows, is noticed and never recorded.
+for an answer of the device, as for the lengths of a recurrent encoder's rows, is noticed and never recorded. Recordings
+share their memory: nothing but the losses outlives a step, so those of ten shapes need no more than the largest.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,6 +38,7 @@ class RecordedStep:
         self._n_tokens = torch.ones((), device=device)
         # Recorded where it was first done: gradients add up on the stream where their parameters were first used.
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._pool = torch.cuda.graph_pool_handle() if self._stream is not None else None
         self._recordings: dict[Hashable, _Recording] = {}
         self._waits = False
 
@@ -47,7 +50,9 @@ class RecordedStep:
         if recording is not None:
             recording.batch.fill(batch)
         else:
-            recording = _Recording(batch.to(self._n_tokens.device), self._work, self._n_tokens, self._stream)
+            recording = _Recording(
+                batch.to(self._n_tokens.device), self._work, self._n_tokens, self._stream, self._pool
+            )
             if shape is not None and len(self._recordings) < _MOST:
                 self._recordings[shape] = recording
         losses = recording.step()
@@ -60,9 +65,9 @@ class RecordedStep:
 class _Recording:
     """Work on one batch: done as it is, then recorded, then replayed."""
 
-    def __init__(self, batch: Batch, work: Work, n_tokens: Tensor, stream: torch.cuda.Stream | None) -> None:
+    def __init__(self, batch: Batch, work: Work, n_tokens: Tensor, stream: torch.cuda.Stream | None, pool: Any) -> None:
         self.batch, self.waits = batch, False
-        self._work, self._n_tokens, self._stream = work, n_tokens, stream
+        self._work, self._n_tokens, self._stream, self._pool = work, n_tokens, stream, pool
         self._graph: torch.cuda.CUDAGraph | None = None
         self._done = 0
         self._result: Losses | None = None
@@ -91,7 +96,7 @@ class _Recording:
         graph = torch.cuda.CUDAGraph()
         try:
             # Other threads go on meanwhile, and may ask for memory.
-            with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
                 self._result = self._work(self.batch, self._n_tokens)
         except RuntimeError as problem:
             first = str(problem).partition("\n")[0]
