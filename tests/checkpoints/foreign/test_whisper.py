@@ -92,7 +92,10 @@ def test_a_folder_of_ours_computes_the_same_in_transformers(theirs, tmp_path):
         torch.nn.init.normal_(tensor, std=0.3)  # key biases too: they must not matter
         assert torch.isfinite(tensor).all(), name
     write_hub(tmp_path, Described("speech", "speech-transformer", options), tensors=weights_of(model), tokenizer=None)
-    again = WhisperForConditionalGeneration.from_pretrained(tmp_path).eval()
+    again, told = WhisperForConditionalGeneration.from_pretrained(tmp_path, output_loading_info=True)
+    assert not told["missing_keys"]
+    assert not told["unexpected_keys"]
+    again.eval()
     features, target = inputs()
     frames = Frames(features.transpose(1, 2), torch.full((2,), 60))
     with torch.inference_mode():
@@ -192,6 +195,26 @@ def spoken_sounds():
         strings = DigitStrings(digits, 4, seed=3)
         sounds += [strings.samples(i) for i in range(4)]
     return [np.asarray(sound, np.float32) for sound in sounds]
+
+
+@pytest.mark.slow
+def test_an_exported_folder_is_decoded_by_transformers_itself(tiny, tmp_path):
+    from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneration
+
+    from regard.predictors.exporting import export_hub
+    from regard.predictors.opening import OPEN, recipe_of
+
+    export_hub(tiny.origin, tmp_path / "out")
+    peer = WhisperForConditionalGeneration.from_pretrained(tmp_path / "out").eval()
+    model = OPEN["speech"](tiny, recipe_of(tiny), tiny.module(), "fp32")
+    for samples in spoken_sounds():
+        features = WhisperFeatureExtractor()(samples, sampling_rate=16000, return_tensors="pt")["input_features"]
+        ids = peer.generate(features, max_new_tokens=24, do_sample=False)[0].tolist()
+        assert model.transcribe(samples, 16_000, max_length=24).ids == [token for token in ids if token < 50256]
+    again = open_model(tmp_path / "out")
+    assert {key: list(value) if key != "max_length" else value for key, value in again.decode.items()} == {
+        key: list(value) if key != "max_length" else value for key, value in tiny.decode.items()
+    }
 
 
 @pytest.mark.slow

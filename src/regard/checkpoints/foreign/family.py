@@ -3,6 +3,7 @@
     recognise(config, names)     their config.json and the names in the weight file → which model of ours that is
     names(model)                 how their weights are called, in both directions
     config(model)                → their config.json, or None where the family cannot express the model
+    stored, generation           what else they keep: tensors that ours compute, and how to decode
 
 `Described` is our side of it: the task, the model's name in the registry, and its options.
 """
@@ -13,8 +14,11 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from torch import Tensor
+
 from regard.checkpoints.described import Described
 from regard.checkpoints.foreign.names import NameMap
+from regard.data.tokenizers import Tokenizer
 from regard.errors import CheckpointError
 
 
@@ -39,12 +43,17 @@ class TheirConfig(dict[str, Any]):
 
 @dataclass(frozen=True)
 class Family:
-    """A family of foreign models, known by the `model_type` in its config.json."""
+    """A family of foreign models, known by the `model_type` in its config.json.
+
+    `stored` are tensors that ours compute and theirs keep; `generation` is what their generation_config.json says.
+    """
 
     model_type: str
     recognise: Callable[[TheirConfig, Collection[str]], Described]
     names: Callable[[Described], NameMap]
     config: Callable[[Described], dict[str, Any] | None]
+    stored: Callable[[Described], dict[str, Tensor]] = lambda model: {}
+    generation: Callable[[Described, Tokenizer], dict[str, Any]] | None = None
 
 
 # What others call the activations that we have; the first of several names is the one that is written.

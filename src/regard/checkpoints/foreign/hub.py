@@ -67,16 +67,25 @@ def open_foreign(path: Path | str) -> Pretrained:
 def write_hub(
     folder: Path | str, model: Described, *, tensors: Mapping[str, Tensor], tokenizer: Tokenizer | None
 ) -> None:
-    """Write config.json, model.safetensors and the tokenizer's files, as `transformers` opens them."""
+    """Write config.json, model.safetensors and the tokenizer's files, as `transformers` opens them.
+
+    How to decode goes along where the family has a place for it.
+    """
     folder, model = Path(folder), completed(model)
     family, config = _family_for(model)
     config = (_special_ids(tokenizer, config) if tokenizer else {}) | config
-    theirs = family.names(model).write(tensors)
+    theirs = family.names(model).write(tensors) | family.stored(model)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    _write_json(folder / "config.json", config)
     write_tensors(folder / "model.safetensors", theirs)
     if tokenizer is not None:
         write_tokenizer(folder, tokenizer, task=model.task)
+        if family.generation is not None:
+            _write_json(folder / "generation_config.json", family.generation(model, tokenizer))
+
+
+def _write_json(path: Path, said: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(said, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _open_folder(folder: Path) -> Pretrained:

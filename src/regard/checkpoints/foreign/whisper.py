@@ -23,12 +23,16 @@ from regard.checkpoints.foreign.files import read_json
 from regard.checkpoints.foreign.names import NameMap, Rule, affine, shapes_of
 from regard.checkpoints.foreign.whisper_tokens import (
     ENGLISH_TOKENS,
+    ENGLISH_VOCABULARY,
+    LANGUAGES,
+    PLAIN,
     decoding,
     find_tokenizer,
     prompt_for,
 )
+from regard.data.tokenizers import Tokenizer
 from regard.errors import CheckpointError
-from regard.models.whisper import BUILD
+from regard.models.whisper import BUILD, waves
 
 TASK, MODEL = "speech", "speech-transformer"
 
@@ -158,6 +162,35 @@ def _config(model: Described) -> dict[str, Any] | None:
     }
 
 
+def _stored(model: Described) -> dict[str, Tensor]:
+    options = model.options
+    return {"model.encoder.embed_positions.weight": waves(int(options["n_places"]), int(options["d_model"]))}
+
+
+def _generation(model: Described, tokenizer: Tokenizer) -> dict[str, Any]:
+    """What begins a text, what may not, what is never written, and which heads tell the time."""
+    decode, ids = model.decode, tokenizer.core.token_to_id
+    heads = [[int(part) for part in head.split(".")] for head in decode.get("heads", ())]
+    said: dict[str, Any] = {
+        "decoder_start_token_id": tokenizer.bos_id,
+        "bos_token_id": tokenizer.bos_id,
+        "eos_token_id": tokenizer.eos_id,
+        "pad_token_id": tokenizer.eos_id,
+        "max_length": model.options["n_positions"],
+        "suppress_tokens": list(decode.get("banned", ())),
+        "begin_suppress_tokens": list(decode.get("not_first", ())),
+        "return_timestamps": False,
+        "is_multilingual": ids("<|transcribe|>") is not None and int(model.options["n_target"]) > ENGLISH_VOCABULARY,
+    }
+    if said["is_multilingual"]:
+        named = {code: ids(f"<|{code}|>") for code in LANGUAGES}
+        said["lang_to_id"] = {f"<|{code}|>": number for code, number in named.items() if number is not None}
+        said["task_to_id"] = {task: ids(f"<|{task}|>") for task in ("transcribe", "translate")}
+    if ids(PLAIN) is not None:
+        said["no_timestamps_token_id"] = ids(PLAIN)
+    return said | ({"alignment_heads": heads} if heads else {})
+
+
 def _is_whisper(options: Mapping[str, Any]) -> bool:
     fixed = ("order", "encoder_positions", "decoder_positions", "scaled")
     same = all(options[name] == BUILD[name] for name in fixed)
@@ -226,4 +259,4 @@ def _looks(theirs: str, ours: str, s: Mapping[str, str], d_model: int) -> list[R
     return [Rule(parts, f"{ours}.weight"), Rule(biases, f"{ours}.bias", taken=with_keys, given=without_keys)]
 
 
-WHISPER = Family("whisper", recognise=_recognise, names=_names, config=_config)
+WHISPER = Family("whisper", recognise=_recognise, names=_names, config=_config, stored=_stored, generation=_generation)

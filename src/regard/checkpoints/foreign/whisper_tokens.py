@@ -24,7 +24,7 @@ from regard.data.tokenizers import Tokenizer
 from regard.errors import CheckpointError
 
 ENGLISH_TOKENS = 50_256  # pieces of the English vocabulary; the multilingual one has one more
-_ENGLISH_VOCABULARY = 51_864
+ENGLISH_VOCABULARY = 51_864
 _BEFORE_LANGUAGES = 51_765  # a vocabulary without its languages
 LANGUAGES = (
     "en", "zh", "de", "es", "ru", "ko", "fr", "ja", "pt", "tr", "pl", "ca", "nl", "ar", "sv", "it", "id", "hi", "fi",
@@ -49,7 +49,7 @@ _TINY_EN = ("1.0", "2.0", "2.5", "3.0", "3.1", "3.2", "3.3", "3.4")
 
 def special_tokens(n_tokens: int) -> list[str]:
     """The special tokens of a vocabulary of that size, in the order of their ids."""
-    n_languages = n_tokens - _BEFORE_LANGUAGES - (n_tokens > _ENGLISH_VOCABULARY)
+    n_languages = n_tokens - _BEFORE_LANGUAGES - (n_tokens > ENGLISH_VOCABULARY)
     if not 0 < n_languages <= len(LANGUAGES):
         raise CheckpointError(f"a vocabulary of {n_tokens} tokens is none of Whisper's")
     languages = [f"<|{code}|>" for code in LANGUAGES[:n_languages]]
@@ -59,13 +59,13 @@ def special_tokens(n_tokens: int) -> list[str]:
 
 def prompt_for(n_tokens: int) -> list[str]:
     """The tokens that every text begins with: of the multilingual models, those of English speech written down."""
-    return [START, PLAIN] if n_tokens <= _ENGLISH_VOCABULARY else [START, "<|en|>", "<|transcribe|>", PLAIN]
+    return [START, PLAIN] if n_tokens <= ENGLISH_VOCABULARY else [START, "<|en|>", "<|transcribe|>", PLAIN]
 
 
 def find_tokenizer(path: Path, *, n_tokens: int) -> Tokenizer:
     """The tokenizer beside OpenAI's file: a list of ranks, or Hugging Face's files."""
     folder = path.parent
-    name = "gpt2.tiktoken" if n_tokens <= _ENGLISH_VOCABULARY else "multilingual.tiktoken"
+    name = "gpt2.tiktoken" if n_tokens <= ENGLISH_VOCABULARY else "multilingual.tiktoken"
     if (folder / name).exists():
         return read_ranks(folder / name, n_tokens=n_tokens)
     if (folder / "tokenizer.json").exists() or (folder / "vocab.json").exists():
@@ -129,7 +129,7 @@ def unspoken(tokenizer: Tokenizer) -> list[int]:
 
 def decoding(tokenizer: Tokenizer, *, n_tokens: int, n_layers: int, n_heads: int, n_positions: int) -> dict[str, Any]:
     """How Whisper is decoded: what begins a text, what may not, and which heads tell the time."""
-    tiny = (n_tokens, n_layers, n_heads) == (_ENGLISH_VOCABULARY, 4, 6)
+    tiny = (n_tokens, n_layers, n_heads) == (ENGLISH_VOCABULARY, 4, 6)
     upper = [f"{layer}.{head}" for layer in range(n_layers // 2, n_layers) for head in range(n_heads)]
     return {
         "prompt": prompt_for(n_tokens),
