@@ -18,6 +18,7 @@ the model, whose last layer begins at nothing, learns what that leaves:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -58,7 +59,7 @@ class Level(NamedTuple):
     deviation: Tensor
 
 
-class Forecaster(nn.Module):
+class Forecaster(nn.Module, ABC):
     """What all models of series do around what each of them says: scales, and the linear model it may begin with."""
 
     config: ForecasterConfig
@@ -77,13 +78,13 @@ class Forecaster(nn.Module):
         self.register_buffer("linear_weight", torch.zeros(shape), persistent=config.linear)
         self.register_buffer("linear_bias", torch.zeros(shape[0]), persistent=config.linear)
 
+    @abstractmethod
     def said(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, only: int | None) -> Tensor:
         """What the model says of a window in its own units; `only` counts where columns are read one by one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def last_layers(self) -> list[nn.Linear]:
         """What it says goes through these last."""
-        raise NotImplementedError
 
     def start(self, weights: Tensor) -> None:
         """Begin with a linear forecast, (features + 1, answers); its last row is added to all."""

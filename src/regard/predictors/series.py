@@ -31,18 +31,17 @@ from regard.inspection.look import look_at
 from regard.inspection.record import Axis
 from regard.inspection.scene import Scene
 from regard.inspection.series_look import SeriesLook, Told
-from regard.models.forecaster import Forecaster, ForecasterConfig
+from regard.models.forecaster import Forecaster
 from regard.models.patch_forecaster import PatchForecaster
 from regard.predictors.base import Evaluation, Predictor, ScoreData, check_texts, refuse_options
 from regard.predictors.comparing import Compared, paired
-from regard.tasks.forecasting import Forecast, forecasts, inputs_of, say
+from regard.tasks.forecasting import Forecast, forecasts, forecasts_of, inputs_of
 from regard.tasks.series import SeriesFiles
 from regard.tasks.series_baselines import Ridge
-from regard.tasks.series_metrics import Errors, blocks_of, chunks, errors_of
+from regard.tasks.series_metrics import Errors, blocks_of, errors_of
 from regard.tasks.series_report import compared
 from regard.training.recipe import Recipe
 
-_AT_ONCE = 256  # windows
 NOTHING = "to a forecaster: it forecasts its whole horizon"
 
 
@@ -53,7 +52,8 @@ class SeriesPredictor(Predictor[Forecast]):
         super().__init__(module, config)
         self.space, self.ridge = space, ridge
         self.device = next(module.parameters()).device
-        self.shape: ForecasterConfig = module.config  # type: ignore[assignment]  # all forecasters have one
+        assert isinstance(module, Forecaster)
+        self.forecaster, self.shape = module, module.config
 
     def predict(self, texts: Sequence[str], *, keys: Sequence[int] | None = None, **options: Any) -> list[Forecast]:
         """The steps after the last row of each file; commas part files that belong together.
@@ -171,11 +171,9 @@ class SeriesPredictor(Predictor[Forecast]):
         )
         return ((series.values - mean) / scale).astype(np.float32)
 
-    @torch.inference_mode()
     def _forecast(self, series: Series, ends: Sequence[int]) -> Forecast:
-        chosen = [ends[rows[0] : rows[-1] + 1] for rows in chunks(len(ends), _AT_ONCE)]
-        said = torch.cat([say(self.module, self._cut(series, some), self.device).flatten(0, 1) for some in chosen])
-        values = self.space.unscaled(said.float().cpu().numpy())
+        said = forecasts_of(self.module, lambda rows: self._cut(series, [ends[row] for row in rows]), len(ends))
+        values = self.space.unscaled(said.reshape(-1, *said.shape[2:]))
         times = self._times(series, len(values))
         return Forecast(times, self.space.targets, values, self.config.data.quantiles, self._dated(series))
 
@@ -223,15 +221,10 @@ class SeriesPredictor(Predictor[Forecast]):
         else:
             read = self._scaled(series)[-n:] * self.space.scale[name] + self.space.mean[name]
         band = forecast.values[:, place][:, [0, -1]] if len(forecast.quantiles) > 1 else None
+        linear = self.forecaster.linear_shares(place).cpu().numpy() if self.shape.linear else None
         begin = n - self.config.data.lead
         times = [*self._behind(series)[:begin], *forecast.times]
-        return Told(name, past, forecast.point[:, place], band, times, spans, begin, read, self._linear(place))
-
-    def _linear(self, place: int) -> Any:
-        """The share of each known step in the linear model of a target, where there is one."""
-        if not isinstance(self.module, Forecaster) or not self.module.config.linear:
-            return None
-        return self.module.linear_shares(place).cpu().numpy()
+        return Told(name, past, forecast.point[:, place], band, times, spans, begin, read, linear)
 
     def _some(self, data: ScoreData, n: int) -> Cut:
         """Windows to verify on."""

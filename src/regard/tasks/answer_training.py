@@ -53,6 +53,7 @@ class AnswerTraining(Planned):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "f1"
+    few_lengths = 64
 
     def __init__(
         self,
@@ -68,7 +69,6 @@ class AnswerTraining(Planned):
         options: AnswerOptions | None = None,
     ) -> None:
         self.windows, self.valid, self.r_drop = windows, list(valid), r_drop
-        self._multiple_of = 1
         self.options = options or AnswerOptions(no_answer=any(not question.answers for question in train))
         places: list[tuple[int, int, int, int]] = []
         self.rows = FramedRows(_rows(windows(train), train, places, ambiguous=ambiguous))
@@ -85,17 +85,12 @@ class AnswerTraining(Planned):
     def batch(self, indices: Indices) -> AnswerBatch:
         """The windows of these numbers as one batch; none are a batch without windows."""
         framer, rows = self.windows.framer, [self.rows.ids(int(i)) for i in indices]
-        ids, lengths = pad(rows, framer.tokenizer.pad_id, multiple_of=self._multiple_of, most=framer.max_tokens)
+        ids, lengths = pad(rows, framer.tokenizer.pad_id, multiple_of=self.multiple_of, most=framer.max_tokens)
         segments, _ = pad([self.rows.segments(int(i)) for i in indices], 0, length=ids.shape[1])
         first, n_context, starts, ends = torch.from_numpy(self.places[indices]).unbind(1)
         places = torch.arange(ids.shape[1])
         allowed = (places >= first[:, None]) & (places < (first + n_context)[:, None]) | (places == NOT_HERE)
         return AnswerBatch(ids, lengths, segments, allowed, starts, ends, len(indices))
-
-    def record(self) -> bool:
-        """From now on windows have one of few lengths, so that the device's work can be recorded."""
-        self._multiple_of = 64
-        return True
 
     def loss(self, model: SpanReader, batch: AnswerBatch) -> Losses:
         """The summed loss of a batch's windows, with gradients."""

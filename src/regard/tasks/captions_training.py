@@ -81,6 +81,7 @@ class CaptionTraining(Planned):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "cider"
+    few_lengths = 4
 
     def __init__(
         self,
@@ -97,7 +98,6 @@ class CaptionTraining(Planned):
         decode: DecodeOptions | None = None,
     ) -> None:
         self.tokenizer, self.valid, self.data = tokenizer, valid, data
-        self._multiple_of = 1
         self.weights, self.views, self.captions_each, self.seed = weights, views, captions_each, seed
         self.decode = decode or DecodeOptions(max_length=data.max_tokens + 1)
         self.captions, kept = self._short_enough(train)
@@ -120,12 +120,11 @@ class CaptionTraining(Planned):
     def batch(self, indices: Indices, *, epoch: int = 0) -> CaptionBatch:
         """The images of these numbers with captions of theirs; of more than `captions_each`, some are drawn."""
         chosen = [self._some(int(i), epoch) for i in indices]
-        return caption_batch(self.tokenizer, indices, chosen, multiple_of=self._multiple_of)
+        return caption_batch(self.tokenizer, indices, chosen, multiple_of=self.multiple_of)
 
     def record(self) -> bool:
         """From now on captions have one of few lengths; work on images that lie on the device can be recorded."""
-        self._multiple_of = 4
-        return self.gallery.resident
+        return super().record() and self.gallery.resident
 
     def loss(self, model: Any, batch: CaptionBatch) -> Losses:
         """The summed loss of a batch's captions, with gradients."""

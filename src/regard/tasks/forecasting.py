@@ -1,12 +1,13 @@
 """Run a model over windows, and say what it forecasts as people and programs read it.
 
 forecasts(model, windows)      (n, T, K, Q), scaled; every window once, the last batch as well
+forecasts_of(model, cut, n)    the same of windows that are cut when they are needed
 Forecast                       one forecast in the data's own units: as CSV, or as a JSON object
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,20 +16,25 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.series import Values
-from regard.data.series_windows import Cut, Windows
+from regard.data.series_windows import Cut, Rows, Windows
 from regard.tasks.series_metrics import Forecasts, chunks
 
 _AT_ONCE = 256  # windows
 
 
-@torch.inference_mode()
 def forecasts(model: nn.Module, windows: Windows) -> Forecasts:
     """Forecasts of all windows, (n, T, K, Q), in scaled units."""
+    return forecasts_of(model, windows.cut, len(windows))
+
+
+@torch.inference_mode()
+def forecasts_of(model: nn.Module, cut: Callable[[Rows], Cut], n: int) -> Forecasts:
+    """Forecasts of `n` windows, cut some at a time."""
     device = next(model.parameters()).device
     training = model.training
     model.eval()
     try:
-        parts = [say(model, windows.cut(rows), device).float().cpu().numpy() for rows in chunks(len(windows), _AT_ONCE)]
+        parts = [say(model, cut(rows), device).float().cpu().numpy() for rows in chunks(n, _AT_ONCE)]
     finally:
         model.train(training)
     return np.concatenate(parts)

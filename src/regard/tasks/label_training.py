@@ -83,8 +83,7 @@ class LabelTraining(Planned):
         )
         self._lm_scale = lm_weight / max(1.0, float((self.rows.lengths - 1).mean()))
         self._loss: Callable[..., tuple[Tensor, Tensor, Tensor]] = label_loss
-        self._few_lengths = bool(batch_examples)  # of batches, if they are rounded up
-        self._multiple_of = 1
+        self.few_lengths = 16 if batch_examples else 0
 
     def batches(self, position: Position, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Position, LabelBatch]]:
         """Batches without end from a position on; each of `world` processes gets its share of every batch."""
@@ -99,7 +98,7 @@ class LabelTraining(Planned):
         targets = torch.from_numpy(self.targets[indices])
         n, pad_id = len(indices), self.framer.tokenizer.pad_id
         if not isinstance(self.plan, PackedPlan):
-            ids, lengths = pad(rows, pad_id, multiple_of=self._multiple_of, most=self.framer.max_tokens)
+            ids, lengths = pad(rows, pad_id, multiple_of=self.multiple_of, most=self.framer.max_tokens)
             marks, _ = pad(segments, 0, length=ids.shape[1])
             coming = None if following is None else pad(following, NOTHING, length=ids.shape[1])[0]
             return LabelBatch(ids, lengths, marks, targets, torch.ones(n, dtype=torch.bool), n, following=coming)
@@ -112,12 +111,6 @@ class LabelTraining(Planned):
         return LabelBatch(
             ids[None], lengths, pack(segments, 0, **room)[0][None], targets, real, n, plan.longest, coming
         )
-
-    def record(self) -> bool:
-        """From now on batches of so many examples have one of few lengths, so that work on them can be recorded."""
-        if self._few_lengths:
-            self._multiple_of = 16
-        return self.static_shapes or self._few_lengths
 
     def compile(self) -> None:
         """Let the compiler fuse what the loss computes."""

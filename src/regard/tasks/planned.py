@@ -17,9 +17,15 @@ class Plan(Protocol):
 
 
 class Planned:
-    """Batches of a plan; unless a task knows better, packed ones have one shape and others have many."""
+    """Batches of a plan; unless a task knows better, packed ones have one shape and others have many.
+
+    A task whose batches get one of few shapes when their lengths are rounded up says to which multiple: `few_lengths`.
+    Once it is to be recorded, `multiple_of` is that.
+    """
 
     plan: Any  # a Plan; each task has one of its own kind
+    few_lengths = 0
+    multiple_of = 1
 
     @property
     def batches_an_epoch(self) -> int:
@@ -33,8 +39,9 @@ class Planned:
         return isinstance(self.plan, PackedPlan)
 
     def record(self) -> bool:
-        """Whether a GPU's work can be recorded: where all batches have one shape."""
-        return self.static_shapes
+        """Whether a GPU's work can be recorded: where batches have one shape, or from now on one of few."""
+        self.multiple_of = self.few_lengths or 1
+        return self.static_shapes or bool(self.few_lengths)
 
     def compile(self) -> None:
         """Nothing: where shapes differ from batch to batch it would not pay."""
