@@ -8,7 +8,7 @@ from regard.attention import MultiHeadAttention
 from regard.attention.positions import sinusoidal
 from regard.errors import ShapeError, UsageError
 from regard.layers import EncoderBlock, FeedForward
-from regard.layers.stems import ConvStem, LearnedGrid, PatchStem, SinusoidalGrid
+from regard.layers.stems import ConvStem, LearnedGrid, PatchStem, ResidualStem, SinusoidalGrid
 from regard.layers.stochastic_depth import depth_rates, skip_at_random
 
 
@@ -42,6 +42,21 @@ def test_a_convolutional_token_sees_its_neighbours_and_no_further():
     for wrong in ({"stride": 3, "n_layers": 2}, {"stride": 8, "n_layers": 2}, {"stride": 1, "n_layers": 0}):
         with pytest.raises(ShapeError, match="cannot bring the grid down"):
             ConvStem(3, 6, **wrong)
+
+
+@pytest.mark.parametrize(("stride", "widths"), [(1, [12]), (2, [4, 12]), (4, [4, 8, 12]), (8, [4, 8, 12, 12])])
+@pytest.mark.parametrize("size", [(8, 8), (9, 14)])
+def test_residual_blocks_halve_the_grid_and_widen(stride, widths, size):
+    stem = ResidualStem(3, 12, stride=stride, n_blocks=2, width=4)
+    images = torch.randn(2, 3, *size)
+    rows, columns = stem.grid(*size)
+    tokens = stem(images)
+    assert tokens.shape == (2, rows * columns, 12)
+    assert [block.second.weight.shape[0] for block in stem.blocks] == [w for w in widths for _ in range(2)]
+    torch.testing.assert_close(tokens[:1], stem(images[:1]), msg="no image feels its neighbours")
+    for wrong in ({"stride": 3, "n_blocks": 1}, {"stride": 0, "n_blocks": 1}, {"stride": 4, "n_blocks": 0}):
+        with pytest.raises(ShapeError, match="cannot bring the grid down"):
+            ResidualStem(3, 12, **wrong)
 
 
 def test_learned_positions_are_interpolated_as_an_image():

@@ -1,9 +1,10 @@
-"""An image as a sequence: patches or a small convolution, and where on the grid each stands.
+"""An image as a sequence: patches or convolutions, and where on the grid each stands.
 
-    PatchStem    patches of p × p pixels side by side, one linear map each          Dosovitskiy et al. (2021)
-    ConvStem     3 × 3 convolutions that overlap, with pooling in between            CCT: Hassani et al. (2021)
+    PatchStem       patches of p × p pixels side by side, one linear map each          Dosovitskiy et al. (2021)
+    ConvStem        3 × 3 convolutions that overlap, with pooling in between           CCT: Hassani et al. (2021)
+    ResidualStem    residual blocks at every grid from the pixels' to the tokens'      the hybrid of Dosovitskiy et al.
 
-Both map images (B, C, H, W) to tokens (B, rows · columns, D), row by row, with one token for every `stride` × `stride`
+All map images (B, C, H, W) to tokens (B, rows · columns, D), row by row, with one token for every `stride` × `stride`
 pixels. Positions are added to tokens, before which `n_extra` others (a class token) may stand:
 
     LearnedGrid       a vector each; on another grid they are interpolated as an image would be
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 
 from regard.attention.positions import sinusoidal
 from regard.errors import ShapeError
+from regard.layers.convolution import ResidualBlock, norm_of
 
 Grid = tuple[int, int]
 
@@ -49,8 +51,8 @@ class ConvStem(nn.Module):
 
     def __init__(self, n_channels: int, d_model: int, *, stride: int, n_layers: int, width: int = 64) -> None:
         super().__init__()
-        halvings = stride.bit_length() - 1
-        if stride != 2**halvings or n_layers < max(1, halvings):
+        halvings = _halvings(stride)
+        if halvings is None or n_layers < max(1, halvings):
             raise ShapeError(
                 f"{n_layers} convolutions cannot bring the grid down by {stride}: each halves it or leaves it"
             )
@@ -73,6 +75,39 @@ class ConvStem(nn.Module):
             if number >= self.n_plain:
                 images = F.max_pool2d(images, 3, 2, 1)
         return _as_tokens(images)
+
+
+class ResidualStem(nn.Module):
+    """Stages of residual blocks; each stage but the first halves the grid and doubles the width, up to the model's own.
+
+    Norms are by groups of channels of one image: statistics over batches would depend on who shares one.
+    """
+
+    def __init__(self, n_channels: int, d_model: int, *, stride: int, n_blocks: int, width: int = 64) -> None:
+        super().__init__()
+        halvings = _halvings(stride)
+        if halvings is None or n_blocks < 1:
+            raise ShapeError(
+                f"{n_blocks} blocks a stage cannot bring the grid down by {stride}: it is 1, 2, 4, 8, …, by one block "
+                "a stage at least"
+            )
+        self.stride = stride
+        widths = [*(min(d_model, width << stage) for stage in range(halvings)), d_model]
+        self.first = nn.Conv2d(n_channels, widths[0], 3, padding=1, bias=False)
+        self.first_norm = norm_of("group", widths[0])
+        blocks = []
+        for stage, (before, here) in enumerate(pairwise([widths[0], *widths])):
+            blocks.append(ResidualBlock(before, here, norm="group", halved=stage > 0))
+            blocks += [ResidualBlock(here, here, norm="group") for _ in range(n_blocks - 1)]
+        self.blocks = nn.Sequential(*blocks)
+
+    def grid(self, height: int, width: int) -> Grid:
+        """How many rows and columns of tokens an image of this size gives."""
+        return -(-height // self.stride), -(-width // self.stride)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, C, H, W) → (B, P, D)."""
+        return _as_tokens(self.blocks(F.relu(self.first_norm(self.first(images)))))
 
 
 class LearnedGrid(nn.Module):
@@ -115,6 +150,12 @@ class SinusoidalGrid(nn.Module):
         down, across = (sinusoidal(n, self.d_model // 2) for n in grid)
         both = (down[:, None].expand(*grid, -1), across[None].expand(*grid, -1))
         return torch.cat(both, -1).flatten(0, 1)
+
+
+def _halvings(stride: int) -> int | None:
+    """How often the grid is halved until a token stands for `stride` pixels each way; None: it cannot be."""
+    halvings = stride.bit_length() - 1
+    return halvings if stride == 2**halvings else None
 
 
 def _as_tokens(features: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from regard.attention import MultiHeadAttention, Rows, ScaledDot
 from regard.errors import ConfigError, ShapeError
 from regard.layers import ActivationName, Dropout, EncoderBlock, EncoderStack, FeedForward, norm_of
 from regard.layers.pooling import AttentionPooling
-from regard.layers.stems import ConvStem, Grid, LearnedGrid, PatchStem, SinusoidalGrid
+from regard.layers.stems import ConvStem, Grid, LearnedGrid, PatchStem, ResidualStem, SinusoidalGrid
 from regard.layers.stochastic_depth import depth_rates, skip_at_random
 
 _STD = 0.02  # of the head and the class token at the start
@@ -32,15 +32,17 @@ class ViTConfig:
     """What makes one Vision Transformer differ from another.
 
     `image` is height and width; a token stands for `patch` × `patch` pixels. `stem` "conv" has `stem_layers` 3 × 3
-    convolutions of `stem_width` features, the last of the model's own width. `n_classes` 0 leaves the head out, and
-    `pooler` puts a tanh layer on the pooled vector. `skip` is the share of rows that go around the last block's parts.
+    convolutions of `stem_width` features, the last of the model's own width; "residual" has `stem_layers` residual
+    blocks at each grid, of `stem_width` features on that of the pixels and twice as many on each next. `n_classes` 0
+    leaves the head out, and `pooler` puts a tanh layer on the pooled vector. `skip` is the share of rows that go around
+    the last block's parts.
     """
 
     n_classes: int = 1000
     image: tuple[int, int] = (224, 224)
     n_channels: int = 3
     patch: int = 16
-    stem: Literal["patch", "conv"] = "patch"
+    stem: Literal["patch", "conv", "residual"] = "patch"
     stem_layers: int = 1
     stem_width: int = 64
     d_model: int = 192
@@ -66,6 +68,8 @@ SIZES: dict[str, dict[str, Any]] = {
     | {"d_model": 256, "n_heads": 4, "d_feedforward": 512, "n_layers": 7},
     "compact-large": {**_COMPACT, "patch": 2, "stem_layers": 2, "skip": 0.1}
     | {"d_model": 256, "n_heads": 4, "d_feedforward": 1024, "n_layers": 9},
+    "hybrid": {**_COMPACT, "stem": "residual", "patch": 4, "skip": 0.1}
+    | {"d_model": 256, "n_heads": 4, "d_feedforward": 1024, "n_layers": 6},
     "tiny": {"d_model": 192, "n_heads": 3, "d_feedforward": 768, "n_layers": 12},
     "small": {"d_model": 384, "n_heads": 6, "d_feedforward": 1536, "n_layers": 12},
     "base": {"d_model": 768, "n_heads": 12, "d_feedforward": 3072, "n_layers": 12},
@@ -143,16 +147,13 @@ class ViT(nn.Module):
         return self.stem.grid(height, width)
 
 
-def _stem(config: ViTConfig) -> PatchStem | ConvStem:
+def _stem(config: ViTConfig) -> PatchStem | ConvStem | ResidualStem:
+    sizes, n, width = (config.n_channels, config.d_model), config.stem_layers, config.stem_width
     if config.stem == "patch":
-        return PatchStem(config.n_channels, config.d_model, patch=config.patch)
-    return ConvStem(
-        config.n_channels,
-        config.d_model,
-        stride=config.patch,
-        n_layers=config.stem_layers,
-        width=config.stem_width,
-    )
+        return PatchStem(*sizes, patch=config.patch)
+    if config.stem == "conv":
+        return ConvStem(*sizes, stride=config.patch, n_layers=n, width=width)
+    return ResidualStem(*sizes, stride=config.patch, n_blocks=n, width=width)
 
 
 def _block(config: ViTConfig) -> EncoderBlock:
