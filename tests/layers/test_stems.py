@@ -47,7 +47,7 @@ def test_a_convolutional_token_sees_its_neighbours_and_no_further():
 @pytest.mark.parametrize(("stride", "widths"), [(1, [12]), (2, [4, 12]), (4, [4, 8, 12]), (8, [4, 8, 12, 12])])
 @pytest.mark.parametrize("size", [(8, 8), (9, 14)])
 def test_residual_blocks_halve_the_grid_and_widen(stride, widths, size):
-    stem = ResidualStem(3, 12, stride=stride, n_blocks=2, width=4)
+    stem = ResidualStem(3, 12, stride=stride, n_blocks=2, width=4, norm="group")
     images = torch.randn(2, 3, *size)
     rows, columns = stem.grid(*size)
     tokens = stem(images)

@@ -53,7 +53,7 @@ PARAMETERS = {
     ("vit", "nano"): 335_050,
     ("vit", "compact"): 3_765_514,
     ("vit", "compact-large"): 7_325_898,
-    ("vit", "hybrid"): 6_269_258,
+    ("vit", "hybrid"): 7_819_338,
     ("vit", "tiny"): 5_717_416,
     ("vit", "small"): 22_050_664,
     ("vit", "base"): 86_567_656,

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from regard.attention import MultiHeadAttention, Rows, ScaledDot
 from regard.errors import ConfigError, ShapeError
 from regard.layers import ActivationName, Dropout, EncoderBlock, EncoderStack, FeedForward, norm_of
+from regard.layers.convolution import NormName
 from regard.layers.pooling import AttentionPooling
 from regard.layers.stems import ConvStem, Grid, LearnedGrid, PatchStem, ResidualStem, SinusoidalGrid
 from regard.layers.stochastic_depth import depth_rates, skip_at_random
@@ -33,9 +34,9 @@ class ViTConfig:
 
     `image` is height and width; a token stands for `patch` × `patch` pixels. `stem` "conv" has `stem_layers` 3 × 3
     convolutions of `stem_width` features, the last of the model's own width; "residual" has `stem_layers` residual
-    blocks at each grid, of `stem_width` features on that of the pixels and twice as many on each next. `n_classes` 0
-    leaves the head out, and `pooler` puts a tanh layer on the pooled vector. `skip` is the share of rows that go around
-    the last block's parts.
+    blocks at each grid, of `stem_width` features on that of the pixels and twice as many on each next, and norms by
+    `stem_norm`. `n_classes` 0 leaves the head out, and `pooler` puts a tanh layer on the pooled vector. `skip` is the
+    share of rows that go around the last block's parts.
     """
 
     n_classes: int = 1000
@@ -45,6 +46,7 @@ class ViTConfig:
     stem: Literal["patch", "conv", "residual"] = "patch"
     stem_layers: int = 1
     stem_width: int = 64
+    stem_norm: NormName = "batch"
     d_model: int = 192
     n_heads: int = 3
     d_feedforward: int = 768
@@ -68,7 +70,7 @@ SIZES: dict[str, dict[str, Any]] = {
     | {"d_model": 256, "n_heads": 4, "d_feedforward": 512, "n_layers": 7},
     "compact-large": {**_COMPACT, "patch": 2, "stem_layers": 2, "skip": 0.1}
     | {"d_model": 256, "n_heads": 4, "d_feedforward": 1024, "n_layers": 9},
-    "hybrid": {**_COMPACT, "stem": "residual", "patch": 4, "skip": 0.1}
+    "hybrid": {**_COMPACT, "stem": "residual", "stem_layers": 2, "patch": 4, "skip": 0.1}
     | {"d_model": 256, "n_heads": 4, "d_feedforward": 1024, "n_layers": 6},
     "tiny": {"d_model": 192, "n_heads": 3, "d_feedforward": 768, "n_layers": 12},
     "small": {"d_model": 384, "n_heads": 6, "d_feedforward": 1536, "n_layers": 12},
@@ -153,7 +155,7 @@ def _stem(config: ViTConfig) -> PatchStem | ConvStem | ResidualStem:
         return PatchStem(*sizes, patch=config.patch)
     if config.stem == "conv":
         return ConvStem(*sizes, stride=config.patch, n_layers=n, width=width)
-    return ResidualStem(*sizes, stride=config.patch, n_blocks=n, width=width)
+    return ResidualStem(*sizes, stride=config.patch, n_blocks=n, width=width, norm=config.stem_norm)
 
 
 def _block(config: ViTConfig) -> EncoderBlock:
