@@ -29,8 +29,8 @@ import torch
 
 from glue import FINAL, UNCOMPILED, trained
 from glue_tasks import TASKS, thinned
-from parts import Figures, Part, Parts, folder_of, mean, spread
-from record import row, save
+from parts import Figures, Part, Parts, folder_of, mean
+from record import row, save, spread
 from regard.checkpoints import RunFolder, open_model
 from regard.training.recipe import Recipe, find_recipe, make_recipe
 from regard.training.train import train
@@ -52,14 +52,18 @@ CONTESTANTS = {  # who: the backbone, whether it is pre-trained, the weight of t
     "bert-scratch": ("bert", False, 0.0),
 }
 NAMES = {
-    "gpt": "GPT pre-trained, auxiliary loss",
-    "gpt-no-aux": "without the auxiliary loss",
-    "gpt-scratch": "without pre-training",
-    "lstm": "LSTM in its place",
-    "bert": "BERT pre-trained",
-    "bert-scratch": "without pre-training",
+    "gpt": "GPT, pre-trained, auxiliary loss",
+    "gpt-no-aux": "GPT, pre-trained",
+    "gpt-scratch": "GPT, not pre-trained, auxiliary loss",
+    "lstm": "LSTM, pre-trained, auxiliary loss",
+    "bert": "BERT, pre-trained",
+    "bert-scratch": "BERT, not pre-trained",
 }
-BESIDE = [("gpt", "gpt-no-aux"), ("gpt", "gpt-scratch"), ("gpt", "lstm"), ("bert", "bert-scratch")]
+BEFORE = {  # what is told of pre-training
+    "gpt": {"perplexity": "perplexity a piece", "word_perplexity": "perplexity a word"},
+    "lstm": {"perplexity": "perplexity a piece", "word_perplexity": "perplexity a word"},
+    "bert": {"mlm_accuracy": "masked pieces told right", "nsp_accuracy": "next sentences told right"},
+}
 TUNING = ["train.lr=2e-4", "train.epochs=4", "train.r_drop=0", "train.warmup=50", "data.max_tokens=128"]
 SUBSET = {"sst2": 10_000}
 TINY_TEXT = ["data.train=['wikitext-2/valid.txt.gz']", "data.test={}", "model.size=tiny", "tokenizer.size=1000",
@@ -136,27 +140,31 @@ def averages(parts: Parts, options: argparse.Namespace) -> dict[str, list[float]
 
 
 def rows_of(parts: Parts, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Every full model beside what it is without one thing, task by task and on average."""
+    """How well each backbone did in pre-training, then every contestant, task by task and on average."""
     rows = []
-    for who, other in ((a, b) for a, b in BESIDE if a in options.who and b in options.who):
-        facts = parts.read((who, options.tasks[0], options.seeds[0]))
-        where = {key: facts[key] for key in ("hardware", "versions", "commit", "date")}
-        figures = {name: TASKS[name].figures[0] for name in options.tasks}
-        sides: dict[str, tuple[list[float], list[float]]] = {
-            name: ([_value(parts, who, name, s) for s in options.seeds],
-                   [_value(parts, other, name, s) for s in options.seeds])
-            for name in options.tasks
-        }  # fmt: skip
-        sides["average"] = (averages(parts, options)[who], averages(parts, options)[other])
-        for name, (values, others) in sides.items():
-            title = TASKS[name].title if name in TASKS else f"average of {len(options.tasks)} tasks"
-            rows.append(
-                row(f"{NAMES[who]}, {title}, beside {NAMES[other]}", figures.get(name, "mean"), mean(values),
-                    n=len(values), spread=spread(values), peer=NAMES[other], peer_value=mean(others),
-                    recipe=f"labels/{name}" if name in TASKS else None, command="python benchmarks/ablation.py --save",
-                    seeds=[int(seed) for seed in options.seeds], **where)
-            )  # fmt: skip
+    for backbone in sorted({CONTESTANTS[who][0] for who in options.who}):
+        facts, (recipe, _) = parts.read(("pretrain", backbone)), PRETRAINED[backbone]
+        rows += [
+            row(f"WikiText-2's validation text, {backbone}", title, round(facts["figures"][figure], 4), n=1,
+                recipe=recipe, seeds=[1], **_where(facts))
+            for figure, title in BEFORE[backbone].items()
+        ]  # fmt: skip
+    for who in options.who:
+        where = _where(parts.read((who, options.tasks[0], options.seeds[0])))
+        figures = {f"{TASKS[name].title} {TASKS[name].figures[0]}": [_value(parts, who, name, s) for s in options.seeds]
+                   for name in options.tasks}  # fmt: skip
+        figures["average"] = averages(parts, options)[who]
+        rows += [
+            row(NAMES[who], title, mean(values), n=len(values), spread=spread(values),
+                recipe="labels/*", seeds=[int(seed) for seed in options.seeds], **where)
+            for title, values in figures.items()
+        ]  # fmt: skip
     return rows
+
+
+def _where(facts: dict[str, Any]) -> dict[str, Any]:
+    command = {"command": "python benchmarks/ablation.py --save"}
+    return command | {key: facts[key] for key in ("hardware", "versions", "commit", "date")}
 
 
 def _value(parts: Parts, who: str, name: str, seed: str) -> float:

@@ -20,8 +20,8 @@ import torch
 
 from answers_peer import fine_tune_answers
 from glue import FINAL, trained
-from parts import Figures, Part, Parts, folder_of, mean, spread
-from record import row, save
+from parts import Figures, Part, Parts, folder_of, mean
+from record import row, save, spread
 from regard.data.places import find_data
 from regard.tasks.answer_metrics import answer_figures
 from regard.tasks.answers import AnswerFiles, QuestionSets

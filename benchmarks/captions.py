@@ -26,7 +26,7 @@ from typing import Any
 
 from PIL import Image
 
-from record import row, save
+from record import row, save, spread
 from regard.training.recipe import find_recipe, make_recipe
 from regard.training.train import train
 
@@ -84,11 +84,11 @@ def rows_of(model: str, found: list[dict[str, float]], seeds: list[int]) -> list
     for metric in FIGURES:
         values = [figures[metric] for figures in found]
         peer = {"peer": PEER, "peer_value": PUBLISHED[metric]} if metric in PUBLISHED and model == "attend" else {}
-        spread = {"spread": max(values) - min(values)} if len(values) > 1 else {}
         rows.append(
             row(f"{model}, Flickr8k test, 80 × 80, from scratch", metric, sum(values) / len(values), n=len(values),
-                unit="0–100", recipe=RECIPES[model], command="python benchmarks/captions.py --save", seeds=seeds,
-                **spread, **peer)
+                unit="0–100", recipe=RECIPES[model], seeds=seeds,
+                command=f"python benchmarks/captions.py --seeds {' '.join(map(str, seeds))} --save",
+                spread=spread(values), **peer)
         )  # fmt: skip
     return rows
 

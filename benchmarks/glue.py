@@ -28,8 +28,8 @@ import torch
 
 from glue_peer import fine_tune_labels
 from glue_tasks import TASKS, GlueTask, thinned
-from parts import Figures, Part, Parts, folder_of, mean, spread
-from record import row, save
+from parts import Figures, Part, Parts, folder_of, mean
+from record import row, save, spread
 from regard.data.places import find_data
 from regard.tasks.labels import LabelFiles
 from regard.training.config import TuningConfig

@@ -6,7 +6,7 @@
 
 Only with --save are the test images looked at.
 
-A tenth of the training images is held out; weights are chosen by them, and the test images are read once, at the end.
+Some of the training images are held out; weights are chosen by them, and the test images are read once, at the end.
 The data are JPEGs (a re-encoding of the original pixels, so a little harder). The last line is JSON.
 """
 
@@ -25,7 +25,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from record import row, save
+from record import row, save, spread
 from regard.models.registry import build
 from regard.training.recipe import Recipe, find_recipe, make_recipe
 from regard.training.train import train
@@ -48,6 +48,9 @@ def main() -> None:
     parser.add_argument("--data-root", type=Path, default=Path(os.environ.get("REGARD_DATA", "../shared/data")))
     parser.add_argument("--runs", type=Path, default=Path("runs/images"), help="where runs are kept")
     parser.add_argument("--set", nargs="*", default=[], help="settings section.key=value")
+    parser.add_argument(
+        "--beside", type=int, default=0, help="how many other runs share the device, to be said of times"
+    )
     parser.add_argument("--save", action="store_true", help="write results/images.json")
     options = parser.parse_args()
     told = [one(seed, options) for seed in options.seeds]
@@ -123,23 +126,23 @@ def fresh(folder: Path) -> Path:
 def rows_of(told: list[dict[str, Any]], options: argparse.Namespace) -> list[dict[str, Any]]:
     """Result rows: means over seeds."""
     n, seeds = len(told), [found["seed"] for found in told]
-    name = f"CIFAR-10 from scratch, ViT with a convolutional stem, {told[0]['parameters'] / 1e6:.1f}M"
+    name = f"CIFAR-10 from scratch, residual stem and Transformer, {told[0]['parameters'] / 1e6:.1f}M"
     how = {"recipe": options.recipe, "seeds": seeds, "n": n}
+    beside = f", {options.beside} other runs beside it" if options.beside else ""
 
     def mean(key: str) -> float:
         return float(sum(found[key] for found in told) / n)
 
-    def spread(key: str) -> float | None:
-        values = [found[key] for found in told]
-        return max(values) - min(values) if n > 1 else None
+    def apart(key: str) -> float | None:
+        return spread([found[key] for found in told])
 
     return [
         row(name, "test accuracy", mean("test accuracy"), peer=PEER[0], peer_value=PEER[1], unit="share",
-            spread=spread("test accuracy"), **how),
-        row(name, "held-out accuracy", mean("valid accuracy"), unit="share", spread=spread("valid accuracy"), **how),
+            spread=apart("test accuracy"), **how),
+        row(name, "held-out accuracy", mean("valid accuracy"), unit="share", spread=apart("valid accuracy"), **how),
         row(name, "epochs", mean("epochs"), **how),
-        row(name, "training speed", mean("images a second"), unit="images/s", **how),
-        row(name, "all of it", mean("minutes"), unit="minutes", **how),
+        row(name, f"training speed{beside}", mean("images a second"), unit="images/s", **how),
+        row(name, f"all of it{beside}", mean("minutes"), unit="minutes", **how),
     ]  # fmt: skip
 
 

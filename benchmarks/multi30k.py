@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from record import row, save
+from record import row, save, spread
 
 SETS = {"test_2016_flickr": "test 2016", "test_2017_flickr": "test 2017", "test_2017_mscoco": "mscoco"}
 METRICS = {"usual bleu": "BLEU, lower-cased Moses tokens", "bleu": "BLEU, 13a, cased"}
@@ -57,7 +57,6 @@ def collect(
     rows = []
     for test in sets:
         values = [run["figures"][test][key]["value"] for run in runs]
-        spread = round(statistics.stdev(values), 2) if len(values) > 1 else None
         is_peer = not cased and runs[0]["config"]["model"].get("size") == "tiny"
         rows.append(
             row(
@@ -65,7 +64,7 @@ def collect(
                 METRICS[key],
                 round(statistics.mean(values), 2),
                 n=len(values),
-                spread=spread,
+                spread=spread(values),
                 peer=PEER if is_peer else None,
                 peer_value=PUBLISHED[SETS[test]] if is_peer else None,
                 recipe=runs[0]["recipe"],

@@ -110,8 +110,3 @@ def folder_of(benchmark: str, settings: Sequence[str]) -> Path:
 def mean(values: Sequence[float]) -> float:
     """The mean, rounded as results are."""
     return round(statistics.fmean(values), 2)
-
-
-def spread(values: Sequence[float]) -> float | None:
-    """The standard deviation over seeds, where there are several."""
-    return round(statistics.stdev(values), 2) if len(values) > 1 else None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 import json
+import statistics
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,11 @@ def row(name: str, metric: str, value: float, **more: Any) -> dict[str, Any]:
         "date": datetime.date.today().isoformat(),
     }
     return {key: (facts | more).get(key) for key in KEYS}
+
+
+def spread(values: Sequence[float]) -> float | None:
+    """The standard deviation over seeds, to three figures, where there are several."""
+    return float(f"{statistics.stdev(values):.3g}") if len(values) > 1 else None
 
 
 def save(subject: str, rows: list[dict[str, Any]], *, root: Path | None = None) -> Path:

@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from record import row, save
+from record import row, save, spread
 from regard.training.recipe import find_recipe, make_recipe
 from regard.training.train import train
 
@@ -67,11 +67,10 @@ def rows_of(model: str, horizon: int, found: list[dict[str, float]], seeds: list
     for metric in ("mse", "mae"):
         values = [figures[metric] for figures in found]
         more: dict[str, Any] = {"peer": peer, "peer_value": published[horizon]} if metric == "mse" else {}
-        if len(values) > 1:
-            more["spread"] = max(values) - min(values)
         rows.append(
             row(f"{model}, ETTh1, {horizon} steps", metric, sum(values) / len(values), n=len(values), unit="scaled",
-                recipe=RECIPES[model], command="python benchmarks/series.py --save", seeds=seeds, **more)
+                recipe=RECIPES[model], command="python benchmarks/series.py --save", seeds=seeds,
+                spread=spread(values), **more)
         )  # fmt: skip
     return rows
 
@@ -94,11 +93,10 @@ def stocks(options: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str,
     what, rows = "Microsoft's daily return from four others'", []
     for metric in ("mse", "mae"):
         values = [figures[metric] for figures in found]
-        more = {"spread": max(values) - min(values)} if len(values) > 1 else {}
         rows.append(
             row(f"series-transformer, {what}", metric, sum(values) / len(values), n=len(values), unit="scaled",
                 recipe=STOCKS, command="python benchmarks/series.py --horizons --stocks --save", seeds=options.seeds,
-                peer="ridge", peer_value=found[0][f"ridge {metric}"], **more)
+                peer="ridge", peer_value=found[0][f"ridge {metric}"], spread=spread(values))
         )  # fmt: skip
     simple = {name: found[0][f"{name} mse"] for name in SIMPLE if f"{name} mse" in found[0]}
     shown = "  ".join(f"{name} {value:.4f}" for name, value in simple.items())

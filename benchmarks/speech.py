@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from record import row, save
+from record import row, save, spread
 from regard.data.digits import WORDS, Recordings
 from regard.predictors import load
 from regard.predictors.base import ScoreData
@@ -99,10 +99,9 @@ def rows_of(model: str, found: list[dict[str, Any]], seeds: list[int], device: s
         for key, how in (("sets", "greedy"), ("beam", "beam 5 with alignment")):
             for metric in ("WER", "CER"):
                 values = [figures[key][part][metric] for figures in found]
-                spread = max(values) - min(values) if len(values) > 1 else None
                 rows.append(
                     row(f"{NAMES[model]}, {shown}, {how}", metric, sum(values) / len(values), n=len(values), unit="%",
-                        spread=spread, recipe=RECIPES[model], seeds=seeds,
+                        spread=spread(values), recipe=RECIPES[model], seeds=seeds,
                         command=f"python benchmarks/speech.py --device {device} --models {model} "
                                 f"--seeds {' '.join(map(str, seeds))} --save")
                 )  # fmt: skip

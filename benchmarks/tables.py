@@ -4,6 +4,7 @@
 
     <!-- table series -->                            all rows of results/series.json
     <!-- table series mse: dlinear, ridge -->        those of one metric, whose names begin with one of these
+    <!-- grid captions: attend, mean -->             a line for each name that begins so, a column for each metric
 
 A test runs `render` and holds the README to it, so a figure in the README is always one that was recorded.
 """
@@ -18,29 +19,57 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 _TABLE = re.compile(
-    r"(<!-- table (?P<name>[\w-]+)(?: (?P<metric>[\w-]+): (?P<begins>[^>]*?))? -->\n).*?(<!-- end -->)", re.DOTALL
+    r"(<!-- (?P<kind>table|grid) (?P<name>[\w-]+)(?P<metric> [\w-]+)?(?:: (?P<begins>[^>]*?))? -->\n).*?<!-- end -->",
+    re.DOTALL,
 )
 
 
 def render(text: str, *, results: Path | None = None) -> str:
     """The text with every table replaced by what the result files say now."""
     folder = results or ROOT / "results"
-    return _TABLE.sub(lambda found: found[1] + _table(folder / f"{found['name']}.json", found) + found[5], text)
+
+    def fresh(asked: re.Match[str]) -> str:
+        rows = _rows(folder / f"{asked['name']}.json", asked)
+        return asked[1] + "\n".join(_grid(rows) if asked["kind"] == "grid" else _list(rows)) + "\n<!-- end -->"
+
+    return _TABLE.sub(fresh, text)
 
 
-def _table(path: Path, asked: re.Match[str]) -> str:
+def _rows(path: Path, asked: re.Match[str]) -> list[dict[str, Any]]:
     rows = json.loads(path.read_text())["rows"]
     if asked["metric"]:
+        rows = [r for r in rows if r["metric"] == asked["metric"].strip()]
+    if asked["begins"]:
         begins = tuple(begin.strip() for begin in asked["begins"].split(","))
-        rows = [r for r in rows if r["metric"] == asked["metric"] and r["name"].startswith(begins)]
-    lines = ["| what | figure | against | machine |", "|---|---|---|---|"]
-    lines += [f"| {r['name']} | {_figure(r)} | {_peer(r)} | {r['hardware']} |" for r in rows]
-    return "\n".join(lines) + "\n"
+        rows = [r for r in rows if r["name"].startswith(begins)]
+    return rows
+
+
+def _list(rows: list[dict[str, Any]]) -> list[str]:
+    lines = [f"| {r['name']} | {_figure(r)} | {_peer(r)} | {r['hardware']} |" for r in rows]
+    return ["| what | figure | against | machine |", "|---|---|---|---|", *lines]
+
+
+def _grid(rows: list[dict[str, Any]]) -> list[str]:
+    """Names down, metrics across; a peer that rows were measured against has a line of its own."""
+    metrics = list(dict.fromkeys(r["metric"] for r in rows))
+    cells: dict[str, dict[str, str]] = {}
+    for r in rows:
+        cells.setdefault(r["name"], {})[r["metric"]] = f"{_number(r['value'])}{_spread(r)}"
+    for r in rows:
+        if r["peer"] is not None:
+            cells.setdefault(r["peer"], {})[r["metric"]] = _number(r["peer_value"])
+    lines = [f"| {' | '.join([name, *(found.get(metric, '–') for metric in metrics)])} |"
+             for name, found in cells.items()]  # fmt: skip
+    return [f"| {' | '.join(['', *metrics])} |", "|---" * (1 + len(metrics)) + "|", *lines]
+
+
+def _spread(r: dict[str, Any]) -> str:
+    return f" ± {r['spread']:.2g}" if r["spread"] is not None else ""
 
 
 def _figure(r: dict[str, Any]) -> str:
-    spread = f" ± {r['spread']:.2g}" if r["spread"] is not None else ""
-    return f"{r['metric']} **{_number(r['value'])}**{spread} {r['unit'] or ''}".strip()
+    return f"{r['metric']} **{_number(r['value'])}**{_spread(r)} {r['unit'] or ''}".strip()
 
 
 def _peer(r: dict[str, Any]) -> str:

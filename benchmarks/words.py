@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from record import row, save
+from record import row, save, spread
 from regard.checkpoints.foreign.word2vec import NamedVectors, read_word2vec
 from regard.data.skipgrams import cutter, read_words
 from regard.data.texts import TextSource
@@ -108,7 +108,7 @@ def table(runs: dict[str, list[Figures]], seeds: list[int]) -> list[dict[str, An
                     mean(values),
                     unit="s" if "seconds" in metric else "accuracy" if metric == "analogies" else "Spearman",
                     n=len(values),
-                    spread=max(values) - min(values),
+                    spread=spread(values),
                     peer=f"gensim word2vec, sg=1, alpha={rate}",
                     peer_value=mean(one[metric] for one in peer),
                     recipe="words/text8",

@@ -1,6 +1,7 @@
 """Classifiers of images as a whole: they learn what can be learnt, say it, are scored and looked into, and resume."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from safetensors.torch import load_file
 
 import regard
 import tiny_images
-from regard.errors import UsageError
+from regard.errors import CheckpointError, UsageError
 from regard.inspection.record import Look
 from regard.predictors import ScoreData
 
@@ -54,6 +55,16 @@ def test_predictions_are_classes_with_probabilities(shapes):
     with pytest.raises(UsageError, match=r"decode.beam is not known"):
         model(files[0], beam=3)
     assert model([]) == []
+
+
+def test_a_run_that_lost_how_it_reads_images_is_refused(shapes, tmp_path):
+    run, _, _ = shapes
+    for name in ("config.toml", "model.json", "model.safetensors", "run.json"):
+        shutil.copy(run / name, tmp_path / name)
+    with pytest.raises(CheckpointError, match=r"images\.json: there is no such file"):
+        regard.load(tmp_path, "cpu")
+    shutil.copy(run / "images.json", tmp_path)
+    regard.load(tmp_path, "cpu")
 
 
 def test_any_file_of_the_same_image_says_the_same(shapes, tmp_path):

@@ -87,6 +87,26 @@ def test_a_table_may_show_rows_of_one_metric_by_their_names(tmp_path, monkeypatc
     assert len(render("<!-- table some -->\n<!-- end -->", results=tmp_path).splitlines()) == 2 + 2 + 6
 
 
+def test_a_grid_has_a_line_for_each_name_and_peer_and_a_column_for_each_metric(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from tables import render
+
+    def fact(name: str, metric: str, value: float, **more: object) -> dict[str, object]:
+        return {"name": name, "metric": metric, "value": value, "spread": None, "peer": None, "peer_value": None} | more
+
+    rows = [fact("with", "BLEU", 30.0, spread=1.5, peer="others", peer_value=40.0), fact("with", "CIDEr", 50.0),
+            fact("without", "BLEU", 20.0), fact("else", "time", 1.0)]  # fmt: skip
+    (tmp_path / "some.json").write_text(json.dumps({"rows": rows}))
+    told = render("<!-- grid some: with -->\n<!-- end -->", results=tmp_path).splitlines()
+    assert told[1:-1] == [
+        "|  | BLEU | CIDEr |",
+        "|---|---|---|",
+        "| with | 30 ± 1.5 | 50 |",
+        "| without | 20 | – |",
+        "| others | 40 | – |",
+    ]
+
+
 def test_readme_links_and_pictures_exist():
     text = (ROOT / "README.md").read_text()
     targets = [t for t in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in t]

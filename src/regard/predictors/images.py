@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import watch
-from regard.checkpoints import Pretrained, load_weights, read_tensors, weights_of, write_tensors
+from regard.checkpoints import Pretrained, RunFolder, load_weights, read_tensors, weights_of, write_tensors
 from regard.data.images import read_image
 from regard.data.images_space import FILE, ImageSpace
 from regard.errors import RegardError, UsageError
@@ -180,8 +180,8 @@ class ImagePredictor(Predictor[ImageGuess]):
 def image_space(found: Pretrained) -> ImageSpace:
     """How a model reads images, and what its classes are: as the run says, else as was published with it."""
     folder = Path(found.origin) if Path(found.origin).is_dir() else Path(found.origin).parent
-    if (folder / FILE).exists():
-        return ImageSpace.load(folder)
+    if (folder / FILE).exists() or RunFolder(folder).exists():
+        return ImageSpace.load(folder)  # which says so if a run has lost it
     height, width = found.options["image"]
     names = found.labels or tuple(f"LABEL_{i}" for i in range(int(found.options["n_classes"])))
     return ImageSpace.of_others(folder, names, (int(height), int(width)))

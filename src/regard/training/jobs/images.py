@@ -24,7 +24,7 @@ from regard.training.jobs.job import Place, Say
 from regard.training.jobs.starting import open_start
 from regard.training.recipe import Recipe
 
-_SMALL = 64  # pixels: up to this side an image is read by a compact model, unless the recipe says otherwise
+_SMALL = 64  # pixels: up to this side an image is read by the hybrid, unless the recipe says otherwise
 _RESIDENT = 0.25  # of a GPU's memory may be filled with pixels
 
 
@@ -90,7 +90,7 @@ def describe(recipe: Recipe, sets: ImageSets, start: Pretrained | None) -> Descr
             raise ConfigError(f"{start.origin} is a {start.model}; model.name says {recipe.model['name']!r}")
         options = dict(start.options) | {"pooler": False} | options
     elif not {"size", "d_model", "n_layers", "patch", "stem"} & set(options):
-        options["size"] = "compact" if max(sets.space.size) <= _SMALL else "tiny"
+        options["size"] = "hybrid" if max(sets.space.size) <= _SMALL else "tiny"
     described = completed(Described(recipe.task, recipe.model["name"], options | forced))
     return replace(described, labels=sets.space.names)
 
