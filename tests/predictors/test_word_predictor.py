@@ -1,6 +1,8 @@
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
+from threading import Event
 
 import pytest
 import torch
@@ -11,7 +13,9 @@ from regard.models.registry import build
 from regard.predictors import load
 from regard.predictors.base import ScoreData
 from regard.predictors.words_exchange import export_vectors, import_vectors, start_from_vectors, vectors_of
+from regard.training import words
 from regard.training.recipe import find_recipe, make_recipe
+from regard.training.stopping import Interrupted
 from regard.training.train import train
 
 GROUPS = (("cat", "dog", "cow", "pig"), ("red", "green", "blue", "black"))
@@ -29,10 +33,10 @@ def write_text(folder: Path) -> Path:
     return file
 
 
-def trained(folder: Path, text: Path, *settings: str, resume: bool = False) -> dict:
+def trained(folder: Path, text: Path, *settings: str, resume: bool = False, say=lambda _: None) -> dict:
     shape = ["model.d_model=16", "data.window=3", "data.sample=0", "train.epochs=6", "decode.k=3"]
     recipe = make_recipe(find_recipe("words"), [f'data.train=["{text}"]', *shape, *settings])
-    return train(recipe, folder, data_root=None, resume=resume, say=lambda _: None)
+    return train(recipe, folder, data_root=None, resume=resume, say=say)
 
 
 @pytest.fixture(scope="module")
@@ -109,15 +113,56 @@ def test_evaluation_and_comparison(run, tmp_path):
     assert all(finding.kept for finding in model.verify(ScoreData()))
 
 
-def test_the_same_seed_gives_the_same_run_and_resuming_begins_anew(run, tmp_path):
+def test_the_seed_alone_decides(run, tmp_path):
     text = run.parent / "text.txt"
     trained(tmp_path / "a", text)
     assert torch.equal(load(tmp_path / "a", "cpu").vectors.input, load(run, "cpu").vectors.input)
-    (tmp_path / "a" / "model.safetensors").unlink()
-    trained(tmp_path / "a", text, resume=True)
-    assert torch.equal(load(tmp_path / "a", "cpu").vectors.input, load(run, "cpu").vectors.input)
     trained(tmp_path / "b", text, "train.seed=2")
     assert not torch.equal(load(tmp_path / "b", "cpu").vectors.input, load(run, "cpu").vectors.input)
+
+
+def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(run, tmp_path, monkeypatch):
+    text, stopping, said = run.parent / "text.txt", Event(), []
+
+    def say(line: str) -> None:
+        said.append(line)
+        if len(said) == 4:
+            stopping.set()
+
+    monkeypatch.setattr(words, "_SECONDS", 0.0)
+    monkeypatch.setattr(words, "listening", lambda: nullcontext(stopping))
+    with pytest.raises(Interrupted, match=r"stopped after \d+%") as wish:
+        trained(tmp_path / "a", text, say=say)
+    assert wish.value.exit_code == 130
+    assert not (tmp_path / "a" / "model.safetensors").exists()
+    stopping.clear()
+    facts = trained(tmp_path / "a", text, resume=True, say=say)
+    assert any(line.startswith("going on after") for line in said)
+    assert torch.equal(load(tmp_path / "a", "cpu").vectors.input, load(run, "cpu").vectors.input)
+    whole = json.loads((run / "run.json").read_text())["training"]
+    assert {key: facts["training"][key] for key in ("words", "loss")} == {key: whole[key] for key in ("words", "loss")}
+
+    again = trained(tmp_path / "a", text, resume=True)
+    assert again["training"]["words"] == whole["words"], "a run that is over stays as it is"
+    assert torch.equal(load(tmp_path / "a", "cpu").vectors.input, load(run, "cpu").vectors.input)
+    longer = trained(tmp_path / "a", text, "train.epochs=7", resume=True)
+    assert longer["training"]["words"] > whole["words"]
+
+
+def test_a_run_does_not_go_on_with_another_text_or_a_broken_state(run, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_bytes((run.parent / "text.txt").read_bytes())
+    trained(tmp_path / "a", text)
+    (state,) = (tmp_path / "a" / "checkpoints").glob("*/state.json")
+    was = state.read_text()
+    state.write_text('{"step": 2}')
+    with pytest.raises(CheckpointError, match=r"its state\.json is of another version"):
+        trained(tmp_path / "a", text, resume=True)
+    state.write_text(was)
+    text.write_text("another text altogether " * 50)
+    with pytest.raises(ConfigError, match="begun with another text"):
+        trained(tmp_path / "a", text, resume=True)
+    assert torch.equal(load(tmp_path / "a", "cpu").vectors.input, load(run, "cpu").vectors.input), "nothing is lost"
 
 
 @pytest.mark.parametrize("binary", [False, True])

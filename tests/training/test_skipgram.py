@@ -117,3 +117,28 @@ def test_it_stops_when_told():
     learn_vectors(model, stream, SkipGramOptions(epochs=3.0), tell=lambda t: bool(told.append(t)))
     assert len(told) == 1
     assert told[0].done < 1
+
+
+@pytest.mark.parametrize("stops", [[0], [1, 2], [3]])
+def test_a_run_that_is_stopped_goes_on_to_the_same_bits(stops):
+    stream, options = stream_of(200), SkipGramOptions(epochs=2.5, sample=0.01)
+
+    def begun():
+        torch.manual_seed(0)
+        return WordVectors(WordVectorsConfig(n_tokens=len(stream.words) + 2, d_model=8))
+
+    whole, parts, last, told = begun(), begun(), None, []
+    learn_vectors(whole, stream, options, tell=lambda t: told.append(t) or True)
+    for stop in stops:
+        heard = []
+        learn_vectors(parts, stream, options, tell=lambda t: heard.append(t) or len(heard) <= stop, after=last)  # noqa: B023
+        last = heard[-1]
+        assert last.done < 1
+    rest = []
+    learn_vectors(parts, stream, options, tell=lambda t: rest.append(t) or True, after=last)
+    assert torch.equal(parts.input, whole.input)
+    assert torch.equal(parts.output, whole.output)
+    assert rest[-1] == told[-1]
+    learn_vectors(parts, stream, options, tell=lambda t: rest.append(t) or True, after=rest[-1])
+    assert rest[-1] == told[-1], "nothing is left to do"
+    assert torch.equal(parts.input, whole.input)

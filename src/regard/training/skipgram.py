@@ -48,11 +48,18 @@ class SkipGramOptions:
 
 
 class Told(NamedTuple):
-    """How it goes: the share that is done, words met so far, and the loss a pair of the last batch."""
+    """How it goes: the share that is done, words met so far, the loss a pair of the last batch, and where it is.
 
-    done: float
-    words: int
-    loss: float
+    `batch` batches of epoch `epoch` are done, and `step` in all: with the vectors as they are then, that is all it
+    takes to go on.
+    """
+
+    done: float = 0.0
+    words: int = 0
+    loss: float = 0.0
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
 
 
 class _Batch(NamedTuple):
@@ -70,12 +77,20 @@ class _Gradients(NamedTuple):
 
 
 def learn_vectors(
-    model: WordVectors, stream: WordStream, options: SkipGramOptions, *, tell: Callable[[Told], bool]
+    model: WordVectors,
+    stream: WordStream,
+    options: SkipGramOptions,
+    *,
+    tell: Callable[[Told], bool],
+    after: Told | None = None,
 ) -> None:
-    """Train the vectors on a stream. `tell` is told after some batches how it goes, and says whether to go on."""
+    """Train the vectors on a stream, or go on `after` what was told before, to the same bits.
+
+    `tell` is told after some batches how it goes, and says whether to go on.
+    """
     learner = _Learner(model, stream, options)
     with _one_thread_each() as workers, ThreadPoolExecutor(max(2, workers)) as pool, torch.inference_mode():
-        for told in learner.run(pool, workers):
+        for told in learner.run(pool, workers, after or Told()):
             if not tell(told):
                 return
 
@@ -89,19 +104,20 @@ class _Learner:
         self.keep, self.noise = keep_rates(stream.counts, options.sample), noise_table(stream.counts)
         self.bands = self.plan.bands().flatten(0, 1)  # (radii · C, S)
 
-    def run(self, pool: ThreadPoolExecutor, workers: int) -> Iterator[Told]:
-        """All epochs, batch by batch."""
-        epochs, words = self.options.epochs, 0
-        for epoch in range(math.ceil(epochs)):
+    def run(self, pool: ThreadPoolExecutor, workers: int, after: Told) -> Iterator[Told]:
+        """All epochs, or what is left of them, batch by batch."""
+        epochs, words, step = self.options.epochs, after.words, after.step
+        for epoch in range(after.epoch, math.ceil(epochs)):
             batches = self._batches(epoch)
             batches = batches[: math.ceil(len(batches) * min(1.0, epochs - epoch))]
-            for number, batch in enumerate(batches):
+            for number in range(after.batch if epoch == after.epoch else 0, len(batches)):
                 done = (epoch + number / len(batches)) / epochs
                 last = number == len(batches) - 1
-                words += batch.radii.numel()
-                loss = self._step(batch, pool, workers, rate=self.options.lr * max(_LAST_RATE, 1 - done))
+                words, step = words + batches[number].radii.numel(), step + 1
+                loss = self._step(batches[number], pool, workers, rate=self.options.lr * max(_LAST_RATE, 1 - done))
                 if last or number % 32 == 0:
-                    yield Told(min(1.0, (epoch + (number + 1) / len(batches)) / epochs), words, loss)
+                    done = min(1.0, (epoch + (number + 1) / len(batches)) / epochs)
+                    yield Told(done, words, loss, step, epoch, number + 1)
 
     def _batches(self, epoch: int) -> list[_Batch]:
         """The batches of an epoch in random order, with all their random numbers."""

@@ -1,19 +1,20 @@
-"""From a recipe for word vectors to a run. It is over in minutes, so a run that was stopped begins anew: the same."""
+"""From a recipe for word vectors to a run; one that was stopped, or killed, goes on where it was last saved."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from regard.checkpoints import Described, completed, weights_of
+from regard.checkpoints import Described, RunFolder, completed, load_weights, weights_of
 from regard.data import Tokenizer
 from regard.data.places import find_data
 from regard.data.skipgrams import RESERVED, WordStream, cutter, read_words, word_tokenizer
-from regard.errors import DataError
+from regard.errors import CheckpointError, ConfigError, DataError
 from regard.models.account import count_parameters
 from regard.models.registry import build
 from regard.models.word_vectors import WordVectors
@@ -24,7 +25,7 @@ from regard.training.recipe import Recipe
 from regard.training.skipgram import SkipGramOptions, Told, learn_vectors
 from regard.training.stopping import Interrupted, listening
 
-_SECONDS = 2.0  # between two reports
+_SECONDS, _SAVED = 2.0, 60.0  # between two reports, and two checkpoints
 
 
 def train_words(recipe: Recipe, place: Place) -> dict[str, Any]:
@@ -37,12 +38,13 @@ def train_words(recipe: Recipe, place: Place) -> dict[str, Any]:
     stream = _read(files.train, cut, recipe)
     tokenizer = word_tokenizer(stream.words, recipe.tokenizer.kind, lowercase=recipe.tokenizer.lowercase)
     model, described = _model(recipe, len(tokenizer))
+    so_far = _restore(model, run, fingerprint)  # before anything is written over
     run.write_config(recipe.resolved())
     run.write_model(described)
     tokenizer.save(run.path / "tokenizer.json")
     place.say(f"{len(stream.words):,} words with {model.config.d_model} numbers each, {len(stream.ids):,} occurrences; "
               f"documents: {len(np.unique(stream.documents)):,}")  # fmt: skip
-    training = _learn(model, stream, recipe, place)
+    training = _learn(model, stream, recipe, place, so_far)
     run.write_weights(weights_of(model))
     facts = {
         "task": recipe.task,
@@ -82,7 +84,32 @@ def _model(recipe: Recipe, n_tokens: int) -> tuple[WordVectors, Described]:
     return model.eval(), described
 
 
-def _learn(model: WordVectors, stream: WordStream, recipe: Recipe, place: Place) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _SoFar:
+    """What a checkpoint says: of which text the vectors are, how far they are, and the seconds that took."""
+
+    fingerprint: str
+    told: Told = field(default_factory=Told)
+    seconds: float = 0.0
+
+
+def _restore(model: WordVectors, run: RunFolder, fingerprint: str) -> _SoFar:
+    """Take the newest checkpoint, if there is one."""
+    if not (steps := run.steps()):
+        return _SoFar(fingerprint)
+    origin = f"{run.checkpoints / f'step-{steps[-1]:08d}'}"
+    tensors, facts = run.read(steps[-1], ["model"])
+    try:
+        found = _SoFar(str(facts["fingerprint"]), Told(**facts["told"]), float(facts["seconds"]))
+    except (KeyError, TypeError, ValueError) as problem:
+        raise CheckpointError(f"{origin}: its state.json is of another version ({problem!r})") from problem
+    if found.fingerprint != fingerprint:
+        raise ConfigError(f"{run.path} was begun with another text", hint="begin a new run, with another --out")
+    load_weights(model, tensors["model"], origin=origin)
+    return found
+
+
+def _learn(model: WordVectors, stream: WordStream, recipe: Recipe, place: Place, so_far: _SoFar) -> dict[str, Any]:
     data, train = recipe.data, recipe.train
     options = SkipGramOptions(
         window=data.window,
@@ -93,22 +120,36 @@ def _learn(model: WordVectors, stream: WordStream, recipe: Recipe, place: Place)
         batch=train.batch_tokens,
         seed=train.seed,
     )
-    began = said = time.monotonic()
-    last = Told(0.0, 0, 0.0)
+    began = said = saved = time.monotonic()
+    last = so_far.told
+    if last.step:
+        place.say(f"going on after {last.done:.0%}")
+
+    def save() -> None:
+        reached = replace(so_far, told=last, seconds=so_far.seconds + time.monotonic() - began)
+        facts = vars(reached) | {"told": last._asdict()}
+        place.run.save(last.step, files={"model": weights_of(model)}, facts=facts)
+        place.run.keep([last.step])
+
     with listening() as stopping:
 
         def tell(told: Told) -> bool:
-            nonlocal said, last
+            nonlocal said, saved, last
             last, now = told, time.monotonic()
             if now - said >= _SECONDS or told.done == 1.0:
-                said, rate = now, told.words / max(now - began, 1e-9)
+                said, rate = now, (told.words - so_far.told.words) / max(now - began, 1e-9)
                 place.say(f"{told.done:4.0%}  loss {told.loss:.3f}  {rate:,.0f} words a second")
+            if now - saved >= _SAVED:
+                saved = now
+                save()
             return not stopping.is_set()
 
-        learn_vectors(model, stream, options, tell=tell)
+        learn_vectors(model, stream, options, tell=tell, after=last)
+        save()
         if stopping.is_set() and last.done < 1.0:
-            raise Interrupted(f"stopped after {last.done:.0%}; word vectors begin anew", hint="train again: --resume")
-    return {"seconds": time.monotonic() - began, "words": last.words, "loss": last.loss, "epochs": train.epochs}
+            raise Interrupted(f"stopped after {last.done:.0%}", hint="go on with --resume")
+    seconds = so_far.seconds + time.monotonic() - began
+    return {"seconds": seconds, "words": last.words, "loss": last.loss, "epochs": train.epochs}
 
 
 def _measure(model: WordVectors, tokenizer: Tokenizer, recipe: Recipe, place: Place) -> dict[str, Any]:
