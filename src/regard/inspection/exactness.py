@@ -5,11 +5,13 @@ explicit   attention computed step by step gives the outputs of the fused kernel
 saved      what is written to disk and read back computes the same bits
 padding    what stands in the padding changes no bit; more of it changes nothing that matters
 
-A `Trial` is a model, inputs to run it on, and how. `writing_exactness` adds what only models that write can promise.
+A `Trial` is a model, texts to run it on, and how; `measure_plain` is for models of plain tensors, such as images.
+`writing_exactness` adds what only models that write can promise.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -139,14 +141,42 @@ def _explicit(trial: Trial) -> Finding:
 
 
 def _saved(trial: Trial) -> Finding:
-    copy = deepcopy(trial.module)
-    for tensor in weights_of(copy).values():
+    return measure_saved(trial.module, lambda again: trial.apart(trial(), replace(trial, module=again)()), allowed=0.0)
+
+
+@torch.inference_mode()
+def measure_plain(module: nn.Module, inputs: tuple[Tensor, ...]) -> Iterator[Finding]:
+    """What a model of tensors (N, …) promises about each of the N: alone as among others, explicit, saved."""
+    together: Tensor = module(*inputs)
+    alone = torch.cat([module(*(part[i : i + 1] for part in inputs)) for i in range(len(together))])
+    allowed = TOLERANCE * min(1.0, float(together.abs().max()))
+
+    def apart(other: Tensor) -> float:
+        return float((together - other).abs().max())
+
+    yield Finding(f"a batch of one = a batch of {len(together)}", apart(alone), allowed)
+    if any(isinstance(part, Tap) for part in module.modules()):
+        with watch(module, through=True):
+            explicit = module(*inputs)
+        yield Finding("fused = explicit", apart(explicit), allowed)
+    yield measure_saved(module, lambda again: apart(again(*inputs)), allowed=allowed)
+
+
+def measure_saved(module: nn.Module, apart: Callable[[nn.Module], float], *, allowed: float) -> Finding:
+    """Weights come back to the bit, and a copy that read them computes what `apart` says is the same.
+
+    Sums over the same weights may differ in the last bits: some processors add in an order that goes by addresses.
+    """
+    again = deepcopy(module)
+    for tensor in weights_of(again).values():
         tensor.zero_()
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
-        write_tensors(path, weights_of(trial.module))
-        load_weights(copy, read_tensors(path), origin=str(path))
-    return Finding("saved and loaded = itself", trial.apart(trial(), replace(trial, module=copy)()), 0.0)
+        write_tensors(path, weights_of(module))
+        load_weights(again, read_tensors(path), origin=str(path))
+    pairs = zip(weights_of(module).values(), weights_of(again).values(), strict=True)
+    equal = all(torch.equal(one, other) for one, other in pairs)
+    return Finding("saved and loaded = itself", apart(again) if equal else math.inf, allowed)
 
 
 def _padding(trial: Trial) -> Iterator[Finding]:

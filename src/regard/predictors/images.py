@@ -9,21 +9,18 @@ model.look("cat.jpg").plot("seen.png")
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from copy import deepcopy
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.attention import watch
-from regard.checkpoints import Pretrained, RunFolder, load_weights, read_tensors, weights_of, write_tensors
+from regard.checkpoints import Pretrained, RunFolder
 from regard.data.images import read_image
 from regard.data.images_space import FILE, ImageSpace
 from regard.errors import RegardError, UsageError
-from regard.inspection.exactness import TOLERANCE, Finding
+from regard.inspection.exactness import Finding, measure_plain
 from regard.inspection.images_look import ImageLook, Shown
 from regard.inspection.look import look_at
 from regard.inspection.record import Axis
@@ -114,15 +111,7 @@ class ImagePredictor(Predictor[ImageGuess]):
     def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
         """What this model promises, measured on images of a test set, or on random pixels."""
         images = self.space.normalised(self._some(data, n)).to(self._device())
-        with torch.inference_mode():
-            together: Tensor = self.module(images)
-            alone = torch.cat([self.module(image[None]) for image in images])
-            allowed = TOLERANCE * min(1.0, float(together.abs().max()))
-            yield Finding(f"a batch of one = a batch of {len(together)}", _apart(together, alone), allowed)
-            with watch(self.module, through=True):
-                explicit = self.module(images)
-            yield Finding("fused = explicit", _apart(together, explicit), allowed)
-            yield Finding("saved and loaded = itself", _apart(together, self._reloaded()(images)), 0.0)
+        yield from measure_plain(self.module, (images,))
 
     def _read(self, text: str) -> Tensor:
         return read_image(Path(text), size=self.space.size, fit=self.space.fit)
@@ -163,16 +152,6 @@ class ImagePredictor(Predictor[ImageGuess]):
         chance = torch.Generator().manual_seed(1)
         return torch.randint(0, 256, (n, 3, *self.space.size), generator=chance, dtype=torch.uint8)
 
-    def _reloaded(self) -> nn.Module:
-        copy = deepcopy(self.module)
-        for tensor in weights_of(copy).values():
-            tensor.zero_()
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "model.safetensors"
-            write_tensors(path, weights_of(self.module))
-            load_weights(copy, read_tensors(path), origin=str(path))
-        return copy
-
     def _device(self) -> torch.device:
         return next(self.module.parameters()).device
 
@@ -185,7 +164,3 @@ def image_space(found: Pretrained) -> ImageSpace:
     height, width = found.options["image"]
     names = found.labels or tuple(f"LABEL_{i}" for i in range(int(found.options["n_classes"])))
     return ImageSpace.of_others(folder, names, (int(height), int(width)))
-
-
-def _apart(one: Tensor, other: Tensor) -> float:
-    return float((one - other).abs().max())

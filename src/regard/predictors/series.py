@@ -9,24 +9,17 @@ model.look("prices.csv", "OT").plot("seen.png")
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from copy import deepcopy
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from regard.attention import watch
-from regard.attention.taps import Tap
-from regard.checkpoints import load_weights, read_tensors, weights_of, write_tensors
 from regard.data.moments import marks_of, written
 from regard.data.series import Series
 from regard.data.series_space import SeriesSpace
 from regard.data.series_windows import Cut, Windows
 from regard.errors import DataError, RegardError, UsageError
-from regard.inspection.exactness import TOLERANCE, Finding
+from regard.inspection.exactness import Finding, measure_plain
 from regard.inspection.look import look_at
 from regard.inspection.record import Axis
 from regard.inspection.scene import Scene
@@ -115,18 +108,7 @@ class SeriesPredictor(Predictor[Forecast]):
 
     def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
         """What this model promises, measured on windows of the test part, or on random numbers."""
-        cut = self._some(data, n)
-        inputs = inputs_of(cut, self.device)
-        with torch.inference_mode():
-            together: Tensor = self.module(*inputs)
-            alone = torch.cat([self.module(*(part[i : i + 1] for part in inputs)) for i in range(len(together))])
-            allowed = TOLERANCE * min(1.0, float(together.abs().max()))
-            yield Finding(f"a batch of one = a batch of {len(together)}", _apart(together, alone), allowed)
-            if any(isinstance(part, Tap) for part in self.module.modules()):
-                with watch(self.module, through=True):
-                    explicit = self.module(*inputs)
-                yield Finding("fused = explicit", _apart(together, explicit), allowed)
-            yield Finding("saved and loaded = itself", _apart(together, self._reloaded()(*inputs)), 0.0)
+        yield from measure_plain(self.module, inputs_of(self._some(data, n), self.device))
 
     def windows(self, data: ScoreData) -> tuple[str, Windows]:
         """The windows to score on: those of the files given, else of the recipe's test part."""
@@ -239,23 +221,9 @@ class SeriesPredictor(Predictor[Forecast]):
         sizes += [(shape.horizon, len(shape.targets)), (shape.horizon, shape.n_marks)]
         return Cut(*(chance.standard_normal((n, *size)).astype(np.float32) for size in sizes))
 
-    def _reloaded(self) -> nn.Module:
-        copy = deepcopy(self.module)
-        for tensor in weights_of(copy).values():
-            tensor.zero_()
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "model.safetensors"
-            write_tensors(path, weights_of(self.module))
-            load_weights(copy, read_tensors(path), origin=str(path))
-        return copy
-
 
 def _errors(predictor: SeriesPredictor, windows: Windows, shared: set[int]) -> Errors:
     """The errors of the windows that two models both have, in the order of time."""
     errors = errors_of(forecasts(predictor.module, windows), windows, quantiles=predictor.config.data.quantiles)
     kept = np.array([place in shared for place in windows.places.tolist()])
     return Errors(errors.squared[kept], errors.absolute[kept])
-
-
-def _apart(one: Tensor, other: Tensor) -> float:
-    return float((one - other).abs().max())
