@@ -1,7 +1,9 @@
-"""Where a recipe's files are: names are looked for here first, then under the data root."""
+"""Where a recipe's files are: names are looked for here first, then under the data root; standard input is kept."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 
 from regard.data.lines import STDIN
@@ -19,3 +21,14 @@ def find_data(name: str, root: Path | None) -> str:
         f"{name}: there is no such file {places}",
         hint="set REGARD_DATA or --data-root to the folder that holds the data",
     )
+
+
+def keep_stdin(path: Path) -> Path:
+    """What came through standard input, kept: training reads it more than once, and again when it goes on."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f".draft-{path.name}")
+        with draft.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        draft.replace(path)
+    return path

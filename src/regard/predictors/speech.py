@@ -10,11 +10,9 @@ model.look("a.wav").plot("seen.png")           which stretch of the sound it lis
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -22,14 +20,13 @@ import torch
 from torch import nn
 
 from regard.attention import Rows, watch
-from regard.checkpoints import load_weights, read_tensors, weights_of, write_tensors
 from regard.data import Tokenizer
 from regard.data.audio import Samples, read_audio
 from regard.data.audio_corpus import Utterances
 from regard.data.audio_mel import Front
 from regard.data.audio_resampling import resample
 from regard.errors import RegardError, UsageError
-from regard.inspection.exactness import TOLERANCE, Finding
+from regard.inspection.exactness import TOLERANCE, Finding, measure_saved
 from regard.inspection.look import look_at
 from regard.inspection.speech_look import SpeechLook, speech_scene
 from regard.models.speech_frames import Frames, as_speech
@@ -198,7 +195,7 @@ class SpeechPredictor(Predictor[Transcript]):
         yield Finding("cached = uncached", _apart(together, steps), allowed)
         with watch(self.module, through=True):
             yield Finding("fused = explicit", _apart(together, self.module(frames, target)), allowed)
-        yield Finding("saved and loaded = itself", _apart(together, self._reloaded()(frames, target)), 0.0)
+        yield measure_saved(self.module, lambda again: _apart(together, again(frames, target)), allowed=allowed)
         louder = Frames(frames.values.masked_fill(~_real(frames), 9.0), frames.lengths)
         lengths = torch.full((len(target),), target.shape[1], device=target.device)
         yield Finding(
@@ -248,16 +245,6 @@ class SpeechPredictor(Predictor[Transcript]):
     def _at_rate(self, samples: Samples, rate: int) -> Samples:
         changed: Samples = resample(torch.from_numpy(samples), rate, self.front.rate).numpy()
         return changed
-
-    def _reloaded(self) -> nn.Module:
-        copy = deepcopy(self.module)
-        for tensor in weights_of(copy).values():
-            tensor.zero_()
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "model.safetensors"
-            write_tensors(path, weights_of(self.module))
-            load_weights(copy, read_tensors(path), origin=str(path))
-        return copy
 
 
 def _apart(one: torch.Tensor, other: torch.Tensor) -> float:

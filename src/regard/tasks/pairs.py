@@ -7,8 +7,6 @@ once, into memory-mapped ids under the run folder.
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,7 +29,7 @@ from regard.data import (
 )
 from regard.data.checks import Action
 from regard.data.lines import STDIN
-from regard.data.places import find_data
+from regard.data.places import find_data, keep_stdin
 from regard.data.tokenizer_files import read_tokenizers, save_tokenizers
 from regard.errors import ConfigError
 
@@ -187,7 +185,10 @@ class PairFiles:
 
     def _part(self, part: str, files: Sequence[str]) -> PairSource:
         if self.data.synthetic is None:
-            return self.source([str(self._kept(part)) if name == STDIN else name for name in files], what=part)
+            return self.source(
+                [str(keep_stdin(self.made / f"stdin-{part}.tsv")) if name == STDIN else name for name in files],
+                what=part,
+            )
         path = self.made / f"{part}.tsv"
         if not path.exists():
             counts = {f"n_{name}": getattr(self.data, f"n_{name}") for name in ("train", "valid", "test")}
@@ -195,17 +196,6 @@ class PairFiles:
                 written.replace(self.made / written.name)  # whole or absent, whenever a kill comes
             (self.made / ".draft").rmdir()
         return PairSource(path)
-
-    def _kept(self, part: str) -> Path:
-        """What came through standard input, kept: training reads it more than once, and again when it goes on."""
-        path = self.made / f"stdin-{part}.tsv"
-        if not path.exists():
-            self.made.mkdir(parents=True, exist_ok=True)
-            draft = path.with_name(f".draft-{path.name}")
-            with draft.open("wb") as file:
-                shutil.copyfileobj(sys.stdin.buffer, file)
-            draft.replace(path)
-        return path
 
 
 def read_pairs(source: PairSource, data: PairData, *, held_out: Iterable[PairSource] = (), say: Say) -> Iterator[Pair]:

@@ -6,8 +6,6 @@ tokenizer and puts the ids of the training and the validation text on disk, once
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from regard.data import Document, TextSource, Tokenizer, TokenStream, corpus_key, learn_tokenizer
 from regard.data.lines import STDIN
-from regard.data.places import find_data
+from regard.data.places import find_data, keep_stdin
 from regard.data.rowplan import RowOrder
 from regard.data.texts import Split
 from regard.errors import ConfigError
@@ -79,7 +77,10 @@ class TextFiles:
             raise ConfigError(
                 f"data.{what} names no text", hint=f'give it with --{what} FILE, or as data.{what} = ["a.txt"]'
             )
-        found = tuple(find_data(str(self._kept(what)) if name == STDIN else name, self.root) for name in names)
+        found = tuple(
+            find_data(str(keep_stdin(self.made / f"stdin-{what}.txt")) if name == STDIN else name, self.root)
+            for name in names
+        )
         return TextSource(found, split=self.data.split, column=self.data.column)
 
     @cached_property
@@ -115,17 +116,6 @@ class TextFiles:
                 f"data.held_out is {self.data.held_out}, and data.valid names no text; allowed is above 0 and below 1"
             )
         return hold_out(self.train.documents, self.data.held_out)
-
-    def _kept(self, part: str) -> Path:
-        """What came through standard input, kept: training reads it more than once, and again when it goes on."""
-        path = self.made / f"stdin-{part}.txt"
-        if not path.exists():
-            self.made.mkdir(parents=True, exist_ok=True)
-            draft = path.with_name(f".draft-{path.name}")
-            with draft.open("wb") as file:
-                shutil.copyfileobj(sys.stdin.buffer, file)
-            draft.replace(path)
-        return path
 
 
 def hold_out(documents: Callable[[], Iterator[Document]], share: float) -> Iterator[tuple[bool, Document]]:
