@@ -30,7 +30,7 @@ import torch
 from glue import FINAL, UNCOMPILED, trained
 from glue_tasks import TASKS, thinned
 from parts import Figures, Part, Parts, folder_of, mean
-from record import row, save, spread
+from record import DATA, row, save, spread
 from regard.checkpoints import RunFolder, open_model
 from regard.training.recipe import Recipe, find_recipe, make_recipe
 from regard.training.train import train
@@ -178,7 +178,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=list(TASKS), help="none: only pre-train")
     parser.add_argument("--seeds", nargs="+", default=["1", "2", "3"])
     parser.add_argument("--parts", type=Path, help="where parts are kept; runs/ablation")
-    parser.add_argument("--data-root", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--data-root", type=Path, default=DATA)
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="change fine-tuning, for all")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--jobs", type=int, default=1, help="how many parts at a time")

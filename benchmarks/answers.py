@@ -21,7 +21,7 @@ import torch
 from answers_peer import fine_tune_answers
 from glue import FINAL, trained
 from parts import Figures, Part, Parts, folder_of, mean
-from record import row, save, spread
+from record import DATA, row, save, spread
 from regard.data.places import find_data
 from regard.tasks.answer_metrics import answer_figures
 from regard.tasks.answers import AnswerFiles, QuestionSets
@@ -86,7 +86,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seeds", nargs="+", default=["1", "2", "3"])
     parser.add_argument("--who", nargs="+", default=list(SIDES), choices=SIDES)
     parser.add_argument("--parts", type=Path, help="where parts are kept; runs/answers")
-    parser.add_argument("--data-root", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--data-root", type=Path, default=DATA)
     parser.add_argument("--start", help="the pretrained encoder, a Hugging Face folder, instead of the recipe's")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="change the recipe, for all sides")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")

@@ -26,7 +26,7 @@ from typing import Any
 
 from PIL import Image
 
-from record import row, save, spread
+from record import DATA, row, save, spread
 from regard.training.recipe import find_recipe, make_recipe
 from regard.training.train import train
 
@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=list(RECIPES), choices=list(RECIPES))
     parser.add_argument("--seeds", nargs="+", type=int, default=[1])
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--data-root", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--data-root", type=Path, default=DATA)
     parser.add_argument(
         "--parts", type=Path, default=Path("runs/captions"), help="where runs and their figures are kept"
     )

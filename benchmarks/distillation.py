@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,7 +19,7 @@ import torch
 
 import regard
 from multi30k import collect, shown
-from record import save
+from record import DATA, save
 from regard.checkpoints import RunFolder
 from regard.data.lines import read_lines
 from regard.data.places import find_data
@@ -80,7 +79,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", default=["1", "2", "3"])
     parser.add_argument("--runs", type=Path, default=Path("runs/distillation"), help="where runs and texts are kept")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="change the students")
-    parser.add_argument("--data-root", default=os.environ.get("REGARD_DATA", "../shared/data"), type=Path)
+    parser.add_argument("--data-root", type=Path, default=DATA)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--save", action="store_true", help="write results/multi30k.json")
     options = parser.parse_args()

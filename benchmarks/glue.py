@@ -29,7 +29,7 @@ import torch
 from glue_peer import fine_tune_labels
 from glue_tasks import TASKS, GlueTask, thinned
 from parts import Figures, Part, Parts, folder_of, mean
-from record import row, save, spread
+from record import DATA, row, save, spread
 from regard.data.places import find_data
 from regard.tasks.labels import LabelFiles
 from regard.training.config import TuningConfig
@@ -116,7 +116,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seeds", nargs="+", default=["1", "2", "3"])
     parser.add_argument("--who", nargs="+", default=list(SIDES), choices=SIDES)
     parser.add_argument("--parts", type=Path, help="where parts are kept; runs/glue")
-    parser.add_argument("--data-root", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--data-root", type=Path, default=DATA)
     parser.add_argument("--start", help="the pretrained encoder, a Hugging Face folder, instead of the recipes'")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="change recipes, for all sides")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")

@@ -17,6 +17,7 @@ import torch
 from glue import SIDES, one
 from glue_tasks import TASKS
 from parts import Part, Parts, mean
+from record import DATA
 
 HEADS = ("model.pooling=first model.transform=pooler", "model.pooling=mean model.transform=none")
 TRIALS = [f"{HEADS[0]} train.r_drop={r_drop} train.lr={lr}" for r_drop in (0, 0.5, 1) for lr in ("5e-5", "1e-4")]
@@ -30,7 +31,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--who", default="ours", choices=SIDES)
     parser.add_argument("--try", nargs="+", default=TRIALS, dest="trials", metavar="CHANGES")
     parser.add_argument("--parts", type=Path, default=Path("runs/glue-choose"), help="where parts are kept")
-    parser.add_argument("--data-root", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--data-root", type=Path, default=DATA)
     parser.add_argument("--start", help="the pretrained encoder, a Hugging Face folder, instead of the recipes'")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--jobs", type=int, default=1, help="how many parts at a time")

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import shutil
 import time
 from pathlib import Path
@@ -25,7 +24,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from record import row, save, spread
+from record import DATA, row, save, spread
 from regard.models.registry import build
 from regard.training.recipe import Recipe, find_recipe, make_recipe
 from regard.training.train import train
@@ -45,7 +44,7 @@ def main() -> None:
         "--minutes", type=float, default=8.0, help="for one run, data and compiling included; 0: no limit"
     )
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--data-root", type=Path, default=Path(os.environ.get("REGARD_DATA", "../shared/data")))
+    parser.add_argument("--data-root", type=Path, default=DATA)
     parser.add_argument("--runs", type=Path, default=Path("runs/images"), help="where runs are kept")
     parser.add_argument("--set", nargs="*", default=[], help="settings section.key=value")
     parser.add_argument(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import statistics
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ import torch
 from regard.training.provenance import commit, hardware, versions
 
 ROOT = Path(__file__).parent.parent
+DATA = Path(os.environ.get("REGARD_DATA", "data"))  # where data are, unless a benchmark is told otherwise
 KEYS = (
     *("name", "metric", "value", "unit", "n", "spread", "peer", "peer_value"),
     *("recipe", "command", "seeds", "hardware", "versions", "commit", "date"),

@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from record import row, save, spread
+from record import DATA, row, save, spread
 from regard.training.recipe import find_recipe, make_recipe
 from regard.training.train import train
 
@@ -112,7 +112,7 @@ def main() -> None:
     parser.add_argument("--stocks", action="store_true", help="returns of a company from those of others as well")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1])
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--data-root", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--data-root", type=Path, default=DATA)
     parser.add_argument("--parts", type=Path, default=Path("runs/series"), help="where measured parts are kept")
     parser.add_argument("--set", nargs="*", default=[], help="settings section.key=value for all of them")
     parser.add_argument("--collect", action="store_true", help="train nothing")

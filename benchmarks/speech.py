@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import time
 from pathlib import Path
 from typing import Any
 
-from record import row, save, spread
+from record import DATA, row, save, spread
 from regard.data.digits import WORDS, Recordings
 from regard.predictors import load
 from regard.predictors.base import ScoreData
@@ -116,7 +115,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=0, help="instead of the recipe's")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--unseen", default="theo", help="the speaker who is kept out of training")
-    parser.add_argument("--data-root", type=Path, default=Path(os.environ.get("REGARD_DATA", "../shared/data")))
+    parser.add_argument("--data-root", type=Path, default=DATA)
     parser.add_argument("--parts", type=Path, default=Path("runs/speech"), help="where runs and figures are kept")
     parser.add_argument("--set", nargs="*", default=[], help="settings section.key=value for all of them")
     parser.add_argument("--prepare", type=Path, help="decode the recordings into this file, and do nothing else")

@@ -189,7 +189,7 @@ def spoken_sounds():
     chance, time = np.random.default_rng(0), np.arange(32_000) / 16_000
     hum = sum(np.sin(2 * np.pi * 120 * k * time) / k for k in range(1, 20)) * (np.sin(6 * np.pi * time) > 0)
     sounds = [0.1 * hum + 0.001 * chance.standard_normal(32_000), 0.02 * chance.standard_normal(20_000)]
-    recordings = Path(os.environ.get("REGARD_DATA", "../shared/data")) / "fsdd" / "fsdd.tar.gz"
+    recordings = Path(os.environ.get("REGARD_DATA", "data")) / "fsdd" / "fsdd.tar.gz"
     if recordings.exists():
         digits = Recordings.read(recordings, rate=16_000).part(speakers=["jackson", "theo"], takes=(0, 5))
         strings = DigitStrings(digits, 4, seed=3)
