@@ -135,9 +135,10 @@ class DecodeOptions:
             yield f"banned holds {wrong[0]!r}; allowed are token ids, whole numbers from 0"
 
     def _ignored(self) -> Iterator[str]:
+        usual = {field.name: field.default for field in fields(DecodeOptions)}  # where a task has a default of its own
         for field in fields(self):
             given, strategy = getattr(self, field.name), ONLY_FOR.get(field.name, self.strategy)
-            if strategy != self.strategy and given != field.default:
+            if strategy != self.strategy and given not in (field.default, usual.get(field.name)):
                 yield f"{field.name}={given!r} is for strategy {strategy!r}, and the strategy is {self.strategy!r}"
 
     def _contradictions(self) -> Iterator[str]:
