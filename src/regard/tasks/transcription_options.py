@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 from regard.decoding import DecodeOptions
@@ -13,14 +12,14 @@ from regard.errors import ConfigError
 class SpeechOptions(DecodeOptions):
     """How to decode speech.
 
-    patience    without end: letter by letter, texts that leave a word out end first, and would fill the beam
+    patience    more than elsewhere: letter by letter, texts that leave a word out end first, and would fill the beam
     ctc         weight of the alignment's score among the hypotheses of a beam; 1: its best path alone, greedily
     prompt      special tokens that begin every text, such as Whisper's; without any, the tokenizer's beginning
     not_first   ids that may not begin a text
     heads       layers and heads whose attention follows the sound, "layer.head"; without any, all of them
     """
 
-    patience: float = math.inf
+    patience: float = 2.0
     ctc: float = 0.0
     prompt: tuple[str, ...] = ()
     not_first: tuple[int, ...] = ()

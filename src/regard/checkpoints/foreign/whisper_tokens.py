@@ -133,6 +133,7 @@ def decoding(tokenizer: Tokenizer, *, n_tokens: int, n_layers: int, n_heads: int
     upper = [f"{layer}.{head}" for layer in range(n_layers // 2, n_layers) for head in range(n_heads)]
     return {
         "prompt": prompt_for(n_tokens),
+        "patience": 1.0,
         "not_first": [tokenizer.encode(" ")[0], tokenizer.eos_id],
         "banned": unspoken(tokenizer),
         "heads": list(_TINY_EN) if tiny else upper,
