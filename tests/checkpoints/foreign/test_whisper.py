@@ -77,6 +77,7 @@ def test_a_folder_of_theirs_computes_the_same(theirs, tmp_path):
     said = {"suppress_tokens": [7, 8], "begin_suppress_tokens": [5, 3], "alignment_heads": [[1, 0], [2, 1]]}
     (tmp_path / "generation_config.json").write_text(json.dumps(said))
     assert open_model(tmp_path).decode | {} == {
+        "patience": 1.0,
         "max_length": 10, "banned": [7, 8], "not_first": [5, 3], "heads": ["1.0", "2.1"]
     }  # fmt: skip
 

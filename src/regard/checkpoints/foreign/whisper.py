@@ -25,6 +25,7 @@ from regard.checkpoints.foreign.whisper_tokens import (
     ENGLISH_TOKENS,
     ENGLISH_VOCABULARY,
     LANGUAGES,
+    PATIENCE,
     PLAIN,
     decoding,
     find_tokenizer,
@@ -132,7 +133,7 @@ def _said(config: TheirConfig) -> dict[str, Any]:
     """What the folder says about decoding, in its generation_config.json or, of old, in its config.json."""
     path = Path(config.origin).with_name("generation_config.json")
     said = dict(config) | (read_json(path) if path.exists() else {})
-    found: dict[str, Any] = {"max_length": max(2, int(config["max_target_positions"]) // 2)}
+    found: dict[str, Any] = {"max_length": max(2, int(config["max_target_positions"]) // 2), "patience": PATIENCE}
     found |= {"prompt": prompt_for(int(config["vocab_size"]))} if int(config["vocab_size"]) > ENGLISH_TOKENS else {}
     if said.get("suppress_tokens"):
         found["banned"] = [int(token) for token in said["suppress_tokens"] if int(token) >= 0]

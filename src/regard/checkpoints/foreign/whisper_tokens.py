@@ -25,6 +25,7 @@ from regard.errors import CheckpointError
 
 ENGLISH_TOKENS = 50_256  # pieces of the English vocabulary; the multilingual one has one more
 ENGLISH_VOCABULARY = 51_864
+PATIENCE = 1.0  # of Whisper's own beam
 _BEFORE_LANGUAGES = 51_765  # a vocabulary without its languages
 LANGUAGES = (
     "en", "zh", "de", "es", "ru", "ko", "fr", "ja", "pt", "tr", "pl", "ca", "nl", "ar", "sv", "it", "id", "hi", "fi",
@@ -133,7 +134,7 @@ def decoding(tokenizer: Tokenizer, *, n_tokens: int, n_layers: int, n_heads: int
     upper = [f"{layer}.{head}" for layer in range(n_layers // 2, n_layers) for head in range(n_heads)]
     return {
         "prompt": prompt_for(n_tokens),
-        "patience": 1.0,
+        "patience": PATIENCE,
         "not_first": [tokenizer.encode(" ")[0], tokenizer.eos_id],
         "banned": unspoken(tokenizer),
         "heads": list(_TINY_EN) if tiny else upper,
