@@ -471,7 +471,7 @@ def test_recorded_steps_in_half_precision_on_a_gpu(compiled):
         for _ in range(6):
             found, expected = recorded.step(tokens), plain.step(tokens)
             torch.testing.assert_close(found, expected, atol=0.08 * float(expected.abs().max()), rtol=0)
-        assert recorded._recording._graph is not None
+        assert any(graph is not None for graph in recorded._recording._graphs.values())
 
 
 @needs_gpu

@@ -26,7 +26,7 @@ from regard.tasks.protocol import Batch, Losses, Trainable
 from regard.training.ahead import Ahead
 from regard.training.averaging import Averager, averaged, make_averager
 from regard.training.config import TrainConfig
-from regard.training.devices import choose_device, computing, uses_bf16
+from regard.training.devices import choose_device, computing, quick_products, uses_bf16
 from regard.training.distributed import World
 from regard.training.optimizers import clip_gradients, make_optimizer
 from regard.training.progress import Progress, Window
@@ -44,8 +44,6 @@ class Trainer:
         self.device = choose_device(config.device)
         self.world = World.join(self.device)
         self.bf16 = uses_bf16(config.precision, self.device)
-        if self.device.type == "cuda":
-            torch.set_float32_matmul_precision("high")
         self.model = model.to(self.device)
         automatic = self.device.type == "cuda" and task.static_shapes
         alone = config.accumulate == 1 and self.world.size == 1
@@ -73,7 +71,7 @@ class Trainer:
         self.reporter.start(self.progress.step)
         batches = Ahead(self._batches, pinned=self.device.type == "cuda")
         try:
-            with listening() as stopping:
+            with listening() as stopping, quick_products(self.device):
                 self._run(batches, stopping)
         finally:
             batches.close()
