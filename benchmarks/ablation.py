@@ -31,9 +31,10 @@ from glue import FINAL, UNCOMPILED, trained
 from glue_tasks import TASKS, thinned
 from parts import Figures, Part, Parts, folder_of, mean
 from record import DATA, row, save, spread
-from regard.checkpoints import RunFolder, open_model
-from regard.training.recipe import Recipe, find_recipe, make_recipe
-from regard.training.train import train
+from regard.checkpoints.opening import open_model
+from regard.checkpoints.run import RunFolder
+from regard.config.recipe import Recipe, find_recipe, make_recipe
+from regard.training.run import train
 
 PRETRAINED = {  # how each backbone is pre-trained: a recipe, and what is changed in it
     "gpt": ("language/wikitext2", ["tokenizer.lowercase=true"]),

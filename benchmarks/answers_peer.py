@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from glue_peer import fit, seed_all
-from regard.data.squad import Answer, Question
-from regard.tasks.answers import AnswerData, AnswerOptions
-from regard.training.config import TuningConfig
+from regard.config.training import TuningConfig
+from regard.tasks.answers.data import AnswerData, AnswerOptions
+from regard.tasks.answers.squad import Answer, Question
 
 _BEST = 20
 _TESTED_AT_ONCE = 64

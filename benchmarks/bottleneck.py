@@ -17,10 +17,10 @@ from pathlib import Path
 
 import regard
 from record import ROOT, row, save
-from regard.data import Pair, PairSource
-from regard.inspection.plots import draw_lengths
-from regard.tasks.metrics import LengthBucket, bleu_by_length
-from regard.tasks.translation import usual_cut
+from regard.data.text.pairs import Pair, PairSource
+from regard.inspection.plots.attention import draw_lengths
+from regard.metrics.scores import LengthBucket, bleu_by_length
+from regard.tasks.translation.translator import usual_cut
 
 EDGES = (9, 12, 15, 18)
 

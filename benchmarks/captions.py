@@ -27,8 +27,8 @@ from typing import Any
 from PIL import Image
 
 from record import DATA, row, save, spread
-from regard.training.recipe import find_recipe, make_recipe
-from regard.training.train import train
+from regard.config.recipe import find_recipe, make_recipe
+from regard.training.run import train
 
 RECIPES = {name: f"captions/flickr8k-{name}" for name in ("attend", "mean", "transformer")}
 FIGURES = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "CIDEr-D")
@@ -103,9 +103,9 @@ def draw(options: argparse.Namespace) -> None:
 def draw_run(run: Path, path: Path, options: argparse.Namespace) -> None:
     """Where a captioner looked, on test images that it does well on, no two of them with the same caption."""
     from regard import load
-    from regard.inspection.plots_captions import draw_captions
-    from regard.predictors.base import ScoreData
-    from regard.tasks.captions_metrics import CaptionJudge
+    from regard.tasks.base import ScoreData
+    from regard.tasks.captions.metrics import CaptionJudge
+    from regard.tasks.captions.plot import draw_captions
 
     model = load(run, options.device)
     (pictures,) = model.pictures(ScoreData(root=options.data_root, made=run / "data")).values()
@@ -129,9 +129,9 @@ def looked(model: Any, pixels: Any, ids: list[int]) -> Any:
     """An image of the set, larger, with what was said and where the model looked."""
     from torch import from_numpy
 
-    from regard.data.images import fit_image
-    from regard.inspection.captions_look import CaptionLook, caption_scene
+    from regard.data.images.files import fit_image
     from regard.inspection.look import look_at
+    from regard.tasks.captions.look import CaptionLook, caption_scene
 
     seen = look_at(caption_scene(model.module, model.tokenizer, pixels, ids), kinds=["cross"], alternatives=0)
     fine = fit_image(from_numpy(pixels.copy()), size=480).numpy()

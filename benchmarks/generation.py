@@ -21,8 +21,8 @@ from torch import Tensor
 
 from record import row, save
 from regard.decoding import DecodeOptions, decode
+from regard.fast.gpu.graph_pool import Recordings
 from regard.models.gpt import GPT, SIZES, GPTConfig
-from regard.models.recordings import Recordings
 
 N_PROMPT = 32
 SETTINGS: dict[str, Any] = {  # size, vocabulary, new tokens, batches

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from regard.data.label_space import LabelSpace
-from regard.data.labelled import Example
-from regard.tasks.label_metrics import class_figures, number_figures
-from regard.tasks.labels import LabelledSets
-from regard.training.config import TuningConfig
+from regard.config.training import TuningConfig
+from regard.data.text.label_space import LabelSpace
+from regard.data.text.labelled import Example
+from regard.tasks.labels.data import LabelledSets
+from regard.tasks.labels.metrics import class_figures, number_figures
 
 _TESTED_AT_ONCE = 64
 

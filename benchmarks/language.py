@@ -30,22 +30,24 @@ from torch import Tensor, nn
 
 from language_peers import CPU_SETTINGS, GPU_SETTINGS, NanoGPT, PeerTrainer, Shape, gpt2
 from record import row, save
-from regard.checkpoints import RunFolder, load_weights, read_tensors
-from regard.data import Tokenizer, TokenStream, learn_tokenizer
-from regard.data.streams import StreamHeader
+from regard.checkpoints.run import RunFolder
+from regard.checkpoints.weights import load_weights, read_tensors
+from regard.config.devices import choose_device, computing
+from regard.config.recipe import find_recipe, make_recipe
+from regard.config.training import ReadingConfig
+from regard.data.text.streams import StreamHeader, TokenStream
+from regard.data.text.tokenizers import Tokenizer
+from regard.data.text.vocabulary import learn_tokenizer
+from regard.fast.loss import cross_entropy as losses
 from regard.models.gpt import GPT, GPTConfig
-from regard.tasks import losses
-from regard.tasks.language import LanguageTraining, language_loss
-from regard.training.ahead import Ahead
-from regard.training.config import ReadingConfig
-from regard.training.devices import choose_device, computing
+from regard.tasks.language.setup import LanguageJob
+from regard.tasks.language.training import LanguageTraining, language_loss
 from regard.training.distributed import World
-from regard.training.jobs.job import Place
-from regard.training.jobs.language import LanguageJob
-from regard.training.loop import Trainer
 from regard.training.optimizers import make_optimizer
+from regard.training.prefetch import Ahead
 from regard.training.progress import Window
-from regard.training.recipe import find_recipe, make_recipe
+from regard.training.setup import Place
+from regard.training.trainer import Trainer
 
 ANCHORS = {  # GPT-2 124M with its vocabulary padded; on a CPU a toy that shows that all of this runs
     "cuda": (Shape(768, 12, 12, 1024, 50_304, 64), 32),

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from record import row, save
-from regard.data import learn_tokenizer
+from regard.data.text.vocabulary import learn_tokenizer
 from regard.inspection.look import look_at, text_scene
 from regard.models.registry import build
 from side_by_side import rounds_in_turns

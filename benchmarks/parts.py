@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from regard.training.provenance import commit, hardware, versions
+from regard.checkpoints.provenance import commit, hardware, versions
 
 Part = tuple[str, ...]
 Figures = dict[str, float]

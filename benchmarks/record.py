@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from regard.training.provenance import commit, hardware, versions
+from regard.checkpoints.provenance import commit, hardware, versions
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(os.environ.get("REGARD_DATA", "data"))  # where data are, unless a benchmark is told otherwise

@@ -22,15 +22,17 @@ import torch
 from peers import Marian, Trainer, marian, nn_transformer, padded_batches, random_pairs
 from record import row, save
 from regard.attention import Rows
-from regard.checkpoints import RunFolder
-from regard.data import Corpus, Pair, learn_tokenizer
+from regard.checkpoints.run import RunFolder
+from regard.config.training import TrainConfig
+from regard.data.text.corpus import Corpus
+from regard.data.text.pairs import Pair
+from regard.data.text.vocabulary import learn_tokenizer
 from regard.decoding import DecodeOptions, decode
-from regard.layers.quick import Precision, quicken
+from regard.fast.cpu.packed_linear import Precision, quicken
 from regard.models.transformer import Transformer, TransformerConfig
-from regard.tasks.pair_training import PairTraining
 from regard.tasks.pairs import Languages, TextSide
-from regard.training.config import TrainConfig
-from regard.training.loop import Trainer as RegardTrainer
+from regard.tasks.translation.training import PairTraining
+from regard.training.trainer import Trainer as RegardTrainer
 
 ANCHORS = {  # d_model, heads, layers, feed-forward, vocabulary, tokens a batch
     "cuda": (512, 8, 6, 2048, 37_000, 25_600),

@@ -24,11 +24,11 @@ import torch
 
 from record import row, save, spread
 from regard.checkpoints.foreign.word2vec import NamedVectors, read_word2vec
-from regard.data.skipgrams import cutter, read_words
-from regard.data.texts import TextSource
+from regard.data.text.documents import TextSource
 from regard.models.word_vectors import WordVectors, WordVectorsConfig
-from regard.tasks.words import measure, read_test
-from regard.training.skipgram import SkipGramOptions, learn_vectors
+from regard.tasks.words.data import measure, read_test
+from regard.tasks.words.skipgrams import cutter, read_words
+from regard.tasks.words.training import SkipGramOptions, learn_vectors
 
 TESTS = {
     "analogies": "questions-words.txt.gz",

@@ -18,7 +18,9 @@ from regard.errors import RegardError
 
 if TYPE_CHECKING:
     from regard.models.nadaraya_watson import NadarayaWatson
-    from regard.predictors import Prediction, Predictor, load
+    from regard.tasks.base import Predictor
+    from regard.tasks.opening import load
+    from regard.tasks.translation.predictor import Prediction
 
 __version__ = "0.1.0"
 __all__ = [
@@ -34,9 +36,9 @@ __all__ = [
 
 _LAZY = {
     "NadarayaWatson": "regard.models.nadaraya_watson",
-    "Prediction": "regard.predictors",
-    "Predictor": "regard.predictors",
-    "load": "regard.predictors",
+    "Prediction": "regard.tasks.translation.predictor",
+    "Predictor": "regard.tasks.base",
+    "load": "regard.tasks.opening",
 }
 
 

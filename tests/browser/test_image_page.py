@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from test_page import CHROMIUM, a_map, playwright
 
-from regard.inspection.images_look import ImageLook, Shown
 from regard.inspection.record import Axis, Outputs
+from regard.tasks.images.look import ImageLook, Shown
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found")
 

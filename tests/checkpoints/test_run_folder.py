@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from regard.checkpoints import RunFolder, read_tensors, weights
+from regard.checkpoints import weights
+from regard.checkpoints.run import RunFolder
+from regard.checkpoints.weights import read_tensors
 from regard.errors import CheckpointError, EnvironmentProblem
 
 TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor(7)}

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.checkpoints import load_weights, read_tensors, weights_of, write_tensors
+from regard.checkpoints.weights import load_weights, read_tensors, weights_of, write_tensors
 from regard.errors import CheckpointError, EnvironmentProblem
 from regard.models.registry import build
 

@@ -4,13 +4,13 @@ import json
 
 import numpy as np
 import pytest
+import tiny_runs
 from PIL import Image
 
-import tiny_runs
 from regard.cli.compare import verdict
+from regard.config.recipe import TASKS
 from regard.inspection.look import Look
-from regard.tasks.metrics import Comparison
-from regard.training.recipe import TASKS
+from regard.metrics.scores import Comparison
 
 
 @pytest.fixture(scope="module")

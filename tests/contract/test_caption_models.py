@@ -10,10 +10,10 @@ import torch.nn.functional as F
 
 from regard.attention import Rows, watch
 from regard.decoding import DecodeOptions, EnsembleStepper, decode
-from regard.decoding.forced import force_decode
+from regard.decoding.scoring import force_decode
 from regard.errors import ConfigError, ShapeError
-from regard.models.captioner_encoder import Captioner
-from regard.models.protocol import offers
+from regard.models.interfaces.captions import Captioner
+from regard.models.interfaces.text import offers
 from regard.models.registry import build
 
 N, S = 13, 9  # words; locations of a 20 × 20 image: ⌈20/8⌉²

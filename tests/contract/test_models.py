@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from regard.attention import Causal, Rows, watch
-from regard.models.protocol import Seq2SeqModel, Seq2SeqStepper, offers
+from regard.models.interfaces.text import Seq2SeqModel, Seq2SeqStepper, offers
 from regard.models.registry import MODELS, build
 
 LENGTHS, TARGET_LENGTHS = (6, 3, 1, 4), (5, 4, 2, 3)

@@ -10,9 +10,9 @@ import torch.nn.functional as F
 
 from regard.attention import Rows, watch
 from regard.errors import ConfigError, ShapeError
-from regard.models.protocol import Seq2SeqStepper
+from regard.models.interfaces.speech import Frames, SpeechModel
+from regard.models.interfaces.text import Seq2SeqStepper
 from regard.models.registry import build
-from regard.models.speech_frames import Frames, SpeechModel
 
 LENGTHS, TARGET_LENGTHS = (11, 6, 1, 8), (5, 4, 2, 3)
 EXACT = {"rtol": 0.0, "atol": 1e-10}

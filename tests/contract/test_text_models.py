@@ -24,7 +24,7 @@ from text_models import (
 
 from regard.attention import Rows, watch
 from regard.attention.taps import Tap
-from regard.models.protocol import LanguageModel, Seq2SeqStepper, offers
+from regard.models.interfaces.text import LanguageModel, Seq2SeqStepper, offers
 from regard.models.registry import build
 
 every_model = pytest.mark.parametrize(("name", "variant"), CASES)

@@ -12,7 +12,7 @@ from regard.errors import UsageError
 from regard.exhibits import gallery, shift
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
 from regard.exhibits.phrases import Phrasebook, is_sentence, sentences
-from regard.inspection.plots_exhibits import Bars, Heat, Line, Lines, Points, draw_panels
+from regard.inspection.plots.panels import Bars, Heat, Line, Lines, Points, draw_panels
 
 DOCS = Path(__file__).parents[2] / "docs" / "exhibits"
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data import learn_tokenizer
+from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import DataError, ShapeError, UsageError
 from regard.inspection.alignments import Alignment, align
 

@@ -7,8 +7,9 @@ from tokenizers import Tokenizer as Core
 from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from regard.data import Tokenizer, learn_tokenizer
-from regard.data.roles import Roles
+from regard.data.text.special_tokens import Roles
+from regard.data.text.tokenizers import Tokenizer
+from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import DataError, ShapeError, UsageError
 from regard.inspection.look import Look, Words, look_at, pair_scene, text_scene
 from regard.inspection.record import Axis, Map

@@ -5,12 +5,12 @@ import pytest
 from PIL import Image
 
 from regard.errors import ShapeError, UsageError
-from regard.inspection import plots
 from regard.inspection.alignments import Alignment
-from regard.inspection.colours import DARK, LIGHT
-from regard.inspection.plots import draw_alignment, draw_grid, draw_lengths
+from regard.inspection.plots import attention as plots
+from regard.inspection.plots.attention import draw_alignment, draw_grid, draw_lengths
+from regard.inspection.plots.colours import DARK, LIGHT
 from regard.inspection.record import Axis, Look, Map
-from regard.tasks.metrics import LengthBucket, Metric
+from regard.metrics.scores import LengthBucket, Metric
 
 FULL = [10, 45, 88]  # the colour of weight 1
 

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from regard.attention import Rows, watch
-from regard.checkpoints.toml import write_toml
+from regard.config.toml import write_toml
 from regard.errors import ConfigError, ShapeError
 from regard.models.classifier import Classifier, ClassifierConfig, SpanReader
 from regard.models.registry import build

@@ -10,9 +10,9 @@ from torch import nn
 from regard.attention import Rows, Stretch, watch
 from regard.decoding import DecodeOptions, decode
 from regard.errors import ConfigError, ShapeError, UsageError
-from regard.models.account import count_parameters
+from regard.models.flops import count_parameters
 from regard.models.gpt import GPT, SIZES, GPTConfig
-from regard.models.protocol import LanguageModel, Seq2SeqStepper, offers
+from regard.models.interfaces.text import LanguageModel, Seq2SeqStepper, offers
 from regard.models.registry import build, configure
 
 V = 23

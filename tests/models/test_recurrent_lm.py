@@ -7,7 +7,7 @@ import torch
 
 from regard.attention import Rows
 from regard.errors import ConfigError, ShapeError
-from regard.models.protocol import LanguageModel, Seq2SeqStepper, offers
+from regard.models.interfaces.text import LanguageModel, Seq2SeqStepper, offers
 from regard.models.recurrent_lm import RecurrentLM, RecurrentLMConfig
 from regard.models.registry import build, configure
 

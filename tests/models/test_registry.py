@@ -95,7 +95,7 @@ def test_every_size_is_a_config_of_its_model(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_is_of_a_task(name):
-    from regard.training.kinds import KINDS
+    from regard.tasks.registry import KINDS
 
     below_a_head = {"recurrent-encoder"}
     assert name in below_a_head or any(name in kind.models for kind in KINDS.values())

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.models.account import count_parameters
+from regard.models.flops import count_parameters
 from regard.models.registry import build
 from regard.models.vit import SIZES
 

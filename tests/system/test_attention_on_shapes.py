@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import regard
-from regard.data.captions_shapes import SIDE, shape_scenes
-from regard.inspection.captions_look import caption_scene
+from regard.config.recipe import find_recipe, make_recipe
+from regard.data.synthetic.shapes import SIDE, shape_scenes
 from regard.inspection.look import look_at
-from regard.training.recipe import find_recipe, make_recipe
-from regard.training.train import train
+from regard.tasks.captions.look import caption_scene
+from regard.training.run import train
 
 SHORT = [
     "data.n_train=1200",

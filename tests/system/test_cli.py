@@ -11,10 +11,10 @@ import sys
 import time
 
 import pytest
+import tiny_runs
 
 import regard
-import tiny_runs
-from regard.checkpoints import RunFolder
+from regard.checkpoints.run import RunFolder
 
 
 @pytest.fixture(scope="module")

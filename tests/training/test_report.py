@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.checkpoints import RunFolder
+from regard.checkpoints.run import RunFolder
 from regard.training.report import Reporter
 
 

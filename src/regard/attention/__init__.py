@@ -6,17 +6,7 @@ from regard.attention.heads import MultiHeadAttention
 from regard.attention.masks import Both, Causal, Dense, Documents, Mask, Padding, Since, Window
 from regard.attention.positions import ALiBi, Learned, Rotary, Sinusoidal, Stretch, shift_matrix, sinusoidal
 from regard.attention.rows import Rows
-from regard.attention.scores import (
-    MLP,
-    Additive,
-    Dot,
-    Gaussian,
-    General,
-    Prepared,
-    ScaledDot,
-    Score,
-    SoftCap,
-)
+from regard.attention.scores import MLP, Additive, Dot, Gaussian, General, Prepared, ScaledDot, Score, SoftCap
 from regard.attention.taps import Kind, Seen, Sight, Tap, watch
 
 __all__ = [

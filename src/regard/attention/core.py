@@ -18,11 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.few import Written, attend_few, suits_few
 from regard.attention.masks import Causal, Mask, as_mask, simplify
-from regard.attention.packed import attend_packed, packed_rule
 from regard.attention.scores import Prepared, ScaledDot, Score, check_width
 from regard.errors import ShapeError
+from regard.fast.cpu.small_query import Written, attend_few, suits_few
+from regard.fast.gpu.varlen import attend_packed, packed_rule
 
 SCALED_DOT = ScaledDot()  # the default: it holds no parameters, so one is enough
 

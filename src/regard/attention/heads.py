@@ -11,12 +11,12 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from regard.attention.cache import Cache
-from regard.attention.lanes import LaneCache, SourceCache
 from regard.attention.masks import Mask
 from regard.attention.positions import Rotary
 from regard.attention.scores import Prepared, ScaledDot, Score
 from regard.attention.taps import Kind, Tap
 from regard.errors import ShapeError, UsageError
+from regard.fast.gpu.static_cache import LaneCache, SourceCache
 
 
 class MultiHeadAttention(nn.Module):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
-from regard.checkpoints.described import Described, Pretrained
 from regard.checkpoints.run import RunFolder
+from regard.checkpoints.spec import Described, Pretrained
 from regard.checkpoints.weights import read_tensors
-from regard.data.tokenizer_files import read_tokenizers
+from regard.data.text.tokenizer_files import read_tokenizers
 from regard.errors import CheckpointError
 
 WITHOUT_PIECES = ("series", "images")  # tasks that read no text

@@ -26,9 +26,9 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.checkpoints.described import Described
-from regard.checkpoints.toml import write_toml
+from regard.checkpoints.spec import Described
 from regard.checkpoints.weights import read_tensors, write_tensors
+from regard.config.toml import write_toml
 from regard.errors import CheckpointError, EnvironmentProblem
 
 FORMAT = 1

@@ -14,7 +14,7 @@ import typer
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
-    from regard.predictors import ScoreData
+    from regard.tasks.base import ScoreData
 
 Run = Annotated[Path, typer.Argument(help="A run, or a model of others: a folder or a file.", show_default=False)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
@@ -54,7 +54,7 @@ _ONLY_FOR: Mapping[str, tuple[str, ...]] = {
 
 def split_settings(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
     """The words that are no settings, and the decoding options that the others set."""
-    from regard.training.recipe import override
+    from regard.config.recipe import override
 
     settings = [word for word in words if _SETTING.fullmatch(word)]
     table = override({}, settings)
@@ -77,8 +77,8 @@ def refuse_strange(task: str, given: Mapping[str, Any]) -> None:
 @contextmanager
 def scored_on(run: Path, files: Sequence[str], root: Path | None) -> Iterator[ScoreData]:
     """The data to score on; what has to be made of it is kept in a run, and nowhere else."""
-    from regard.checkpoints import RunFolder
-    from regard.predictors import ScoreData
+    from regard.checkpoints.run import RunFolder
+    from regard.tasks.base import ScoreData
 
     with TemporaryDirectory() as elsewhere:
         made = run / "data" if RunFolder(run).exists() else Path(elsewhere)

@@ -9,8 +9,8 @@ from regard.errors import UsageError
 
 def few_shot_prompts(lines: Iterable[str], table: str | None, *, task: str) -> Iterator[str]:
     """Each line as the question after the examples of a table of two columns; without one, after the task alone."""
-    from regard.data import PairSource
-    from regard.tasks.few_shot import few_shot_prompt
+    from regard.data.text.pairs import PairSource
+    from regard.tasks.language.few_shot import few_shot_prompt
 
     examples = [] if table is None else [(pair.source, pair.target) for pair in PairSource(table).pairs()]
     for line in lines:
@@ -19,7 +19,7 @@ def few_shot_prompts(lines: Iterable[str], table: str | None, *, task: str) -> I
 
 def with_passage(lines: Iterable[str], path: str) -> Iterator[str]:
     """Each line as a question on the text of a file."""
-    from regard.data.lines import read_lines
+    from regard.data.io.lines import read_lines
 
     passage = "\n".join(read_lines(path))
     for line in lines:

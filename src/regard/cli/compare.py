@@ -14,8 +14,8 @@ from regard.cli.console import put, say
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
-    from regard.predictors.comparing import Compared
-    from regard.tasks.metrics import Comparison
+    from regard.metrics.comparing import Compared
+    from regard.metrics.scores import Comparison
 
 LEVEL = 0.05
 
@@ -33,7 +33,7 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare two trained models on the same data by paired bootstrap, and say whether the difference is chance."""
-    from regard.predictors import load
+    from regard.tasks.opening import load
 
     if resamples < 1:
         raise UsageError(f"--resamples {resamples}: at least 1 is drawn")
@@ -53,7 +53,7 @@ def compare(
 
 def verdict(found: Comparison) -> str:
     """Which of a and b is better, in words."""
-    from regard.predictors.comparing import LESS_IS_BETTER
+    from regard.metrics.comparing import LESS_IS_BETTER
 
     if found.p_value >= LEVEL or found.difference == 0:
         return "no significant difference"

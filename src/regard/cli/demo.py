@@ -15,7 +15,7 @@ from regard.cli.console import put, say
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
-    from regard.predictors import TranslationPredictor
+    from regard.tasks.translation.predictor import TranslationPredictor
 
 RECIPE = "translation/dates"
 MARK = "made-by-demo"
@@ -28,7 +28,7 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="End with one JSON object on stdout.")] = False,
 ) -> None:
     """Learn to read dates in four languages, on the CPU, and draw which characters the model looked at."""
-    from regard.predictors import load
+    from regard.tasks.opening import load
 
     run = out / "run"
     _make_room(run)
@@ -53,9 +53,9 @@ def demo(
 
 
 def _train(run: Path, steps: int | None) -> dict[str, Any]:
-    from regard.training.recipe import find_recipe, make_recipe
-    from regard.training.stopping import Interrupted
-    from regard.training.train import train
+    from regard.config.recipe import find_recipe, make_recipe
+    from regard.training.run import train
+    from regard.training.signals import Interrupted
 
     settings = ["train.device=cpu", *([] if steps is None else [f"train.steps={steps}"])]
     recipe = make_recipe(find_recipe(RECIPE), settings)
@@ -77,7 +77,7 @@ def _make_room(run: Path) -> None:
 
 def _unseen(run: Path) -> list[str]:
     """The first written dates of the test set: their days are in no training pair."""
-    from regard.data import PairSource
+    from regard.data.text.pairs import PairSource
 
     texts = (pair.source for pair in PairSource(run / "data" / "test.tsv").pairs())
     return [next(texts) for _ in range(N_SHOWN)]

@@ -25,8 +25,8 @@ from regard.cli.console import put, say
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
-    from regard.predictors import Evaluation
-    from regard.tasks.metrics import Metric
+    from regard.metrics.scores import Metric
+    from regard.tasks.base import Evaluation
 
 
 def evaluate(
@@ -47,7 +47,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score a trained model by the figures of its task, each with how it was computed."""
-    from regard.predictors import load
+    from regard.tasks.opening import load
 
     files, options = split_settings(rest or [])
     options |= ({"by_length": True} if by_length else {}) | ({} if stride is None else {"stride": stride})

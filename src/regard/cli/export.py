@@ -28,10 +28,10 @@ def export(
     if out is None:
         raise UsageError("an export needs a place", hint="say where: --out PATH")
     if to == "word2vec":
-        from regard.predictors.words_exchange import export_vectors
+        from regard.tasks.words.exchange import export_vectors
 
         say(f"{out}: {export_vectors(run, out, binary=out.suffix == '.bin'):,} word vectors")
     else:
-        from regard.predictors.exporting import export_hub
+        from regard.tasks.exporting import export_hub
 
         say(f"{out}: a {export_hub(run, out)}, {TARGETS[to]}")

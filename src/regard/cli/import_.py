@@ -28,11 +28,11 @@ def import_(
     if out is None:
         raise UsageError("a run needs a folder", hint="say where: --out runs/NAME")
     if holds_vectors(path):
-        from regard.predictors.words_exchange import import_vectors
+        from regard.tasks.words.exchange import import_vectors
 
         say(f"{path}: {import_vectors(path, out):,} word vectors; the run is {out}")
         return
-    from regard.predictors.importing import import_model
+    from regard.tasks.importing import import_model
 
     model, n = import_model(path, out)
     say(f"{path}: a {model.model} for {model.task} with {n:,} parameters; the run is {out}")

@@ -37,7 +37,7 @@ def look(
 ) -> None:
     """See who looked at whom; without --out, a line for each word or piece: itself, what it looked at most, weight."""
     from regard.inspection.look import PICTURES
-    from regard.predictors import load
+    from regard.tasks.opening import load
 
     allowed = (*PICTURES, *PAGES, *RECORDS)
     if out is not None and out.suffix.lower() not in allowed:

@@ -19,8 +19,7 @@ from regard.errors import UsageError
 
 if TYPE_CHECKING:
     from regard.inspection.alignments import Alignment
-    from regard.predictors import Predictor
-    from regard.predictors.base import Answer
+    from regard.tasks.base import Answer, Predictor
 
 CHUNK = 512
 
@@ -58,7 +57,7 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Predict with a trained model: for the texts given, or for every line of a file or of standard input."""
-    from regard.predictors import load
+    from regard.tasks.opening import load
 
     texts, options = split_settings(inputs or [])
     given = {"beam": beam, "n_best": n_best, "prefix": prefix, "stop": stop or None}
@@ -113,7 +112,7 @@ class Show:
 
 def _lines(path: str) -> tuple[Iterable[str], int]:
     """The lines of a file and how many to take at a time; a person who types wants each answer at once."""
-    from regard.data.lines import STDIN, stream_lines
+    from regard.data.io.lines import STDIN, stream_lines
 
     typed = path == STDIN and sys.stdin.isatty()
     if typed:

@@ -22,7 +22,7 @@ def recipes(
     task: Annotated[str | None, typer.Option(help="Those of one task.", show_default=False)] = None,
 ) -> None:
     """List the recipes that come with regard, task by task."""
-    from regard.training.recipe import TASKS, shipped
+    from regard.config.recipe import TASKS, shipped
 
     if task is not None and task not in TASKS:
         raise UsageError(f"--task {task}: there are {', '.join(TASKS)}")
@@ -36,7 +36,7 @@ def recipes(
 @app.command()
 def show(name: Name) -> None:
     """Print a recipe."""
-    from regard.training.recipe import find_shipped
+    from regard.config.recipe import find_shipped
 
     put(find_shipped(name).read_text(encoding="utf-8").rstrip())
 
@@ -49,7 +49,7 @@ def copy(
     ] = None,
 ) -> None:
     """Copy a recipe, to change it."""
-    from regard.training.recipe import find_shipped
+    from regard.config.recipe import find_shipped
 
     source = find_shipped(name)
     path = to or Path()
@@ -64,7 +64,7 @@ def copy(
 @app.command()
 def check(name: Annotated[str, typer.Argument(help="A file, or the name of a recipe.", show_default=False)]) -> None:
     """Check a recipe, and list everything that is wrong with it."""
-    from regard.training.recipe import find_recipe, make_recipe
+    from regard.config.recipe import find_recipe, make_recipe
 
     made = make_recipe(find_recipe(name))
     put(f"{name}: a recipe for {made.task} with the model {made.model['name']}")

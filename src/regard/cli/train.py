@@ -30,9 +30,9 @@ def train(
     ] = None,
 ) -> None:
     """Train a model."""
-    from regard.training.recipe import find_recipe, make_recipe
-    from regard.training.stopping import Interrupted
-    from regard.training.train import train as run_training
+    from regard.config.recipe import find_recipe, make_recipe
+    from regard.training.run import train as run_training
+    from regard.training.signals import Interrupted
 
     settings = list(overrides or [])
     if recipe is not None and "=" in recipe and not recipe.endswith(".toml"):
@@ -52,6 +52,6 @@ def train(
 
 
 def _begun(out: Path) -> dict[str, Any]:
-    from regard.checkpoints import RunFolder
+    from regard.checkpoints.run import RunFolder
 
     return RunFolder(out).read_config()

@@ -13,7 +13,7 @@ from regard.cli.console import put, say
 from regard.errors import RegardError, UsageError
 
 if TYPE_CHECKING:
-    from regard.inspection.exactness import Finding
+    from regard.inspection.invariants import Finding
 
 
 def verify(
@@ -25,7 +25,7 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Measure whether batching, caching, fused kernels, saving and padding leave this model's results alone."""
-    from regard.predictors import load
+    from regard.tasks.opening import load
 
     if n < 2:
         raise UsageError(f"--n {n}: a batch of one is compared with a batch of at least 2")

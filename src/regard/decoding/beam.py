@@ -24,10 +24,10 @@ from torch import Tensor
 from regard.decoding.backpointers import Backpointers, Choice
 from regard.decoding.candidates import Candidates, pick
 from regard.decoding.filters import Filters, Moment
-from regard.decoding.largest import k_largest
 from regard.decoding.plan import Plan
-from regard.decoding.protocol import Stepper, last_attention, log_probs_of, next_logits
 from regard.decoding.ranking import Hypothesis, Ranking, hypothesis
+from regard.decoding.stepper import Stepper, last_attention, log_probs_of, next_logits
+from regard.decoding.topk import k_largest
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,15 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from regard.decoding.fused_beam import search
-from regard.decoding.fused_paths import follow
 from regard.decoding.options import DecodeOptions
 from regard.decoding.pace import Pace
 from regard.decoding.paths import Paths
 from regard.decoding.plan import Prefixes, make_plan
-from regard.decoding.protocol import Stepper
 from regard.decoding.ranking import Hypothesis
+from regard.decoding.stepper import Stepper
 from regard.errors import UsageError
+from regard.fast.gpu.fused_beam import search
+from regard.fast.gpu.fused_greedy import follow
 
 
 @torch.inference_mode()

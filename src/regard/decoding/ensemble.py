@@ -13,7 +13,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from regard.decoding.protocol import Stepper, next_logits
+from regard.decoding.stepper import Stepper, next_logits
 from regard.errors import ShapeError, UsageError
 
 Combination = Literal["mean", "product"]

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from regard.decoding.filters import Filters, Moment
-from regard.decoding.largest import first_largest
 from regard.decoding.plan import Plan
-from regard.decoding.protocol import Stepper, log_probs_of, next_logits
 from regard.decoding.ranking import Hypothesis, Ranking, hypothesis
 from regard.decoding.sampling import draw, stream_keys
+from regard.decoding.stepper import Stepper, log_probs_of, next_logits
+from regard.decoding.topk import first_largest
 
 Chooser = Callable[[Tensor, Tensor, int], Tensor]  # logits (N, V), paths (N,), step → tokens (N,)
 

@@ -12,8 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from regard.attention import watch
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
-from regard.inspection.plots_exhibits import Bars, Panel
-from regard.models.account import count_parameters, forward_flops, training_flops
+from regard.inspection.plots.panels import Bars, Panel
+from regard.models.flops import count_parameters, forward_flops, training_flops
 from regard.models.registry import configure
 from regard.models.transformer import Transformer, TransformerConfig
 

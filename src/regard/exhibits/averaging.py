@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
-from regard.inspection.plots_exhibits import Line, Lines
+from regard.inspection.plots.panels import Line, Lines
 from regard.models.nadaraya_watson import Array, NadarayaWatson
 
 PEOPLE, PROFIT = [60_000.0, 70_000.0, 85_000.0], [175_000.0, 200_000.0, 210_000.0]

@@ -13,14 +13,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention import Causal, Rows
-from regard.data.masking import UNUSED, Masking
 from regard.exhibits.cheating import learn as learn_next_words
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
 from regard.exhibits.lessons import teach
 from regard.exhibits.phrases import NUMBER, Phrasebook, plural, sentences
-from regard.inspection.plots_exhibits import Bars, Heat, Panel
+from regard.inspection.plots.panels import Bars, Heat, Panel
 from regard.models.bert import Bert, BertConfig
 from regard.models.gpt import GPT
+from regard.tasks.masked.masking import UNUSED, Masking
 
 SHOWN, BLANK = "the old dogs near the tree see a cat .", 2  # the verb says that it was more than one
 

@@ -12,9 +12,9 @@ from torch import Tensor
 from regard.attention import Rows
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
 from regard.exhibits.lessons import pair_loss, teach
-from regard.inspection.plots_exhibits import Line, Lines
-from regard.models.account import count_parameters
-from regard.models.seq2seq import RecurrentConfig, RecurrentSeq2Seq
+from regard.inspection.plots.panels import Line, Lines
+from regard.models.flops import count_parameters
+from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
 
 PAD, START, FIRST, N_LETTERS = 0, 1, 2, 20
 KINDS = {"with attention": "general", "without": "none"}

@@ -15,7 +15,7 @@ from regard.decoding import DecodeOptions, decode
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
 from regard.exhibits.lessons import teach
 from regard.exhibits.phrases import Phrasebook, is_sentence, sentences
-from regard.inspection.plots_exhibits import Bars, Line, Lines
+from regard.inspection.plots.panels import Bars, Line, Lines
 from regard.models.gpt import GPT, GPTConfig
 
 MASKS: dict[str, Mask | None] = {"with the mask": Causal(), "without": None}

@@ -15,7 +15,7 @@ from regard.exhibits.exhibit import Exhibit, Finding, Scale
 from regard.exhibits.lessons import teach
 from regard.exhibits.meanings import pairs_by_meaning
 from regard.exhibits.phrases import Phrasebook
-from regard.inspection.plots_exhibits import Heat, Panel, Points
+from regard.inspection.plots.panels import Heat, Panel, Points
 from regard.models.bert import Bert, BertConfig
 
 

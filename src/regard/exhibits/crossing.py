@@ -16,8 +16,8 @@ from regard.exhibits.exhibit import Exhibit, Finding, Scale
 from regard.exhibits.lessons import pair_loss, teach
 from regard.exhibits.phrases import Phrasebook
 from regard.inspection.alignments import Alignment, align
-from regard.inspection.plots_exhibits import Heat, Panel
-from regard.models.seq2seq import RecurrentConfig, RecurrentSeq2Seq
+from regard.inspection.plots.panels import Heat, Panel
+from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
 
 WHO = {"i": ("ich", "habe"), "you": ("du", "hast"), "we": ("wir", "haben"), "they": ("sie", "haben")}
 VERBS = {"ate": "gegessen", "bought": "gekauft", "saw": "gesehen", "found": "gefunden", "forgot": "vergessen",

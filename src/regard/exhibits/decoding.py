@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from itertools import permutations
 
-from regard.data.dates import date_pairs
+from regard.data.synthetic.dates import date_pairs
 from regard.decoding import Hypothesis
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
 from regard.exhibits.phrases import Phrasebook
 from regard.exhibits.translator import BEAM, LONGEST, Steps, Translator, learn, short_dates
-from regard.inspection.plots_exhibits import Heat, Panel
+from regard.inspection.plots.panels import Heat, Panel
 
 CLEAR = "the 3rd of March 2021"
 

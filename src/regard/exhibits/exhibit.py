@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from regard.inspection.plots_exhibits import Panel, draw_panels
+from regard.inspection.plots.panels import Panel, draw_panels
 
 T = TypeVar("T")
 

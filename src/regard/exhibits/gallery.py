@@ -13,6 +13,7 @@ from textwrap import fill
 
 import torch
 
+from regard.config.schema import nearest
 from regard.errors import UsageError
 from regard.exhibits import (
     account,
@@ -34,7 +35,6 @@ from regard.exhibits import (
     vanishing,
 )
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
-from regard.options import nearest
 
 EXHIBITS: Mapping[str, Exhibit] = {
     exhibit.name: exhibit

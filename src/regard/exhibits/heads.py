@@ -15,7 +15,7 @@ from regard.attention import Causal, watch
 from regard.exhibits.cheating import learn
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
 from regard.exhibits.phrases import Phrasebook, sentences
-from regard.inspection.plots_exhibits import Heat, Panel, Points
+from regard.inspection.plots.panels import Heat, Panel, Points
 from regard.models.gpt import GPT
 
 SHOWN = "the dog near some old trees sees a cat ."

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.attention import ALiBi, Causal, Learned, MultiHeadAttention, Rotary, Sinusoidal
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
 from regard.exhibits.lessons import teach
-from regard.inspection.plots_exhibits import Bars, Line, Lines, Panel
+from regard.inspection.plots.panels import Bars, Line, Lines, Panel
 from regard.layers import Embedding, EncoderBlock, FeedForward
 
 WIDTH, HEADS, LENGTH, N_WORDS = 32, 4, 12, 20

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.attention import MultiHeadAttention
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
-from regard.inspection.plots_exhibits import Line, Lines
+from regard.inspection.plots.panels import Line, Lines
 from regard.layers import Recurrent
 
 WIDTH = 256

@@ -13,7 +13,7 @@ from torch import Tensor
 from regard.attention import watch
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
 from regard.exhibits.lessons import teach
-from regard.inspection.plots_exhibits import Heat, Line, Lines, Panel
+from regard.inspection.plots.panels import Heat, Line, Lines, Panel
 from regard.models.vit import ViT, ViTConfig
 
 SIDE, PATCH, RADIUS = 16, 2, 3

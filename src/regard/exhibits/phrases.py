@@ -15,7 +15,8 @@ from random import Random
 import torch
 from torch import Tensor
 
-from regard.data import Tokenizer, learn_tokenizer
+from regard.data.text.tokenizers import Tokenizer
+from regard.data.text.vocabulary import learn_tokenizer
 
 NOUNS = ("dog", "cat", "bird", "horse", "child", "girl", "boy", "farmer")
 PLACES = ("tree", "house", "river", "road")

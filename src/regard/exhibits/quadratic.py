@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.attention import attend, attend_explicitly
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
-from regard.inspection.plots_exhibits import Line, Lines
+from regard.inspection.plots.panels import Line, Lines
 
 HEADS, WIDTH = 4, 32
 WAYS: dict[str, Callable[..., Tensor]] = {"fused": attend, "written out": attend_explicitly}

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.attention import Dot, ScaledDot, Score, attention_weights
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
-from regard.inspection.plots_exhibits import Heat, Line, Lines
+from regard.inspection.plots.panels import Heat, Line, Lines
 
 N_KEYS = 32
 WIDTHS = (4, 16, 64, 256, 1024)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.attention import shift_matrix, sinusoidal
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
-from regard.inspection.plots_exhibits import Heat, Line, Lines
+from regard.inspection.plots.panels import Heat, Line, Lines
 
 SHOWN = 32  # features of the pictures
 FROM = (0, 20, 60)

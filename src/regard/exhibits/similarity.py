@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.attention import MLP, Additive, Dot, Gaussian, General, ScaledDot, Score, SoftCap, attention_weights
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
 from regard.exhibits.lessons import teach
-from regard.inspection.plots_exhibits import Heat, Line, Lines
+from regard.inspection.plots.panels import Heat, Line, Lines
 
 WIDTH, N_KEYS = 8, 16
 TASKS = ("equal lengths", "mixed lengths", "a hidden turn")

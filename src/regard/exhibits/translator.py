@@ -15,7 +15,7 @@ from regard.decoding import DecodeOptions, Hypothesis, decode
 from regard.exhibits.exhibit import Scale
 from regard.exhibits.lessons import pair_loss, teach
 from regard.exhibits.phrases import Phrasebook
-from regard.models.seq2seq import RecurrentConfig, RecurrentSeq2Seq
+from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
 
 LONGEST, BEAM = 7, 3
 Steps = list[list[tuple[str, float]]]

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from regard.attention import Causal, MultiHeadAttention
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
-from regard.inspection.plots_exhibits import Line, Lines
+from regard.inspection.plots.panels import Line, Lines
 from regard.layers import EncoderBlock, FeedForward, Recurrent
-from regard.models.account import count_parameters
+from regard.models.flops import count_parameters
 
 WIDTH = 64
 

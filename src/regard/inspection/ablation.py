@@ -22,7 +22,7 @@ from regard.attention import watch
 from regard.attention.taps import Tap
 from regard.errors import UsageError
 from regard.inspection.capture import tap_kinds
-from regard.inspection.scene import Scene
+from regard.inspection.forward_case import Scene
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,8 @@ from regard.attention import MLP, Additive, Gaussian, Prepared, Score, watch
 from regard.attention.core import SCALED_DOT, repeat_groups
 from regard.attention.taps import Kind, Seen, Tap
 from regard.errors import UsageError
+from regard.inspection.forward_case import Scene
 from regard.inspection.record import Computed, Form, Map, Weights
-from regard.inspection.scene import Scene
 
 Made = tuple[Form, float, Tensor, Tensor, Tensor | None]  # form, scale, queries (H, T, E), keys (H, S, E), vector (E,)
 

@@ -17,9 +17,9 @@ from torch import Tensor
 from regard.attention import watch
 from regard.errors import UsageError
 from regard.inspection.capture import tap_kinds
+from regard.inspection.forward_case import Scene
 from regard.inspection.look import look_at
 from regard.inspection.record import Look, Map
-from regard.inspection.scene import Scene
 
 
 def weigh_by_gradient(

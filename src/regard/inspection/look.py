@@ -15,8 +15,8 @@ import torch
 
 from regard.errors import UsageError
 from regard.inspection.capture import capture, made_of
+from regard.inspection.forward_case import Scene, Speech, pair_scene, text_scene
 from regard.inspection.record import PICTURES, Axis, Computed, Look, Map, Outputs
-from regard.inspection.scene import Scene, Speech, pair_scene, text_scene
 from regard.inspection.words import Words
 from regard.models.nadaraya_watson import NadarayaWatson
 

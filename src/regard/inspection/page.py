@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.inspection.alignments import sharpest
-from regard.inspection.colours import DARK, LIGHT, full_colour
+from regard.inspection.plots.colours import DARK, LIGHT, full_colour
 from regard.inspection.record import Axis, Computed, Look, Map, Outputs
 from regard.inspection.summaries import HeadSummary, summarise
 from regard.inspection.words import NO_WORD, SPACE, shown

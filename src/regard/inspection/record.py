@@ -218,7 +218,7 @@ class Look:
         Left to itself it draws the alignment where there are two sentences, else the heads of the layer asked for,
         else all heads of all layers. The path ends in .png, .svg or .pdf.
         """
-        from regard.inspection.pictures import draw
+        from regard.inspection.plots.pictures import draw
 
         if Path(path).suffix.lower() not in PICTURES:
             raise UsageError(f"{path}: not a picture's name; allowed are {', '.join(PICTURES)}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.data import Tokenizer
+from regard.data.text.tokenizers import Tokenizer
 
 NO_WORD = -1
 SPACE = "▁"

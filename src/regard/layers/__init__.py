@@ -1,17 +1,10 @@
 """What models are built of, around the one attention: norms, feed-forward, embeddings, blocks, recurrent layers."""
 
-from regard.layers.blocks import (
-    DecoderBlock,
-    DecoderStack,
-    EncoderBlock,
-    EncoderStack,
-    Order,
-    Residual,
-)
+from regard.layers.blocks import DecoderBlock, DecoderStack, EncoderBlock, EncoderStack, Order, Residual
 from regard.layers.dropout import Dropout, drop
 from regard.layers.embeddings import Embedding
 from regard.layers.feedforward import ActivationName, FeedForward, GatedFeedForward, activation_of
-from regard.layers.memory import DecoderMemory
+from regard.layers.kv_cache import DecoderMemory
 from regard.layers.norms import LayerNorm, NormName, RMSNorm, norm_of
 from regard.layers.recurrent import Recurred, Recurrent, RecurrentName, merge_directions
 

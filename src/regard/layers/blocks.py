@@ -19,13 +19,13 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Cache, Mask, MultiHeadAttention
-from regard.attention.lanes import LaneCache, LaneMemory, SourceCache
 from regard.attention.masks import as_mask, simplify
+from regard.fast.cpu.decoding_step import BlockStep
+from regard.fast.cpu.fused_stack import WholeDecoder, WholeEncoder
+from regard.fast.gpu.static_cache import LaneCache, LaneMemory, SourceCache
 from regard.layers.dropout import drop
-from regard.layers.memory import DecoderMemory
+from regard.layers.kv_cache import DecoderMemory
 from regard.layers.norms import NormMaker, norm_of
-from regard.layers.steps import BlockStep
-from regard.layers.whole import WholeDecoder, WholeEncoder
 
 Order = Literal["post", "pre"]
 

@@ -27,8 +27,8 @@ from regard.errors import ConfigError
 from regard.layers import Dropout, Embedding
 from regard.layers.convolution import NormName
 from regard.layers.embeddings import in_working_precision
-from regard.models.captioner_encoder import ImageEncoder, captions_an_image, check_captioner
-from regard.models.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, score_of
+from regard.layers.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, score_of
+from regard.models.interfaces.captions import ImageEncoder, captions_an_image, check_captioner
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ from regard.attention import Rows
 from regard.errors import ConfigError
 from regard.layers import Dropout
 from regard.layers.pooling import AttentionPooling, first_token, last_token, mean_of_tokens
-from regard.models.state_attention import AttentionName, score_of
+from regard.layers.state_attention import AttentionName, score_of
 
 Pooling = Literal["first", "last", "mean", "attention"]
 Transform = Literal["none", "pooler", "tanh", "relu"]

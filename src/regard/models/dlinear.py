@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import ConfigError
-from regard.models.forecaster import Forecaster, ForecasterConfig, own_columns
+from regard.models.interfaces.series import Forecaster, ForecasterConfig, own_columns
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,18 +19,11 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from regard.attention import (
-    Causal,
-    Learned,
-    Mask,
-    MultiHeadAttention,
-    Rotary,
-    Rows,
-    Sinusoidal,
-    Stretch,
-)
-from regard.attention.lanes import LaneMemory, Lanes
+from regard.attention import Causal, Learned, Mask, MultiHeadAttention, Rotary, Rows, Sinusoidal, Stretch
 from regard.errors import ConfigError, UsageError
+from regard.fast.gpu.graph_pool import Recordings
+from regard.fast.gpu.graph_stepper import Contents, RecordedStepper
+from regard.fast.gpu.static_cache import LaneMemory, Lanes
 from regard.layers import (
     ActivationName,
     Dropout,
@@ -45,8 +38,6 @@ from regard.layers import (
 )
 from regard.layers.embeddings import in_working_precision
 from regard.models.gpt_stepper import GPTStepper, refuse_beyond
-from regard.models.recorded import Contents, RecordedStepper
-from regard.models.recordings import Recordings
 
 PositionName = Literal["learned", "rotary", "sinusoidal"]
 
@@ -218,7 +209,7 @@ class GPT(nn.Module):
 
     def thin_step(self) -> Callable[[Tensor, LaneMemory], Tensor] | None:
         """`step_once` for a few rows on a GPU, in half as many kernels; None where the blocks do not allow it."""
-        from regard.layers.thin_steps import ThinStep  # here, because Triton comes with GPU builds only
+        from regard.fast.gpu.gemv_step import ThinStep  # here, because Triton comes with GPU builds only
 
         return ThinStep.of(self.embedding, self.positions, stack=self.stack, output=self.output_weight)
 

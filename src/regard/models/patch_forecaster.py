@@ -20,7 +20,7 @@ from regard.attention import Learned, MultiHeadAttention
 from regard.errors import ConfigError
 from regard.layers import ActivationName, Dropout, EncoderBlock, EncoderStack, FeedForward, Order, norm_of
 from regard.layers.norms import NormMaker
-from regard.models.forecaster import Forecaster, ForecasterConfig, own_columns
+from regard.models.interfaces.series import Forecaster, ForecasterConfig, own_columns
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.attention import Rows, Tap
 from regard.errors import ConfigError, ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName
-from regard.models.state_attention import AttentionName, score_of
+from regard.layers.state_attention import AttentionName, score_of
 
 
 @dataclass(frozen=True, kw_only=True)

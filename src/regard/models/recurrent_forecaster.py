@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from regard.attention import Learned
 from regard.errors import ConfigError
 from regard.layers import Dropout, Recurrent, RecurrentName
-from regard.models.forecaster import Forecaster, ForecasterConfig, at_steps_asked, with_marks
-from regard.models.state_attention import AttentionName, StateAttention, score_of
+from regard.layers.state_attention import AttentionName, StateAttention, score_of
+from regard.models.interfaces.series import Forecaster, ForecasterConfig, at_steps_asked, with_marks
 
 
 @dataclass(frozen=True, kw_only=True)

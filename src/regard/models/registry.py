@@ -15,42 +15,42 @@ from typing import Any
 
 from torch import nn
 
+from regard.config.schema import nearest, typed
 from regard.errors import ConfigError
 from regard.models import (
     bert,
     captioner,
-    captioner_transformer,
     dlinear,
     gpt,
     patch_forecaster,
     recurrent_encoder,
     recurrent_forecaster,
     recurrent_lm,
-    seq2seq,
     series_transformer,
-    speech,
-    speech_las,
     transformer,
     vit,
 )
+from regard.models import las as speech_las
+from regard.models import recurrent as seq2seq
+from regard.models import speech_transformer as speech
+from regard.models import transformer_captioner as captioner_transformer
 from regard.models.bert import Bert, BertConfig
 from regard.models.captioner import RecurrentCaptioner, RecurrentCaptionerConfig
-from regard.models.captioner_transformer import TransformerCaptioner, TransformerCaptionerConfig
 from regard.models.classifier import Classifier, ClassifierConfig, SpanReader, SpanReaderConfig
 from regard.models.dlinear import DLinear, DLinearConfig
 from regard.models.gpt import GPT, GPTConfig
+from regard.models.las import LASConfig, ListenAttendSpell
 from regard.models.patch_forecaster import PatchForecaster, PatchForecasterConfig
+from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
 from regard.models.recurrent_encoder import RecurrentEncoder, RecurrentEncoderConfig
 from regard.models.recurrent_forecaster import RecurrentForecaster, RecurrentForecasterConfig
 from regard.models.recurrent_lm import RecurrentLM, RecurrentLMConfig
-from regard.models.seq2seq import RecurrentConfig, RecurrentSeq2Seq
 from regard.models.series_transformer import SeriesTransformer, SeriesTransformerConfig
-from regard.models.speech import SpeechTransformer, SpeechTransformerConfig
-from regard.models.speech_las import LASConfig, ListenAttendSpell
+from regard.models.speech_transformer import SpeechTransformer, SpeechTransformerConfig
 from regard.models.transformer import Transformer, TransformerConfig
+from regard.models.transformer_captioner import TransformerCaptioner, TransformerCaptionerConfig
 from regard.models.vit import ViT, ViTConfig
 from regard.models.word_vectors import WordVectors, WordVectorsConfig
-from regard.options import nearest, typed
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from regard.layers import (
     NormName,
     norm_of,
 )
-from regard.models.forecaster import Forecaster, ForecasterConfig, at_steps_asked, with_marks
+from regard.models.interfaces.series import Forecaster, ForecasterConfig, at_steps_asked, with_marks
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,9 @@ from torch import Tensor
 
 import regard.attention as attention
 from regard.attention import Causal, Padding
-from regard.attention.few import write_out
+from regard.fast.cpu.small_query import write_out
 from regard.layers import DecoderStack
-from regard.models.speech_frames import Heard
+from regard.models.interfaces.speech import Heard
 
 
 class SpeechStepper:

@@ -16,9 +16,11 @@ from torch import Tensor, nn
 
 import regard.attention as attention
 from regard.attention import Causal, Learned, Mask, MultiHeadAttention, Padding, Rotary, Rows, Sinusoidal
-from regard.attention.few import write_out
-from regard.attention.lanes import LaneMemory, Lanes
 from regard.errors import ConfigError, ShapeError
+from regard.fast.cpu.small_query import write_out
+from regard.fast.gpu.graph_pool import Recordings
+from regard.fast.gpu.graph_stepper import Contents, RecordedStepper
+from regard.fast.gpu.static_cache import LaneMemory, Lanes
 from regard.layers import (
     ActivationName,
     DecoderBlock,
@@ -32,8 +34,6 @@ from regard.layers import (
     Order,
     norm_of,
 )
-from regard.models.recorded import Contents, RecordedStepper
-from regard.models.recordings import Recordings
 
 PositionName = Literal["sinusoidal", "learned", "rotary"]
 Tied = Literal["all", "output", "none"]

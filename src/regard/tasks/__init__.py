@@ -1,1 +1,1 @@
-"""What a model is for: examples → batch → loss → metrics → prediction."""
+"""What models are used for: a folder a task, one registry, and what every trained model can do once it is loaded."""

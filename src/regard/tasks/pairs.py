@@ -13,24 +13,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from regard.data import (
-    Corpus,
-    Pair,
-    PairSource,
-    Policy,
-    Tokenizer,
-    check_pairs,
-    corpus_key,
-    learn_tokenizer,
-    moses_detokenize,
-    moses_tokenize,
-    pair_hashes,
-    write_dates,
-)
-from regard.data.checks import Action
-from regard.data.lines import STDIN
-from regard.data.places import find_data, keep_stdin
-from regard.data.tokenizer_files import read_tokenizers, save_tokenizers
+from regard.data.io.lines import STDIN
+from regard.data.io.paths import find_data, keep_stdin
+from regard.data.synthetic.dates import write_dates
+from regard.data.text.checks import Action, Policy, check_pairs, pair_hashes
+from regard.data.text.corpus import Corpus, corpus_key
+from regard.data.text.moses import moses_detokenize, moses_tokenize
+from regard.data.text.pairs import Pair, PairSource
+from regard.data.text.tokenizer_files import read_tokenizers, save_tokenizers
+from regard.data.text.tokenizers import Tokenizer
+from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import ConfigError
 
 Say = Callable[[str], None]

@@ -12,11 +12,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from regard.data import Document, TextSource, Tokenizer, TokenStream, corpus_key, learn_tokenizer
-from regard.data.lines import STDIN
-from regard.data.places import find_data, keep_stdin
-from regard.data.rowplan import RowOrder
-from regard.data.texts import Split
+from regard.data.batching.rows import RowOrder
+from regard.data.io.lines import STDIN
+from regard.data.io.paths import find_data, keep_stdin
+from regard.data.text.corpus import corpus_key
+from regard.data.text.documents import Document, Split, TextSource
+from regard.data.text.streams import TokenStream
+from regard.data.text.tokenizers import Tokenizer
+from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import ConfigError
 
 Say = Callable[[str], None]

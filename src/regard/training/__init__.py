@@ -1,1 +1,1 @@
-"""Making a model better: schedules, optimizers, averaging of weights, and the loop that uses them."""
+"""Making a model better: one trainer for every task, schedules, optimizers, averaging of weights."""

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import MultiHeadAttention
+from regard.config.training import OptimizerName
 from regard.errors import CheckpointError, ConfigError
 from regard.layers import DecoderBlock, Embedding, EncoderBlock, GatedFeedForward
-from regard.training.config import OptimizerName
 from regard.training.muon import Muon
 
 _FUSED_ON = {"cpu", "cuda", "mps", "xpu"}

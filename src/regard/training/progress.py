@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from regard.data import Position
-from regard.tasks.protocol import Losses
+from regard.data.batching.plan import Position
+from regard.training.protocol import Losses
 
 
 @dataclass

@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from regard.checkpoints import RunFolder
+from regard.checkpoints.run import RunFolder
 
 
 class Reporter:

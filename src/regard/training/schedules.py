@@ -15,8 +15,8 @@ import math
 from collections.abc import Callable
 from functools import partial
 
+from regard.config.training import ScheduleName
 from regard.errors import ConfigError, UsageError
-from regard.training.config import ScheduleName
 
 
 def rate_at(

@@ -5,8 +5,8 @@ import torch
 from hub_peers import close, ours, randomised, saved, transformers
 
 from regard.attention import Rows
-from regard.checkpoints import weights_of
 from regard.checkpoints.foreign.hub import open_foreign, write_hub
+from regard.checkpoints.weights import weights_of
 from regard.errors import CheckpointError
 
 IDS = torch.tensor([[2, 5, 6, 7, 3, 8, 9, 3], [2, 10, 8, 3, 0, 0, 0, 0], [2, 3, 0, 0, 0, 0, 0, 0]])

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from regard.attention import Rotary, Stretch
-from regard.checkpoints import load_weights, weights_of
 from regard.checkpoints.foreign.hub import open_foreign
+from regard.checkpoints.weights import load_weights, weights_of
 from regard.errors import CheckpointError
 from regard.models.registry import build
 

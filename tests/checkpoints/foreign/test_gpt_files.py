@@ -7,9 +7,9 @@ import torch
 from hub_peers import close, ours, randomised, transformers
 
 from regard.attention import Rows
-from regard.checkpoints import weights_of
-from regard.checkpoints.described import Described
 from regard.checkpoints.foreign.hub import open_foreign, write_hub
+from regard.checkpoints.spec import Described
+from regard.checkpoints.weights import weights_of
 from regard.errors import CheckpointError
 from regard.models.registry import build
 

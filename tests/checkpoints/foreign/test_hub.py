@@ -7,10 +7,10 @@ import pytest
 import torch
 from hub_peers import close, ours, randomised, saved, transformers
 
-from regard.checkpoints import read_tensors, weights_of, write_tensors
-from regard.checkpoints.described import Described
 from regard.checkpoints.foreign.hub import FAMILIES, open_foreign, write_hub
-from regard.data.vocabulary import learn_tokenizer
+from regard.checkpoints.spec import Described
+from regard.checkpoints.weights import read_tensors, weights_of, write_tensors
+from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import CheckpointError
 from regard.models.registry import build
 

@@ -5,14 +5,13 @@ import torch
 from hub_peers import close, randomised, transformers
 
 from regard.attention import Rows
-from regard.checkpoints import weights_of
-from regard.checkpoints.described import Described, completed
 from regard.checkpoints.foreign.family import TheirConfig
 from regard.checkpoints.foreign.hub import write_hub
 from regard.checkpoints.foreign.marian import MARIAN
 from regard.checkpoints.foreign.names import shapes_of
-from regard.checkpoints.weights import load_weights
-from regard.data.vocabulary import learn_tokenizer
+from regard.checkpoints.spec import Described, completed
+from regard.checkpoints.weights import load_weights, weights_of
+from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import CheckpointError
 from regard.models.registry import build
 

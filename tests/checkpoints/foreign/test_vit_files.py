@@ -10,13 +10,13 @@ from hub_peers import close, ours, randomised, transformers
 from PIL import Image
 
 import regard
-from regard.checkpoints.described import Described
 from regard.checkpoints.foreign.hub import open_foreign, write_hub
+from regard.checkpoints.spec import Described
 from regard.checkpoints.weights import weights_of
 from regard.errors import CheckpointError, UsageError
 from regard.models.registry import build
-from regard.predictors.exporting import export_hub
-from regard.predictors.importing import import_model
+from regard.tasks.exporting import export_hub
+from regard.tasks.importing import import_model
 
 TINY = {
     "image_size": 9, "patch_size": 3, "hidden_size": 24, "num_attention_heads": 3, "intermediate_size": 20,

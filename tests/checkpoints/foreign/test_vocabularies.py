@@ -10,7 +10,7 @@ from tokenizers import models, pre_tokenizers
 
 from regard.checkpoints.foreign.spm import llama_tokenizer, read_spm
 from regard.checkpoints.foreign.vocabularies import read_tokenizer, read_tokenizers, write_tokenizer
-from regard.data.roles import Roles
+from regard.data.text.special_tokens import Roles
 from regard.errors import CheckpointError
 
 TEXTS = ["Unaffable, runs dog", "Dog café  dog,runs", "unaff zzz", "", "Él  runs!"]

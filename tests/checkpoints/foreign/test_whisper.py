@@ -8,19 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
 from real_weights import real_weights
+
 from regard.attention import Rows
-from regard.checkpoints import completed, open_model, weights_of
-from regard.checkpoints.described import Described
 from regard.checkpoints.foreign.hub import write_hub
 from regard.checkpoints.foreign.whisper import open_openai
 from regard.checkpoints.foreign.whisper_tokens import read_ranks, special_tokens, unspoken
-from regard.data.digits import DigitStrings, Recordings
+from regard.checkpoints.opening import open_model
+from regard.checkpoints.spec import Described, completed
+from regard.checkpoints.weights import weights_of
+from regard.data.synthetic.digits import DigitStrings, Recordings
 from regard.errors import CheckpointError
-from regard.models.account import count_parameters
+from regard.models.flops import count_parameters
+from regard.models.interfaces.speech import Frames
 from regard.models.registry import build, configure
-from regard.models.speech_frames import Frames
 from regard.models.whisper import BUILD, waves
 
 SIZES = {"vocab_size": 60, "num_mel_bins": 10, "d_model": 16, "encoder_layers": 2, "decoder_layers": 3,
@@ -202,8 +203,8 @@ def spoken_sounds():
 def test_an_exported_folder_is_decoded_by_transformers_itself(tiny, tmp_path):
     from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneration
 
-    from regard.predictors.exporting import export_hub
-    from regard.predictors.opening import OPEN, recipe_of
+    from regard.tasks.exporting import export_hub
+    from regard.tasks.opening import OPEN, recipe_of
 
     export_hub(tiny.origin, tmp_path / "out")
     peer = WhisperForConditionalGeneration.from_pretrained(tmp_path / "out").eval()
@@ -225,7 +226,7 @@ def test_the_real_model_writes_the_tokens_that_transformers_writes(tiny):
     from transformers import WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration
 
     from regard.checkpoints.foreign.whisper import WHISPER
-    from regard.predictors.opening import OPEN, recipe_of
+    from regard.tasks.opening import OPEN, recipe_of
 
     described = completed(Described(tiny.task, tiny.model, tiny.options))
     config = WHISPER.config(described)

@@ -15,9 +15,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from regard.checkpoints.described import Described
 from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, labels_for, labels_of, their_activation
 from regard.checkpoints.foreign.names import NameMap, Rule, affine
+from regard.checkpoints.spec import Described
 from regard.errors import CheckpointError
 
 

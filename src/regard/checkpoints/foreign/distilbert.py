@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from regard.checkpoints.described import Described
 from regard.checkpoints.foreign.bert import Heads, backbone_of
 from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, labels_for, their_activation
 from regard.checkpoints.foreign.names import NameMap, Rule, affine
+from regard.checkpoints.spec import Described
 
 HEADS = Heads("DistilBert", transform="relu")
 _EPSILON = 1e-12  # of every norm; the config has no word for it

@@ -16,9 +16,9 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.checkpoints.described import Described
 from regard.checkpoints.foreign.names import NameMap
-from regard.data.tokenizers import Tokenizer
+from regard.checkpoints.spec import Described
+from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError
 
 

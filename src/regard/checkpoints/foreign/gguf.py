@@ -18,14 +18,14 @@ from torch import Tensor
 
 from regard.attention import Stretch
 from regard.attention.positions import frequencies
-from regard.checkpoints.described import Pretrained
 from regard.checkpoints.foreign.family import TheirConfig
 from regard.checkpoints.foreign.gpt import TASK, pad_id_of
 from regard.checkpoints.foreign.llama import BUILD, halves, llama_names
 from regard.checkpoints.foreign.names import shapes_of
 from regard.checkpoints.foreign.pieces import merged_pieces, scored_pieces
-from regard.data.roles import Roles
-from regard.data.tokenizers import Tokenizer
+from regard.checkpoints.spec import Pretrained
+from regard.data.text.special_tokens import Roles
+from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError, EnvironmentProblem
 from regard.models.registry import configure
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from regard.checkpoints.described import Described
 from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, their_activation
 from regard.checkpoints.foreign.names import NameMap, Rule, affine
+from regard.checkpoints.spec import Described
 from regard.errors import CheckpointError
 from regard.models.gpt import GPTConfig
 from regard.models.registry import configure

@@ -17,7 +17,6 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.checkpoints.described import Described, Pretrained, completed
 from regard.checkpoints.foreign.bert import BERT
 from regard.checkpoints.foreign.distilbert import DISTILBERT
 from regard.checkpoints.foreign.family import Family, TheirConfig
@@ -30,8 +29,9 @@ from regard.checkpoints.foreign.vit import VIT
 from regard.checkpoints.foreign.vocabularies import read_tokenizers, write_tokenizer
 from regard.checkpoints.foreign.whisper import WHISPER
 from regard.checkpoints.opening import WITHOUT_PIECES
+from regard.checkpoints.spec import Described, Pretrained, completed
 from regard.checkpoints.weights import write_tensors
-from regard.data.tokenizers import Tokenizer
+from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError, UsageError
 
 FAMILIES: Mapping[str, Family] = {

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from regard.attention import Stretch
-from regard.checkpoints.described import Described
 from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, their_activation
 from regard.checkpoints.foreign.gpt import TASK, gpt_config, pad_id_of, refuse_others
 from regard.checkpoints.foreign.names import NameMap, Rule
+from regard.checkpoints.spec import Described
 from regard.errors import CheckpointError
 from regard.models.gpt import GPTConfig
 

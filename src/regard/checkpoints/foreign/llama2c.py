@@ -19,13 +19,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.checkpoints.described import Pretrained
 from regard.checkpoints.foreign.gpt import TASK
 from regard.checkpoints.foreign.llama import BUILD, halves, llama_names
 from regard.checkpoints.foreign.names import shapes_of
 from regard.checkpoints.foreign.pieces import scored_pieces
-from regard.data.roles import Roles
-from regard.data.tokenizers import Tokenizer
+from regard.checkpoints.spec import Pretrained
+from regard.data.text.special_tokens import Roles
+from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError
 from regard.models.gpt import GPTConfig
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from regard.checkpoints.described import Described
 from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, their_activation
 from regard.checkpoints.foreign.names import NameMap, Rule
+from regard.checkpoints.spec import Described
 from regard.errors import CheckpointError
 
 # What is added to the logits is one row of a matrix in theirs.

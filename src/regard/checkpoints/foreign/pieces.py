@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Core
 
-from regard.data.roles import Roles
-from regard.data.tokenizers import Tokenizer
+from regard.data.text.special_tokens import Roles
+from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError
 
 _LLAMA3 = (

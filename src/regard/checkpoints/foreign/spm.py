@@ -18,8 +18,8 @@ from tokenizers import Tokenizer as Core
 
 from regard.checkpoints.foreign.files import read_json
 from regard.checkpoints.foreign.pieces import scored_pieces
-from regard.data.roles import Roles
-from regard.data.tokenizers import Tokenizer
+from regard.data.text.special_tokens import Roles
+from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError
 
 UNIGRAM, BYTE_PAIRS = 1, 2

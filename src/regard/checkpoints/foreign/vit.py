@@ -4,7 +4,7 @@
     ViTModel                          vit without classes, with the pooler that the file holds
     ViTForImageClassification         vit with classes
 
-What is done to pixels before stands beside them, in preprocessor_config.json: see `regard.data.images_space`.
+What is done to pixels before stands beside them, in preprocessor_config.json: see `regard.data.images.space`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.checkpoints.described import Described
 from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, labels_for, labels_of, their_activation
 from regard.checkpoints.foreign.names import NameMap, Rule, affine
+from regard.checkpoints.spec import Described
 from regard.errors import CheckpointError
 
 _KNOWN = ("ViTModel", "ViTForImageClassification")

@@ -22,8 +22,8 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.checkpoints.foreign.files import read_json
 from regard.checkpoints.foreign.spm import llama_tokenizer, marian_tokenizers
-from regard.data.roles import Roles
-from regard.data.tokenizers import Tokenizer
+from regard.data.text.special_tokens import Roles
+from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError, DataError
 
 ROLES = ("pad", "unk", "bos", "eos", "mask", "cls", "sep")

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.checkpoints.described import Described, Pretrained
 from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, their_activation
 from regard.checkpoints.foreign.files import read_json
 from regard.checkpoints.foreign.names import NameMap, Rule, affine, shapes_of
@@ -31,7 +30,8 @@ from regard.checkpoints.foreign.whisper_tokens import (
     find_tokenizer,
     prompt_for,
 )
-from regard.data.tokenizers import Tokenizer
+from regard.checkpoints.spec import Described, Pretrained
+from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError
 from regard.models.whisper import BUILD, waves
 

@@ -18,9 +18,9 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Core
 
 from regard.checkpoints.foreign.vocabularies import read_tokenizer
-from regard.data.bytechars import byte_to_char
-from regard.data.roles import Roles
-from regard.data.tokenizers import Tokenizer
+from regard.data.text.bytechars import byte_to_char
+from regard.data.text.special_tokens import Roles
+from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError
 
 ENGLISH_TOKENS = 50_256  # pieces of the English vocabulary; the multilingual one has one more

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.lines import display_name, open_bytes
+from regard.data.io.lines import display_name, open_bytes
 from regard.errors import DataError, UsageError
 
 

@@ -1,0 +1,1 @@
+"""Settings and recipes: typed sections with bounds and help, TOML files, overrides; which device and precision."""

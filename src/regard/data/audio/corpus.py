@@ -1,0 +1,200 @@
+"""Recordings on disk, decoded once: all samples end to end in one memory-mapped file of whole numbers.
+
+    corpus = AudioCorpus.build(read_spoken("train.csv"), folder, rate=16_000, bad="refuse", say=print)
+    corpus.samples(3), corpus.texts[3], corpus.where[3]
+
+Decoding checks everything: a file that is missing, empty, no sound, too long or too short, and a recording without a
+text, are all named together with their rows, and refused or, if asked, dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from regard.data.audio.files import Samples, read_audio
+from regard.data.audio.manifests import Spoken, listed
+from regard.data.audio.resampling import resample
+from regard.errors import DataError, EnvironmentProblem
+
+BadRows = Literal["refuse", "drop"]
+_FULL = 32767
+
+
+class Utterances(Protocol):
+    """Recordings with their texts, all at one rate."""
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """What is said in each."""
+        ...
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """How many samples each has."""
+        ...
+
+    @property
+    def rate(self) -> int:
+        """Samples a second."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def samples(self, index: int) -> Samples:
+        """The samples of one recording."""
+        ...
+
+    def where(self, index: int) -> str:
+        """What messages call it."""
+        ...
+
+    def fingerprint(self) -> str:
+        """A SHA-256 over sound and texts."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class AudioCorpus:
+    """Decoded recordings: `ends` are where each one's samples end in the file."""
+
+    texts: Sequence[str]
+    places: Sequence[str]
+    rate: int
+    ends: npt.NDArray[np.int64]
+    held: npt.NDArray[np.int16]
+    digest: str
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """How many samples each recording has."""
+        return np.diff(self.ends, prepend=0)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def samples(self, index: int) -> Samples:
+        """The samples of one recording."""
+        begin = int(self.ends[index - 1]) if index else 0
+        return np.asarray(self.held[begin : int(self.ends[index])], np.float32) / np.float32(_FULL)
+
+    def where(self, index: int) -> str:
+        """The row or the file that lists it."""
+        return self.places[index]
+
+    def fingerprint(self) -> str:
+        """A SHA-256 over sound and texts."""
+        return self.digest
+
+    @classmethod
+    def build(
+        cls,
+        rows: Sequence[Spoken],
+        folder: Path,
+        *,
+        rate: int,
+        shortest: float = 0.0,
+        longest: float = 0.0,
+        bad: BadRows = "refuse",
+        say: Callable[[str], None] = lambda _: None,
+    ) -> AudioCorpus:
+        """Decode rows into a folder, or open what is there of the same rows and files; lengths are in seconds."""
+        made = folder / _key(rows, (rate, shortest, longest, bad))
+        if not (made / "index.json").exists():
+            draft = folder / f".draft-{made.name}"
+            shutil.rmtree(draft, ignore_errors=True)
+            draft.mkdir(parents=True)
+            try:
+                _decode(rows, draft, rate=rate, limits=(shortest, longest), bad=bad, say=say)
+                shutil.rmtree(made, ignore_errors=True)
+                draft.rename(made)
+            finally:
+                shutil.rmtree(draft, ignore_errors=True)
+        return cls.open(made)
+
+    @classmethod
+    def open(cls, made: Path) -> AudioCorpus:
+        """What `build` left in a folder."""
+        try:
+            index = json.loads((made / "index.json").read_text(encoding="utf-8"))
+            held: npt.NDArray[np.int16] = np.memmap(made / "samples.i16", np.int16, "r")
+        except (OSError, ValueError) as problem:
+            raise DataError(
+                f"{made}: not decoded recordings ({problem})", hint="remove it; it is made anew"
+            ) from problem
+        ends = np.array(index["ends"], np.int64)
+        return cls(index["texts"], index["where"], int(index["rate"]), ends, held, index["digest"])
+
+
+def _key(rows: Sequence[Spoken], options: tuple[Any, ...]) -> str:
+    total = sha256(repr(options).encode())
+    for row in rows:
+        try:
+            about = row.path.stat()
+            facts = (about.st_size, about.st_mtime_ns)
+        except OSError:
+            facts = (0, 0)
+        total.update(repr((str(row.path), row.text, row.where, facts)).encode())
+    return total.hexdigest()[:24]
+
+
+def _decode(
+    rows: Sequence[Spoken],
+    draft: Path,
+    *,
+    rate: int,
+    limits: tuple[float, float],
+    bad: BadRows,
+    say: Callable[[str], None],
+) -> None:
+    kept: list[Spoken] = []
+    ends: list[int] = []
+    wrong: list[str] = []
+    digest = sha256()
+    with (draft / "samples.i16").open("wb") as file:
+        for row in rows:
+            try:
+                samples = _checked(row, rate, limits)
+            except DataError as problem:
+                wrong.append(f"{row.where}: {problem}")
+                continue
+            raw = (samples * _FULL).round().astype("<i2").tobytes()
+            file.write(raw)
+            digest.update(raw)
+            kept.append(row)
+            ends.append((ends[-1] if ends else 0) + len(samples))
+    if wrong and bad == "refuse":
+        raise DataError(listed(wrong), hint='correct them, or leave them out: data.bad="drop"')
+    if wrong:
+        say(f"{len(wrong):,} of {len(rows):,} recordings dropped: {listed(wrong)}")
+    if not kept:
+        raise DataError(f"no recording can be used; the first: {wrong[0]}")
+    texts, where = [row.text for row in kept], [row.where for row in kept]
+    digest.update(repr((texts, rate)).encode())
+    index = {"texts": texts, "where": where, "rate": rate, "ends": ends, "digest": digest.hexdigest()}
+    (draft / "index.json").write_text(json.dumps(index, ensure_ascii=False), encoding="utf-8")
+
+
+def _checked(row: Spoken, rate: int, limits: tuple[float, float]) -> Samples:
+    if not row.path.name:
+        raise DataError("names no recording")
+    if not row.text:
+        raise DataError("the text is empty")
+    try:
+        audio = read_audio(row.path)
+    except EnvironmentProblem as problem:
+        raise EnvironmentProblem(f"{row.where}: {problem}", hint=problem.hint) from problem
+    shortest, longest = limits
+    if audio.seconds < shortest or (longest and audio.seconds > longest):
+        raise DataError(f"{row.path}: lasts {audio.seconds:.2f} s, allowed are {shortest:g} to {longest:g} s")
+    samples = resample(torch.from_numpy(audio.samples), audio.rate, rate).numpy()
+    return np.asarray(samples / max(1.0, float(np.abs(samples).max())), np.float32)

@@ -1,0 +1,1 @@
+"""Which examples go together in a batch: the same for the same seed, and resumable at any batch."""

@@ -1,0 +1,126 @@
+"""What a classifier of images reads and says: the classes' names, the size, and the scale of its pixels.
+
+    normalised = (pixels / 255 − mean) / std            channel by channel
+
+A run keeps it as `images.json`; of others' models it is read from, and written to, `preprocessor_config.json`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from regard.data.images.files import COVER, Fit
+from regard.data.io.atomic import write_whole
+from regard.errors import CheckpointError
+
+FILE, THEIR_FILE = "images.json", "preprocessor_config.json"
+Channels = tuple[float, float, float]
+_RESAMPLE = {2: "bilinear", 3: "bicubic"}  # pillow's numbers
+
+
+@dataclass(frozen=True)
+class ImageSpace:
+    """The classes in order, height and width, and the mean and deviation of each channel, from 0 to 1."""
+
+    names: tuple[str, ...]
+    size: tuple[int, int]
+    mean: Channels = (0.5, 0.5, 0.5)
+    std: Channels = (0.5, 0.5, 0.5)
+    fit: Fit = COVER
+
+    def normalised(self, pixels: Tensor) -> Tensor:
+        """Pixels uint8 (..., 3, H, W) as a model reads them, in single precision."""
+        # Filled in place: a copy from the processor would make every batch wait for the one before.
+        each = (
+            [torch.full((1, 1, 1), value, device=pixels.device) for value in part] for part in (self.mean, self.std)
+        )
+        mean, std = (torch.cat(channels) for channels in each)
+        return (pixels.float() / 255 - mean) / std
+
+    def save(self, folder: Path) -> None:
+        """Write `images.json`, whole or not at all."""
+        write_whole(folder / FILE, asdict(self))
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read what `save` wrote."""
+        path = folder / FILE
+        facts = _read(path)
+        try:
+            height, width = map(int, facts["size"])
+            mean, std = (_channels(facts[name]) for name in ("mean", "std"))
+            return cls(tuple(map(str, facts["names"])), (height, width), mean, std, Fit(**facts["fit"]))
+        except (TypeError, ValueError, KeyError) as problem:
+            raise CheckpointError(f"{path}: does not say how images are read ({problem!r})") from problem
+
+    @classmethod
+    def of_others(cls, folder: Path, names: Sequence[str], size: tuple[int, int]) -> Self:
+        """What `preprocessor_config.json` says, for a model that reads images of this size."""
+        path = folder / THEIR_FILE
+        if not path.exists():
+            return cls(tuple(names), size)
+        facts = _read(path)
+        try:
+            fit = _their_fit(facts)
+            plain = not facts.get("do_normalize", True)
+            mean = (0.0, 0.0, 0.0) if plain else _channels(facts["image_mean"])
+            std = (1.0, 1.0, 1.0) if plain else _channels(facts["image_std"])
+        except (TypeError, ValueError, KeyError, AttributeError) as problem:
+            raise CheckpointError(f"{path}: does not say how images are read ({problem!r})") from problem
+        return cls(tuple(names), size, mean, std, fit)
+
+    def for_others(self) -> dict[str, Any]:
+        """What others' `preprocessor_config.json` says; they stretch images to their size."""
+        height, width = self.size
+        side = {"height": height, "width": width}
+        cut = self.fit.how == "cover" and height == width
+        resample = next(number for number, name in _RESAMPLE.items() if name == self.fit.resample)
+        size: dict[str, int] = {"shortest_edge": self.fit.shortest or height} if cut else side
+        return {
+            "image_processor_type": "ViTImageProcessor",
+            "do_resize": True,
+            "size": size,
+            **({"do_center_crop": True, "crop_size": side} if cut else {}),
+            "resample": resample,
+            "do_rescale": True,
+            "rescale_factor": 1 / 255,
+            "do_normalize": True,
+            "image_mean": list(self.mean),
+            "image_std": list(self.std),
+        }
+
+
+def _their_fit(facts: Mapping[str, Any]) -> Fit:
+    resample = _RESAMPLE.get(facts.get("resample", 2), "bicubic")
+    size = facts.get("size", {})
+    if not isinstance(size, Mapping):
+        size = {"shortest_edge": size} if facts.get("do_center_crop") else {"height": size}
+    if "shortest_edge" not in size:
+        return Fit("stretch", resample)  # type: ignore[arg-type]
+    return Fit("cover", resample, int(size["shortest_edge"]))  # type: ignore[arg-type]
+
+
+def _channels(values: Sequence[Any]) -> Channels:
+    first, second, third = map(float, values)
+    return first, second, third
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(
+            f"{path}: there is no such file", hint="a run on images keeps how it reads them"
+        ) from None
+    except (OSError, ValueError) as problem:
+        raise CheckpointError(f"{path}: not a JSON file ({problem})") from problem
+    if not isinstance(facts, dict):
+        raise CheckpointError(f"{path}: a JSON object was expected, not {type(facts).__name__}")
+    return facts

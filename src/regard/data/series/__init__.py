@@ -1,0 +1,1 @@
+"""Series: columns of numbers with dates, their scale, and windows of them."""

@@ -1,0 +1,92 @@
+"""What the numbers of a series mean to a model: its columns, their scale, the step. Kept in a run as `series.json`.
+
+space.scaled(values)        (n, C) in units of the training part: mean 0, deviation 1, column by column
+space.unscaled(forecast)    (…, K[, Q]) of the targets, back in the data's own units
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.io.atomic import write_whole
+from regard.data.series.files import Values
+from regard.data.series.timestamps import Step
+from regard.errors import CheckpointError, DataError
+
+FILE = "series.json"
+
+
+@dataclass(frozen=True)
+class SeriesSpace:
+    """Columns read (`inputs`) and predicted (`targets`), the mean and deviation of each, and the step, if known.
+
+    `names` are those of the files, where several are joined; `season` is the number of steps that repeat, or 0.
+    """
+
+    inputs: tuple[str, ...]
+    targets: tuple[str, ...]
+    mean: dict[str, float]
+    scale: dict[str, float]
+    step: Step | None = None
+    season: int = 0
+    names: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns: the inputs, then the targets that are no inputs."""
+        return (*self.inputs, *(name for name in self.targets if name not in self.inputs))
+
+    @property
+    def target_places(self) -> tuple[int, ...]:
+        """Where each target stands among the inputs; −1 where it does not."""
+        return tuple(self.inputs.index(name) if name in self.inputs else -1 for name in self.targets)
+
+    @classmethod
+    def scales(cls, values: Values, columns: tuple[str, ...]) -> tuple[dict[str, float], dict[str, float]]:
+        """Mean and deviation of every column of the training part."""
+        mean, scale = values.mean(0), values.std(0)
+        flat = [name for name, deviation in zip(columns, scale, strict=True) if deviation == 0]
+        if flat:
+            raise DataError(
+                f"{', '.join(flat)}: always the same number in the training part; there is nothing to learn"
+            )
+        return dict(zip(columns, mean.tolist(), strict=True)), dict(zip(columns, scale.tolist(), strict=True))
+
+    def scaled(self, values: Values) -> NDArray[np.float32]:
+        """Values (n, C) of `columns`, in units of the training part."""
+        mean, scale = self._of(self.columns)
+        return ((values - mean) / scale).astype(np.float32)
+
+    def unscaled(self, forecast: NDArray[Any]) -> Values:
+        """Numbers (…, K, Q) of the targets in the data's own units."""
+        mean, scale = self._of(self.targets)
+        return np.asarray(forecast, np.float64) * scale[:, None] + mean[:, None]
+
+    def _of(self, names: tuple[str, ...]) -> tuple[Values, Values]:
+        return np.array([self.mean[name] for name in names]), np.array([self.scale[name] for name in names])
+
+    def save(self, folder: Path) -> None:
+        """Write `series.json`, whole or not at all."""
+        write_whole(folder / FILE, asdict(self))
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read what `save` wrote."""
+        path = folder / FILE
+        try:
+            facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            step = None if facts["step"] is None else Step(**facts["step"])
+            named = {name: tuple(map(str, facts[name])) for name in ("inputs", "targets", "names")}
+            return cls(mean=facts["mean"], scale=facts["scale"], step=step, season=int(facts["season"]), **named)
+        except FileNotFoundError:
+            raise CheckpointError(
+                f"{path}: there is no such file", hint="a run that forecasts keeps its scale"
+            ) from None
+        except (OSError, ValueError, TypeError, KeyError) as problem:
+            raise CheckpointError(f"{path}: not a description of a series ({problem!r})") from problem

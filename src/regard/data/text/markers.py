@@ -1,0 +1,41 @@
+"""What stands around a text in a language model's stream, and before a prompt.
+
+                        around each text        before a prompt
+ours, separated         … </s>                  </s>: what the model saw before every text it learnt from
+ours, not separated     …                       nothing: one long text, as of a single author
+Llama                   <s> … </s>              <s>
+GPT-2                   … <|endoftext|>         nothing, as its users know it
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from regard.data.text.tokenizers import FOREIGN, Tokenizer
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Ids before and after each text, before a prompt, and before a prompt of nothing; `end` stops a continuation."""
+
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+    opening: tuple[int, ...] = ()
+    nothing: tuple[int, ...] = ()
+    end: int | None = None
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, *, separated: bool = True) -> Marks:
+        """The marks of a tokenizer; where texts are not separated, only what its models cannot do without."""
+        roles = tokenizer.roles
+        end = () if roles.eos is None else (roles.eos,)
+        if tokenizer.kind != FOREIGN:
+            return cls(after=end, opening=end, nothing=end, end=roles.eos) if separated else cls()
+        begin = () if roles.bos is None else (roles.bos,)
+        framed = begin if begin and tuple(tokenizer.frame([]).ids[:1]) == begin else ()
+        after = end if separated else ()
+        return cls(before=framed, after=after, opening=framed, nothing=framed or begin or end, end=roles.eos)
+
+    def around(self, ids: list[int]) -> list[int]:
+        """The ids of a text with its marks."""
+        return [*self.before, *ids, *self.after]

@@ -1,0 +1,116 @@
+"""One decoding step of a quickened decoder: what its blocks compute, without what surrounds it.
+
+    x (N, D) → (N, D)        N = n · W rows, W neighbours asking together as queries of one row of the caches
+
+A step of a few rows is so little work that half the time would go to calling modules and shaping tensors. Here the
+layers of a block are called one after another, on two dimensions. `DecoderBlock.forward` is the readable twin; it
+does every step that is watched, and all that is unusual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import Cache, Mask, MultiHeadAttention, ScaledDot, attend
+from regard.fast.cpu.packed_linear import QuickLinear
+from regard.layers.feedforward import FeedForward
+from regard.layers.norms import LayerNorm
+
+if TYPE_CHECKING:
+    from regard.layers.blocks import DecoderBlock
+
+Part = Callable[[Tensor], Tensor]
+
+
+class BlockStep:
+    """The step of one block."""
+
+    def __init__(self, block: DecoderBlock) -> None:
+        self.block, self.pre = block, block.around_attention.pre
+        self.own, self.cross = HeadsStep(block.attention), HeadsStep(block.cross)
+        self.feedforward = _feedforward(block.feedforward)
+        around = (block.around_attention, block.around_cross, block.around_feedforward)
+        self.norms = [_norm(part.norm) for part in around]
+
+    @staticmethod
+    def suits(block: nn.Module) -> bool:
+        """Whether a block has been quickened and compares by scaled dot products."""
+        heads = [getattr(block, name, None) for name in ("attention", "cross")]
+        return all(
+            isinstance(one, MultiHeadAttention) and isinstance(one.out, QuickLinear) and type(one.score) is ScaledDot
+            for one in heads
+        )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nobody watches and nothing is trained."""
+        return not (self.own.heads.tap.watchers or self.cross.heads.tap.watchers or self.block.training)
+
+    def __call__(
+        self,
+        x: Tensor,
+        *,
+        past: Cache,
+        source: Cache,
+        mask: Mask | None,
+        source_mask: Mask | Tensor | None,
+        widths: tuple[int, int],
+        positions: Tensor | None,
+    ) -> Tensor:
+        """One new position a row; `widths` are the rows that ask together of their past and of the source."""
+        before, between, after = self.norms
+        if self.pre:
+            x = x + self.own.look_back(before(x), past, mask, width=widths[0], positions=positions)
+            x = x + self.cross.look_over(between(x), source, source_mask, width=widths[1])
+            return x + self.feedforward(after(x))
+        x = before(x + self.own.look_back(x, past, mask, width=widths[0], positions=positions))
+        x = between(x + self.cross.look_over(x, source, source_mask, width=widths[1]))
+        return after(x + self.feedforward(x))
+
+
+class HeadsStep:
+    """Multi-head attention for rows (N, D) that are one position each."""
+
+    def __init__(self, heads: MultiHeadAttention) -> None:
+        self.heads, self.score, self.rotary = heads, heads.score, heads.rotary
+        self.d_head, self.n_heads, self.n_kv_heads = heads.d_head, heads.n_heads, heads.n_kv_heads
+        self.out: Part = heads.out.forward
+        self.project: Part = (heads.query if heads.tap.kind == "cross" else heads.query_key_value).forward
+
+    def look_back(self, x: Tensor, past: Cache, mask: Mask | None, *, width: int, positions: Tensor | None) -> Tensor:
+        """Attend to the past and to itself."""
+        H, G = self.n_heads, self.n_kv_heads
+        all_BHTE = self.project(x).view(-1, width, H + 2 * G, self.d_head).transpose(1, 2)
+        q_BHTE, k_BGTE, v_BGTE = all_BHTE.split((H, G, G), 1)
+        if self.rotary is not None:
+            q_BHTE, k_BGTE = self.rotary(q_BHTE, positions=positions), self.rotary(k_BGTE, positions=positions)
+        return self._see(x, q_BHTE, *past.append(k_BGTE, v_BGTE), mask=mask)
+
+    def look_over(self, x: Tensor, source: Cache, mask: Mask | Tensor | None, *, width: int) -> Tensor:
+        """Attend to the source."""
+        q_BHTE = self.project(x).view(-1, width, self.n_heads, self.d_head).transpose(1, 2)
+        return self._see(x, q_BHTE, source.keys, source.values, mask=mask)
+
+    def _see(self, x: Tensor, query: Tensor, keys: Tensor, values: Tensor, *, mask: Mask | Tensor | None) -> Tensor:
+        seen = attend(query, keys, values, score=self.score, mask=mask)
+        return self.out(seen.transpose(1, 2).reshape(len(x), -1))
+
+
+def _norm(norm: nn.Module) -> Part:
+    """The bare function of a layer norm; other norms as they are."""
+    if type(norm) is not LayerNorm:
+        return norm
+    shape, weight, bias, epsilon = norm.normalized_shape, norm.weight, norm.bias, norm.eps
+    return lambda x: torch.layer_norm(x, shape, weight, bias, epsilon)
+
+
+def _feedforward(part: nn.Module) -> Part:
+    """The two layers of a rectified one, whose first rectifies by itself; others as they are."""
+    if not (isinstance(part, FeedForward) and isinstance(part.inner, QuickLinear) and part.inner.relu):
+        return part
+    inner, outer = part.inner.forward, part.outer.forward
+    return lambda x: outer(inner(x))

@@ -1,0 +1,222 @@
+"""Whole stacks of quickened blocks in one call of the kernels of our own (`regard.fast.cpu.native`).
+
+    WholeDecoder.of(blocks).step(x, ...)       one decoding step, x (N, D) → (N, D)
+    WholeEncoder.of(blocks).run(x, ...)        sentences, x (B, T, D) → (B, T, D)
+
+A step of a few rows is hundreds of small computations. Called one by one, most of the time goes to the calling. Here
+PyTorch hands over the addresses of weights and caches once a step. Blocks of the usual make suit: scaled dot products,
+rectified feed-forward layers, either order of norms. The twins are `BlockStep` and the blocks' own `forward`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import Cache, Mask, MultiHeadAttention, Padding, ScaledDot
+from regard.fast.cpu.head_cache import HalfHeadCache, HeadCache
+from regard.fast.cpu.native import Kernels
+from regard.fast.cpu.native.structures import SINGLE, DecoderStep, EncoderRun, Linear, Norm
+from regard.fast.cpu.native.structures import DecoderBlock as DecoderBlockFacts
+from regard.fast.cpu.native.structures import EncoderBlock as EncoderBlockFacts
+from regard.fast.cpu.packed_linear import QuickLinear
+from regard.layers.feedforward import FeedForward
+from regard.layers.norms import LayerNorm, RMSNorm
+
+if TYPE_CHECKING:
+    from regard.layers.blocks import DecoderBlock, EncoderBlock
+
+LONGEST = 256  # positions of a sentence: beyond that, products of whole matrices are quicker than query by query
+
+
+class WholeDecoder:
+    """The steps of a decoder."""
+
+    def __init__(self, blocks: Sequence[DecoderBlock], kernels: Kernels) -> None:
+        self.kernels, self.blocks = kernels, blocks  # the addresses below are those of the blocks' tensors
+        self.facts = (DecoderBlockFacts * len(blocks))(*(_decoder_block(block) for block in blocks))
+        self.heads = blocks[0].attention
+        self.scale = self.heads.score.dot_scale(self.heads.d_head)
+        # Keys and values need no more digits than the weights they come from, and there are as many bytes of them.
+        self.cache = HeadCache if _linear(self.heads.out).kind == SINGLE else HalfHeadCache
+
+    @classmethod
+    def of(cls, blocks: Sequence[DecoderBlock]) -> WholeDecoder | None:
+        """The steps of these blocks, or None where they do not suit."""
+        kernels = _kernels_of(blocks)
+        suit = all(_suits(block, heads=(block.attention, block.cross)) for block in blocks) and _alike(blocks)
+        return cls(blocks, kernels) if kernels is not None and suit else None
+
+    def step(
+        self,
+        x: Tensor,
+        *,
+        past: Sequence[Cache],
+        source: Sequence[Cache],
+        own: Tensor | None,
+        source_mask: Tensor | None,
+        widths: tuple[int, int],
+    ) -> Tensor:
+        """One new position for each row of x (N, D).
+
+        `widths` are the rows that share a row of the past and of the source. `own` (N, positions) says what of the past
+        each row may see, itself included, and `source_mask` (N / width, S) what of the source; None means everything.
+        """
+        x = x.clone(memory_format=torch.contiguous_format)
+        E, G = self.heads.d_head, self.heads.n_kv_heads
+        length = past[0].length
+        for cache in past:
+            _of_heads(cache).claim(widths[0], (len(x) // widths[0], G, E))
+        addresses = [_addresses(caches, side) for caches in (past, source) for side in (0, 1)]
+        call = DecoderStep(
+            ctypes.addressof(self.facts),
+            *(ctypes.addressof(column) for column in addresses),
+            None if own is None else own.data_ptr(),
+            None if source_mask is None else source_mask.data_ptr(),
+            x.data_ptr(),
+            len(self.blocks),
+            *x.shape,
+            self.heads.n_heads,
+            G,
+            E,
+            length,
+            past[0].capacity,
+            widths[0],
+            source[0].length,
+            source[0].capacity,
+            widths[1],
+            self.cache.dtype == torch.bfloat16,
+            self.scale,
+        )
+        self.kernels.decoder_step(self.kernels.threads, ctypes.addressof(call))
+        return x
+
+
+class WholeEncoder:
+    """One pass through an encoder."""
+
+    def __init__(self, blocks: Sequence[EncoderBlock], kernels: Kernels) -> None:
+        self.kernels, self.blocks = kernels, blocks
+        self.facts = (EncoderBlockFacts * len(blocks))(*(_encoder_block(block) for block in blocks))
+        self.heads = blocks[0].attention
+        self.scale = self.heads.score.dot_scale(self.heads.d_head)
+
+    @classmethod
+    def of(cls, blocks: Sequence[EncoderBlock]) -> WholeEncoder | None:
+        """The pass through these blocks, or None where they do not suit, are watched or learn."""
+        kernels = _kernels_of(blocks)
+        if kernels is None or any(block.attention.tap.watchers or block.training for block in blocks):
+            return None
+        suit = all(_suits(block, heads=(block.attention,)) for block in blocks) and _alike(blocks)
+        return cls(blocks, kernels) if suit else None
+
+    @staticmethod
+    def takes(x: Tensor, mask: Mask | Tensor | None) -> bool:
+        """Whether sentences (B, T, D) and their mask are such as `run` can have: the mask is padding or nothing."""
+        plain = x.device.type == "cpu" and x.dtype == torch.float32 and x.ndim == 3 and 0 < x.shape[1] <= LONGEST
+        learns = x.requires_grad or torch.is_autocast_enabled("cpu")
+        return plain and not learns and (mask is None or (type(mask) is Padding and mask.lengths.ndim == 1))
+
+    def run(self, x: Tensor, mask: Mask | Tensor | None) -> Tensor:
+        """Sentences x (B, T, D), attending to what is no padding."""
+        x = x.clone(memory_format=torch.contiguous_format)
+        B, T, _ = x.shape
+        allowed = None
+        if isinstance(mask, Mask):
+            allowed = mask.dense(T, T, n_leading=1, device=x.device).expand(B, 1, T).contiguous()
+        call = EncoderRun(
+            ctypes.addressof(self.facts),
+            None if allowed is None else allowed.data_ptr(),
+            x.data_ptr(),
+            len(self.blocks),
+            *x.shape,
+            self.heads.n_heads,
+            self.heads.n_kv_heads,
+            self.heads.d_head,
+            self.scale,
+        )
+        self.kernels.encoder_run(self.kernels.threads, ctypes.addressof(call))
+        return x
+
+
+def _kernels_of(blocks: Sequence[DecoderBlock] | Sequence[EncoderBlock]) -> Kernels | None:
+    """The kernels that the first block's weights are packed for, if they are."""
+    first = blocks[0].attention.out if blocks else None
+    return first.native.kernels if isinstance(first, QuickLinear) and first.native is not None else None
+
+
+def _suits(block: DecoderBlock | EncoderBlock, *, heads: Sequence[MultiHeadAttention]) -> bool:
+    """Whether a block is quickened and of the usual make."""
+    between = block.feedforward
+    if not (isinstance(between, FeedForward) and isinstance(between.inner, QuickLinear) and between.inner.relu):
+        return False
+    first = heads[0]
+    return (
+        all(isinstance(one, QuickLinear) and one.native for one in _linears(block))
+        and all(type(norm) in (LayerNorm, RMSNorm) and norm.weight.dtype == torch.float32 for norm in _norms(block))
+        and all(type(one.score) is ScaledDot and one.rotary is None for one in heads)
+        and all(
+            (one.n_heads, one.n_kv_heads, one.d_head) == (first.n_heads, first.n_kv_heads, first.d_head)
+            for one in heads
+        )
+    )
+
+
+def _alike(blocks: Sequence[DecoderBlock] | Sequence[EncoderBlock]) -> bool:
+    """Whether blocks that suit have the same sizes and the same precision, layer by layer."""
+
+    def sizes(block: DecoderBlock | EncoderBlock) -> list[tuple[int, ...]]:
+        facts = [_linear(one) for one in _linears(block)]
+        heads = (block.attention.n_heads, block.attention.n_kv_heads)
+        return [heads, *((one.n_in, one.n_out, one.kind) for one in facts)]
+
+    return all(sizes(block) == sizes(blocks[0]) for block in blocks)
+
+
+def _decoder_block(block: DecoderBlock) -> DecoderBlockFacts:
+    norms = (Norm * 3)(*(_norm(norm) for norm in _norms(block)))
+    return DecoderBlockFacts(*(_linear(one) for one in _linears(block)), norms, block.around_attention.pre)
+
+
+def _encoder_block(block: EncoderBlock) -> EncoderBlockFacts:
+    norms = (Norm * 2)(*(_norm(norm) for norm in _norms(block)))
+    return EncoderBlockFacts(*(_linear(one) for one in _linears(block)), norms, block.around_attention.pre)
+
+
+def _linears(block: DecoderBlock | EncoderBlock) -> list[nn.Module]:
+    """In the order of the structures' fields."""
+    own, between, cross = block.attention, block.feedforward, getattr(block, "cross", None)
+    across = [] if cross is None else [cross.query, cross.out]
+    return [own.query_key_value, own.out, *across, between.inner, between.outer]
+
+
+def _norms(block: DecoderBlock | EncoderBlock) -> list[nn.Module]:
+    around = (block.around_attention, getattr(block, "around_cross", None), block.around_feedforward)
+    return [part.norm for part in around if part is not None]
+
+
+def _linear(layer: nn.Module) -> Linear:
+    assert isinstance(layer, QuickLinear)
+    assert layer.native is not None
+    return layer.native.structure
+
+
+def _norm(norm: nn.Module) -> Norm:
+    assert isinstance(norm, LayerNorm | RMSNorm)
+    bias = getattr(norm, "bias", None)
+    epsilon = torch.finfo(torch.float32).eps if norm.eps is None else norm.eps
+    weight = None if norm.weight is None else norm.weight.data_ptr()
+    return Norm(weight, None if bias is None else bias.data_ptr(), epsilon, isinstance(norm, LayerNorm))
+
+
+def _of_heads(cache: Cache) -> HeadCache:
+    assert isinstance(cache, HeadCache), "`WholeDecoder.cache` makes the caches"
+    return cache
+
+
+def _addresses(caches: Sequence[Cache], side: int) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(caches))(*(_of_heads(cache).room()[side].data_ptr() for cache in caches))

@@ -1,0 +1,84 @@
+"""A linear layer for the kernels: weights packed once, rows multiplied in one call.
+
+    (n, Din) · weightᵀ + bias → (n, Dout)        weight (Dout, Din) in float32, bfloat16 or int8
+
+Weights lie as they are read: tiles of 32 outputs, and in each, for every four bytes of an input row, the four bytes of
+each output that meet them. bfloat16 rounds the inputs as well; results and bias stay in single precision. With int8, an
+input row is rounded in steps of its own largest number, see `regard.fast.cpu.packed_linear`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.fast.cpu.native.loading import Kernels
+from regard.fast.cpu.native.structures import BFLOAT, BYTES, SINGLE, Linear
+
+TILE = 32
+KINDS = {torch.float32: SINGLE, torch.bfloat16: BFLOAT, torch.int8: BYTES}
+
+
+class PackedLinear:
+    """The layer; `scales` (Dout,) belong to int8 weights, `positive` promises inputs of 0 or more."""
+
+    def __init__(
+        self,
+        kernels: Kernels,
+        weight: Tensor,
+        *,
+        bias: Tensor | None = None,
+        scales: Tensor | None = None,
+        relu: bool = False,
+        positive: bool = False,
+    ) -> None:
+        self.kernels = kernels
+        self.n_out, self.n_in = weight.shape
+        self.weights = _packed(weight.detach())
+        self.bias = _padded(torch.zeros(self.n_out) if bias is None else bias.detach().float())
+        self.scales, self.offsets = self.bias, self.bias
+        if scales is not None:
+            zero, n_steps = _rounding(kernels.bits, positive)
+            self.scales = _padded(scales.detach().float() / n_steps)
+            self.offsets = _padded(weight.detach().sum(1, dtype=torch.int32) * zero)
+        addresses = (part.data_ptr() for part in (self.weights, self.scales, self.offsets, self.bias))
+        self.structure = Linear(*addresses, self.n_in, self.n_out, KINDS[weight.dtype], relu, positive)
+        self._address = ctypes.addressof(self.structure)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Rows (..., Din) in any precision → (..., Dout) in float32."""
+        rows = rows.float().contiguous()
+        output = torch.empty((*rows.shape[:-1], self.n_out))
+        n_rows = rows.shape[:-1].numel()
+        self.kernels.linear(self.kernels.threads, self._address, rows.data_ptr(), n_rows, output.data_ptr())
+        return output
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PackedLinear:
+        return self  # nothing in it ever changes
+
+
+def _rounding(bits: int, positive: bool) -> tuple[int, int]:
+    """The number that stands for 0, and how many steps there are from it to the largest."""
+    zero = 0 if positive else 2 ** (bits - 1)
+    return zero, 2**bits - 1 if positive else zero - 1
+
+
+def _packed(weight: Tensor) -> Tensor:
+    """(Dout, Din) → (tiles, groups of inputs, outputs in a tile, inputs in a group), filled up with zeros."""
+    per_group = 4 // weight.itemsize
+    n_out, n_in = (-size % multiple for size, multiple in zip(weight.shape, (TILE, per_group), strict=True))
+    padded = torch.nn.functional.pad(weight, (0, n_in, 0, n_out))
+    tiles = padded.view(-1, TILE, padded.shape[1] // per_group, per_group)
+    return _aligned(tiles.permute(0, 2, 1, 3))
+
+
+def _padded(values: Tensor) -> Tensor:
+    return _aligned(torch.nn.functional.pad(values, (0, -len(values) % TILE)))
+
+
+def _aligned(tensor: Tensor) -> Tensor:
+    """A contiguous copy; PyTorch gives memory from a multiple of 64 bytes on, as the kernels like it best."""
+    return tensor.contiguous().clone(memory_format=torch.contiguous_format)

@@ -1,0 +1,108 @@
+"""The compiled kernels, loaded: plain functions over addresses.
+
+The threads are PyTorch's own: the functions of its OpenMP runtime are looked up among what the process has loaded
+and handed to the kernels. A second runtime would bring a second pool, and the two would wait for the same processors.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from regard.fast.cpu.native.build import NATIVE, built, forget
+from regard.fast.cpu.native.structures import Runtime
+
+SWITCH = "REGARD_NATIVE"
+
+
+class Kernels:
+    """The functions of one compiled library. `bits` is what inputs are rounded to where weights have 8."""
+
+    def __init__(self, path: Path) -> None:
+        library = ctypes.CDLL(str(path))
+        address, count = ctypes.c_void_p, ctypes.c_int64
+        self.linear = _function(library.regard_linear, address, address, address, count, address)
+        self.decoder_step = _function(library.regard_decoder_step, address, address)
+        self.encoder_run = _function(library.regard_encoder_run, address, address)
+        self.largest = _function(library.regard_largest, address, address, count, count, count, address, address)
+        self.log_sums = _function(library.regard_log_sums, address, address, count, count, address)
+        self.bits = int(library.regard_bits())
+        self.has_bfloat = bool(library.regard_has_bfloat())
+
+    @property
+    def threads(self) -> int:
+        """The address of a `Runtime` with as many threads as PyTorch would take now."""
+        return ctypes.addressof(_runtime(torch.get_num_threads()))
+
+
+class _Outcome(NamedTuple):
+    kernels: Kernels | None
+    reason: str
+
+
+_outcomes: dict[str, _Outcome] = {}  # a process loads them once
+
+
+def loaded(*, machine: str = NATIVE) -> Kernels | None:
+    """The kernels for this processor (or one that can do less), compiled at the first call; None where there are none.
+
+    `REGARD_NATIVE=0` in the environment switches them off.
+    """
+    return None if _is_off() else _outcome(machine).kernels
+
+
+def at_hand() -> Kernels | None:
+    """The kernels if they have been loaded before, for those who would not have them compiled."""
+    return None if _is_off() or NATIVE not in _outcomes else _outcomes[NATIVE].kernels
+
+
+def why(*, machine: str = NATIVE) -> str:
+    """Why there are no kernels; nothing where there are."""
+    return f"{SWITCH}={os.environ[SWITCH]} switches them off" if _is_off() else _outcome(machine).reason
+
+
+def _is_off() -> bool:
+    return os.environ.get(SWITCH, "1").lower() in ("0", "off", "no", "false")
+
+
+def _outcome(machine: str) -> _Outcome:
+    if machine not in _outcomes:
+        _outcomes[machine] = _load(machine)
+    return _outcomes[machine]
+
+
+def _load(machine: str) -> _Outcome:
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return _Outcome(None, f"the kernels are for x86-64, and this is {platform.machine()}")
+    problem = ""
+    for _ in range(2):
+        path, reason = built(machine=machine)
+        if path is None:
+            return _Outcome(None, reason)
+        try:
+            return _Outcome(Kernels(path), "")
+        except (OSError, AttributeError) as broken:
+            problem = str(broken)
+            forget(path)
+    return _Outcome(None, f"what the compiler made does not load: {problem}")
+
+
+def _function(function: Any, *arguments: type) -> Any:
+    function.argtypes, function.restype = arguments, None
+    return function
+
+
+@lru_cache(maxsize=64)
+def _runtime(n_threads: int) -> Runtime:
+    found = ctypes.CDLL(None)
+    try:
+        parallel, size = found.GOMP_parallel, found.omp_get_num_threads
+    except AttributeError:  # another way of making threads: the caller works alone
+        return Runtime(None, None, 1)
+    return Runtime(*(ctypes.cast(one, ctypes.c_void_p).value for one in (parallel, size)), n_threads)

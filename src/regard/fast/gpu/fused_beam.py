@@ -1,0 +1,109 @@
+"""Beam search on a GPU: the same search, its books kept by two kernels a step.
+
+It stands in for `BeamSearch` where nothing unusual is asked: one group, no coverage, no filter but a minimum length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from regard.decoding.beam import BeamSearch, Searching
+from regard.decoding.plan import Plan
+from regard.decoding.ranking import Hypothesis
+from regard.decoding.stepper import Stepper, next_logits
+
+_WIDEST = 16  # beams; a program ranks W · C · (W + 1) candidates in registers
+
+
+class FusedBeamSearch(BeamSearch):
+    """The search that `beam` describes. Ended hypotheses lie in no order until they are recorded."""
+
+    def __init__(self, stepper: Stepper, plan: Plan) -> None:
+        super().__init__(stepper, plan)
+        self.now = _own(self.now)
+        self.results = self.now
+        self._open_books()
+
+    @staticmethod
+    def suits(plan: Plan) -> bool:
+        """Whether the kernels do all that is asked."""
+        options = plan.options
+        plain = options.groups == 1 and options.coverage_penalty == 0 and plan.prefixes is None
+        filtered = options.banned or options.no_repeat_ngram
+        fits = plain and not filtered and options.beam <= _WIDEST
+        return fits and plan.device.type == "cuda" and find_spec("triton") is not None
+
+    def advance(self) -> None:
+        """Extend every live hypothesis by a token."""
+        from regard.fast.gpu.beam_kernels import extend
+        from regard.fast.gpu.topk import best_of_chunks
+
+        plan, ranking = self.plan, self.ranking
+        logits = next_logits(self.stepper, self.now.tokens.flatten())
+        if self.step == 0:
+            plan.check_vocabulary(logits.shape[-1])
+        early = self.step < plan.options.min_length
+        best = best_of_chunks(logits, self.width + 1, banned=plan.eos_id if early else -1)
+        extend(
+            best,
+            self._books,
+            step=self.step,
+            eos_id=plan.eos_id,
+            enough=plan.options.patience * self.width,
+            penalty=ranking.penalty(self.step + 1),
+            next_penalty=ranking.penalty(self.step + 2),
+        )
+        self.step += 1
+
+    def _keep(self, going: Tensor) -> None:
+        super()._keep(going)
+        self.now = _own(self.now)
+        self._open_books()
+
+    def _record(self) -> None:
+        order = self.now.ended_scores.sort(dim=1, descending=True, stable=True).indices
+        names = ("ended_scores", "ended_codes", "ended_log_probs")
+        self.now = replace(self.now, **{name: getattr(self.now, name).gather(1, order) for name in names})
+        super()._record()
+
+    def _open_books(self) -> None:
+        from regard.fast.gpu.beam_kernels import Books  # here, because Triton comes with GPU builds only
+
+        now, table = self.now, self.table
+        self._books = Books(
+            inputs=now.inputs,
+            limits=now.limits,
+            limit_penalties=now.limit_penalties,
+            tokens=now.tokens,
+            totals=now.totals,
+            rows=self.rows,
+            n_ended=now.n_ended,
+            ended_scores=now.ended_scores,
+            ended_codes=now.ended_codes,
+            ended_log_probs=now.ended_log_probs,
+            done=self.done,
+            cut_scores=self.cut_scores,
+            table_tokens=table.tokens,
+            table_parents=table.parents,
+            table_log_probs=table.log_probs,
+        )
+
+
+def search(stepper: Stepper, plan: Plan) -> list[list[Hypothesis]]:
+    """Decode every row of the plan by beam search."""
+    beams = FusedBeamSearch(stepper, plan) if FusedBeamSearch.suits(plan) else BeamSearch(stepper, plan)
+    beams.advance()
+    while not beams.is_over():
+        beams.advance()
+    return beams.hypotheses()
+
+
+def _own(now: Searching) -> Searching:
+    """The same, each tensor with memory of its own, row after row: kernels write to it."""
+    return Searching(
+        **{field.name: getattr(now, field.name).clone(memory_format=torch.contiguous_format) for field in fields(now)}
+    )

@@ -1,0 +1,151 @@
+"""Room for rows that are decoded step by step, which stays where it is: what a step on a GPU is recorded over.
+
+    Lanes          where N rows stand: position (1,), ancestors (capacity, N), starts (N,); shared by all layers
+    LaneCache      the past keys and values of one layer, (capacity, N, G, E)
+    SourceCache    the source's keys and values of one layer, (n, G, S, E), with lengths (n,)
+
+Every row of N writes its key of time t into its own row of the caches, once. Row r's past lies in rows ancestors[t, r]
+instead of r, so that beams change places by moving these numbers. Times before starts[r] are not in its past: prompts
+of different lengths stand at the right end. `attend` is one Triton kernel on a GPU, see `single`; elsewhere it is
+written out, which is what the kernels are tested against.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from regard.attention.core import attend_explicitly
+from regard.attention.scores import ScaledDot
+from regard.errors import ShapeError
+
+
+class Lanes:
+    """Where N rows stand in time, and whose past is whose."""
+
+    def __init__(self, n_rows: int, *, capacity: int, device: torch.device) -> None:
+        self.n_rows, self.capacity = n_rows, capacity
+        self.position = torch.zeros(1, dtype=torch.int64, device=device)
+        self.starts = torch.zeros(n_rows, dtype=torch.int64, device=device)
+        self.ancestors = self._themselves().expand(capacity, -1).contiguous()
+        self._spare = torch.empty_like(self.ancestors)
+
+    def restart(self, length: int, *, starts: Tensor) -> None:
+        """Stand after `length` positions, each row with its own past, the first of them from `starts` on."""
+        self.position.fill_(length)
+        self.starts.zero_()
+        self.starts[: len(starts)] = starts
+        self.ancestors.copy_(self._themselves())
+
+    def reorder(self, rows: Tensor, *, length: int) -> None:
+        """Row i goes on with the past of row rows[i], of which `length` positions are filled."""
+        moved = self._spare[:length, : len(rows)]
+        torch.index_select(self.ancestors[:length], 1, rows, out=moved)
+        self.ancestors[:length, : len(rows)] = moved
+
+    def places(self) -> Tensor:
+        """Where each row's new token stands in its own text: (N, 1)."""
+        return (self.position - self.starts)[:, None]
+
+    def _themselves(self) -> Tensor:
+        return torch.arange(self.n_rows, dtype=torch.int32, device=self.position.device)
+
+
+class LaneCache:
+    """The keys and values that N rows have cached in one layer; it attends by itself."""
+
+    def __init__(self, lanes: Lanes, n_kv_heads: int, width: int, *, dtype: torch.dtype) -> None:
+        shape = (lanes.capacity, lanes.n_rows, n_kv_heads, width)
+        self.lanes = lanes
+        # Zeros, because what is hidden is weighed by zero where attention is written out, and must be a number.
+        self.keys = torch.zeros(shape, dtype=dtype, device=lanes.position.device)
+        self.values = torch.zeros_like(self.keys)
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float) -> Tensor:
+        """Cache key and value (N, G, E) at the rows' position, and attend up to it: query (N, H, E) → (N, H, E)."""
+        if len(query) != self.lanes.n_rows:
+            raise ShapeError(f"lanes of {self.lanes.n_rows} rows cannot take {len(query)} rows")
+        if not query.is_cuda:
+            return attend_lanes_explicitly(query, key, value, cache=self, scale=scale)
+        from regard.fast.gpu.decode_attention import attend_lanes  # here, because Triton comes with GPU builds only
+
+        lanes = self.lanes
+        query, key, value = _together(query), _together(key), _together(value)
+        output: Tensor = attend_lanes(
+            query, key, value, self.keys, self.values, lanes.position, lanes.ancestors, lanes.starts, scale
+        )
+        return output
+
+    def fill(self, keys: Tensor, values: Tensor, *, ancestors: Tensor) -> None:
+        """Take over a past (T, ·, G, E) in which the row of each time and lane is ancestors (T, N)."""
+        length, n_rows = ancestors.shape
+        times = torch.arange(length, device=ancestors.device)[:, None]
+        rows = ancestors.long()
+        self.keys[:length, :n_rows] = keys[times, rows]
+        self.values[:length, :n_rows] = values[times, rows]
+
+
+class SourceCache:
+    """The keys and values of n sources in one layer, each looked at by `per_source` rows that follow one another."""
+
+    def __init__(self, lengths: Tensor, shape: tuple[int, int, int, int], *, per_source: int, dtype: torch.dtype):
+        self.lengths, self.per_source = lengths, per_source
+        self.keys = torch.zeros(shape, dtype=dtype, device=lengths.device)
+        self.values = torch.zeros_like(self.keys)
+
+    def attend(self, query: Tensor, *, scale: float) -> Tensor:
+        """Each row looks at its source: query (N, H, E) → (N, H, E)."""
+        if len(query) != len(self.lengths) * self.per_source:
+            raise ShapeError(f"{len(self.lengths)} sources of {self.per_source} rows cannot take {len(query)} rows")
+        if not query.is_cuda:
+            return attend_sources_explicitly(query, cache=self, scale=scale)
+        from regard.fast.gpu.decode_attention import attend_sources  # here, because Triton comes with GPU builds only
+
+        output: Tensor = attend_sources(_together(query), self.keys, self.values, self.lengths, self.per_source, scale)
+        return output
+
+    def fill(self, keys: Tensor, values: Tensor, *, rows: Tensor) -> None:
+        """Take over some rows of the sources (·, G, S, E)."""
+        self.keys[: len(rows), :, : keys.shape[2]] = keys.index_select(0, rows)
+        self.values[: len(rows), :, : values.shape[2]] = values.index_select(0, rows)
+
+
+@dataclass
+class LaneMemory:
+    """All that a decoder's layers keep between steps; a language model has no source."""
+
+    lanes: Lanes
+    past: list[LaneCache]
+    source: list[SourceCache] = field(default_factory=list)
+
+
+def attend_lanes_explicitly(query: Tensor, key: Tensor, value: Tensor, *, cache: LaneCache, scale: float) -> Tensor:
+    """What `LaneCache.attend` computes, written out over the whole capacity."""
+    lanes, times = cache.lanes, torch.arange(cache.lanes.capacity, device=query.device)
+    cache.keys.index_copy_(0, lanes.position, key[None].to(cache.keys.dtype))
+    cache.values.index_copy_(0, lanes.position, value[None].to(cache.values.dtype))
+    rows = lanes.ancestors.long()
+    k_NGSE, v_NGSE = (x[times[:, None], rows].permute(1, 2, 0, 3) for x in (cache.keys, cache.values))
+    allowed_NS = (times <= lanes.position) & (times >= lanes.starts[:, None])
+    return _written_out(query, k_NGSE, v_NGSE, allowed_NS, scale=scale)
+
+
+def attend_sources_explicitly(query: Tensor, *, cache: SourceCache, scale: float) -> Tensor:
+    """What `SourceCache.attend` computes, written out."""
+    k_NGSE, v_NGSE = (x.repeat_interleave(cache.per_source, 0) for x in (cache.keys, cache.values))
+    times = torch.arange(k_NGSE.shape[2], device=query.device)
+    allowed_nS = times < cache.lengths[:, None]
+    return _written_out(query, k_NGSE, v_NGSE, allowed_nS.repeat_interleave(cache.per_source, 0), scale=scale)
+
+
+def _together(heads: Tensor) -> Tensor:
+    """Heads (N, H, E) of which each row lies together in memory, as the kernels read them."""
+    return heads if heads.stride()[1:] == (heads.shape[2], 1) else heads.contiguous()
+
+
+def _written_out(query: Tensor, keys: Tensor, values: Tensor, allowed: Tensor, *, scale: float) -> Tensor:
+    """Query (N, H, E), keys and values (N, G, S, E), allowed (N, S) → (N, H, E)."""
+    q_NHTE, allowed_NHTS = query[:, :, None], allowed[:, None, None]
+    return attend_explicitly(q_NHTE, keys, values, score=ScaledDot(scale), mask=allowed_NHTS)[:, :, 0]

@@ -1,0 +1,147 @@
+"""A model and one input of it, with the names of everything: ready to be looked at, as often as one likes.
+
+scene = pair_scene(module, languages, source=ids, target=ids)       a sentence and its translation
+scene = text_scene(module, tokenizer, ids, says="next")             one text
+look_at(scene, layers=[3])    roll_out(…)    weigh_by_gradient(scene, …)    ablate_heads(scene, …)
+
+A scene runs its model the same way every time; what looks at it decides what is kept on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.taps import Kind, Tap
+from regard.data.text.tokenizers import Tokenizer
+from regard.errors import UsageError
+from regard.inspection.record import Axis, MapKind, Says
+from regard.inspection.words import Words
+from regard.tasks.pairs import Languages
+from regard.tasks.translation.training import batch_of
+
+Sides = Mapping[Kind, tuple[MapKind, str, str]]
+PAIR_SIDES: Sides = {
+    "self": ("self", "source", "source"),
+    "masked": ("masked", "target", "fed"),
+    "cross": ("cross", "target", "source"),
+}
+TEXT_SIDES: Sides = {
+    "self": ("self", "text", "text"),
+    "masked": ("masked", "text", "text"),
+    "cross": ("pool", "label", "text"),
+}
+
+
+@dataclass(frozen=True)
+class Speech:
+    """How a model's output is to be read: places along an `axis`, each with scores (T, V) of what `name` calls them.
+
+    `given` are the ids that did come at each place, where they are known.
+    """
+
+    axis: str
+    says: Says
+    name: Callable[[int], str]
+    given: Sequence[int | None] = ()
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is to be looked at: a module, what it is called with, and the axes its attention is between."""
+
+    module: nn.Module
+    inputs: tuple[Any, ...]
+    axes: Mapping[str, Axis]
+    sides: Sides
+    speech: Speech | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        if not any(isinstance(part, Tap) for part in self.module.modules()):
+            raise UsageError(
+                "this model has no attention to look at",
+                hint="train one that has: model.attention=additive, for example",
+            )
+
+    @property
+    def speaks(self) -> bool:
+        """Whether the output can be read as probabilities."""
+        return self.speech is not None and _has_output(self.module)
+
+    def run(self) -> Any:
+        """Run the model."""
+        call = self.module if _has_output(self.module) else self.module.encode
+        return call(*self.inputs, **self.options)  # type: ignore[operator]
+
+    def log_probs(self, output: Any) -> Tensor:
+        """What `run` gave as log-probabilities (places, choices)."""
+        if not self.speaks:
+            raise UsageError(
+                "this model gives no probabilities", hint="a classifier, a translator or a language model does"
+            )
+        scores = torch.cat(tuple(output)) if isinstance(output, tuple) else output.flatten(0, -2)
+        return scores.float().log_softmax(-1)
+
+
+def pair_scene(module: nn.Module, languages: Languages, *, source: Sequence[int], target: Sequence[int]) -> Scene:
+    """A sentence and its translation, as ids without marks."""
+    if not source:
+        raise UsageError("there is nothing to look at: the text is empty")
+    batch = batch_of(languages, [source], [target]).to(_device(module))
+    read, write = languages.source.tokenizer, languages.target.tokenizer
+    end, start = write.tokens([write.eos_id]), write.tokens([write.bos_id])
+    pieces, words = write.tokens(target), Words.of(write, target)
+    axes = {
+        "source": Axis(read.tokens([*source, read.eos_id]), words=Words.of(read, source).with_mark()),
+        "target": Axis(pieces + end, words=words.with_mark()),
+        "fed": Axis(start + pieces, words=words.with_mark(first=True)),
+    }
+    speech = Speech("target", "here", lambda index: write.tokens([index])[0], [*target, write.eos_id])
+    return Scene(module, batch.rows(), axes, PAIR_SIDES, speech)
+
+
+def text_scene(
+    module: nn.Module,
+    tokenizer: Tokenizer,
+    ids: Sequence[int],
+    *,
+    segments: Sequence[int] | None = None,
+    says: Says | None = None,
+    names: Sequence[str] = (),
+) -> Scene:
+    """One text, or two in one row, as the ids a model reads.
+
+    `says` is what the model's output is about: the "next" token, the token "here", a "label" out of `names`, or the
+    "span" of an answer.
+    """
+    if not ids:
+        raise UsageError("there is nothing to look at: the text is empty")
+    device = _device(module)
+    options = {} if segments is None else {"segments": torch.tensor([list(segments)], device=device)}
+    axes = {"text": Axis(tokenizer.tokens(ids), words=Words.of(tokenizer, ids))}
+    speech: Speech | None = None
+    if says in ("next", "here"):
+        given = [*ids[1:], None] if says == "next" else ids
+        speech = Speech("text", says, lambda index: tokenizer.tokens([index])[0], given)
+    elif says == "label":
+        axes["label"] = Axis(["label"], "labels")
+        speech = Speech("label", says, lambda index: names[index]) if names else None
+    elif says == "span":
+        axes["answer"] = Axis(["begins", "ends"], "labels")
+        speech = Speech("answer", says, lambda index: axes["text"].shown[index])
+    return Scene(module, (torch.tensor([list(ids)], device=device),), axes, TEXT_SIDES, speech, options)
+
+
+def _has_output(module: nn.Module) -> bool:
+    """A BERT may be without the head that fills masks; its vectors can be looked at all the same."""
+    return getattr(module, "mlm", True) is not None
+
+
+def _device(module: nn.Module) -> torch.device:
+    return next(module.parameters()).device

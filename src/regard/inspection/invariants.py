@@ -1,0 +1,202 @@
+"""Whether a model keeps the promises that make its numbers trustworthy, measured on what it is given.
+
+alone      a text computed alone comes out as among others
+explicit   attention computed step by step gives the outputs of the fused kernels
+saved      what is written to disk and read back computes the same bits
+padding    what stands in the padding changes no bit; more of it changes nothing that matters
+
+A `Trial` is a model, texts to run it on, and how; `measure_plain` is for models of plain tensors, such as images.
+`writing_exactness` adds what only models that write can promise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention import Rows, watch
+from regard.attention.taps import Tap
+from regard.checkpoints.weights import load_weights, read_tensors, weights_of, write_tensors
+
+TOLERANCE = 1e-3  # of logits and log-probabilities in single precision: rounding stays far below, mistakes far above
+MORE = 5  # positions of padding that are added
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One promise: what was compared, the largest difference, how many texts came out different, and the verdict.
+
+    `kept` where no text differs and the difference is within `allowed`.
+    """
+
+    promise: str
+    difference: float
+    allowed: float
+    n_different: int = 0
+
+    @property
+    def kept(self) -> bool:
+        """Whether the promise holds."""
+        return self.n_different == 0 and self.difference <= self.allowed
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a model reads: one text a row, or its source and its target; the text's segments where they are told."""
+
+    rows: tuple[Rows, ...]
+    segments: Tensor | None = None
+
+    def alone(self, i: int) -> Given:
+        """One text without the others, and without padding."""
+        rows = tuple(Rows(side.ids[i : i + 1, : _lengths(side)[i]]) for side in self.rows)
+        segments = None if self.segments is None else self.segments[i : i + 1, : rows[-1].ids.shape[1]]
+        return Given(rows, segments)
+
+    def refilled(self, *, more: int = 0) -> Given:
+        """The same with another id in the padding, and with more padding."""
+        segments = None if self.segments is None else F.pad(self.segments, (0, more))
+        return Given(tuple(_refilled(side, more) for side in self.rows), segments)
+
+
+Run = Callable[[nn.Module, Given], Tensor]
+
+
+def outputs(module: nn.Module, given: Given) -> Tensor:
+    """What a model says: (B, T, …) about every token of the last side, or (B, …) about every text."""
+    segments = {} if given.segments is None else {"segments": given.segments}
+    said = module(*given.rows, **segments)
+    return torch.stack(said, -1) if isinstance(said, tuple) else said
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A model, what it is run on, and how; `by_token` where it says something about every token.
+
+    `limit` is the most positions that it can read, if it has one.
+    """
+
+    module: nn.Module
+    given: Given
+    run: Run = outputs
+    by_token: bool = True
+    limit: int | None = None
+
+    @property
+    def more(self) -> int:
+        """How many positions of padding can be added."""
+        width = max(side.ids.shape[1] for side in self.given.rows)
+        return MORE if self.limit is None else max(0, min(MORE, self.limit - width))
+
+    def __call__(self) -> Tensor:
+        """The outputs."""
+        return self.run(self.module, self.given)
+
+    def allowed(self, output: Tensor) -> float:
+        """How far apart rounding may take outputs of this size."""
+        return TOLERANCE * min(1.0, float(output.abs().max()))
+
+    def apart(self, one: Tensor, other: Tensor) -> float:
+        """The largest difference of two outputs, where there is text."""
+        if not self.by_token:
+            return float((one - other).abs().max())
+        width = min(one.shape[1], other.shape[1])
+        real = torch.arange(width, device=one.device) < _lengths(self.given.rows[-1])[:, None]
+        return float((one[:, :width] - other[:, :width])[real].abs().max())
+
+
+@torch.inference_mode()
+def measure_alone(trial: Trial) -> Finding:
+    """Each text by itself against all of them together."""
+    together, apart = trial(), 0.0
+    for i in range(len(together)):
+        alone = trial.run(trial.module, trial.given.alone(i))
+        among = together[i : i + 1, : alone.shape[1]] if trial.by_token else together[i : i + 1]
+        apart = max(apart, float((among - alone).abs().max()))
+    return Finding(f"a batch of one = a batch of {len(together)}", apart, trial.allowed(together))
+
+
+@torch.inference_mode()
+def measure_reading(trial: Trial) -> Iterator[Finding]:
+    """What every model promises about reading, one finding after another."""
+    if any(isinstance(part, Tap) for part in trial.module.modules()):
+        yield _explicit(trial)
+    yield _saved(trial)
+    yield from _padding(trial)
+
+
+def _explicit(trial: Trial) -> Finding:
+    fused = trial()
+    with watch(trial.module, through=True):
+        explicit = trial()
+    return Finding("fused = explicit", trial.apart(fused, explicit), trial.allowed(fused))
+
+
+def _saved(trial: Trial) -> Finding:
+    return measure_saved(trial.module, lambda again: trial.apart(trial(), replace(trial, module=again)()), allowed=0.0)
+
+
+@torch.inference_mode()
+def measure_plain(module: nn.Module, inputs: tuple[Tensor, ...]) -> Iterator[Finding]:
+    """What a model of tensors (N, …) promises about each of the N: alone as among others, explicit, saved."""
+    together: Tensor = module(*inputs)
+    alone = torch.cat([module(*(part[i : i + 1] for part in inputs)) for i in range(len(together))])
+    allowed = TOLERANCE * min(1.0, float(together.abs().max()))
+
+    def apart(other: Tensor) -> float:
+        return float((together - other).abs().max())
+
+    yield Finding(f"a batch of one = a batch of {len(together)}", apart(alone), allowed)
+    if any(isinstance(part, Tap) for part in module.modules()):
+        with watch(module, through=True):
+            explicit = module(*inputs)
+        yield Finding("fused = explicit", apart(explicit), allowed)
+    yield measure_saved(module, lambda again: apart(again(*inputs)), allowed=allowed)
+
+
+def measure_saved(module: nn.Module, apart: Callable[[nn.Module], float], *, allowed: float) -> Finding:
+    """Weights come back to the bit, and a copy that read them computes what `apart` says is the same.
+
+    Sums over the same weights may differ in the last bits: some processors add in an order that goes by addresses.
+    """
+    again = deepcopy(module)
+    for tensor in weights_of(again).values():
+        tensor.zero_()
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        write_tensors(path, weights_of(module))
+        load_weights(again, read_tensors(path), origin=str(path))
+    pairs = zip(weights_of(module).values(), weights_of(again).values(), strict=True)
+    equal = all(torch.equal(one, other) for one, other in pairs)
+    return Finding("saved and loaded = itself", apart(again) if equal else math.inf, allowed)
+
+
+def _padding(trial: Trial) -> Iterator[Finding]:
+    """Other ids in the padding; then more padding."""
+    plain = trial()
+    other = trial.run(trial.module, trial.given.refilled())
+    yield Finding("what padding holds does not matter", trial.apart(plain, other), 0.0)
+    if trial.more:
+        wider = trial.run(trial.module, trial.given.refilled(more=trial.more))
+        yield Finding("how much padding there is does not matter", trial.apart(plain, wider), trial.allowed(plain))
+
+
+def _lengths(rows: Rows) -> Tensor:
+    assert rows.lengths is not None
+    return rows.lengths
+
+
+def _refilled(rows: Rows, more: int) -> Rows:
+    n_rows, length = rows.ids.shape
+    ids = torch.full((n_rows, length + more), int(rows.ids.max()), device=rows.ids.device, dtype=rows.ids.dtype)
+    real = torch.arange(length, device=ids.device) < _lengths(rows)[:, None]
+    ids[:, :length] = torch.where(real, rows.ids, ids[:, :length])
+    return Rows(ids, rows.lengths)

@@ -1,0 +1,1 @@
+"""Pictures for people: of attention, of measurements; the colours they share."""

@@ -1,0 +1,142 @@
+"""What every captioner begins with, and what training and decoding ask of one.
+
+    locations = model.encode(images)          images (B, 3, H, W)  →  (B, S, C), row by row from the top left
+    hidden = model.tell(locations, target)    target (B · K, T): K captions an image, neighbours  →  (B · K, T, D)
+    words = model.words(locations)            (B, V): which words belong to the image, whatever their order
+    stepper = model.start(images)             the same, one word at a time
+
+`words` shares the output's matrix, and what it is made of (the gist: the mean of the locations in the space of words)
+is also what a recurrent decoder begins with. Predicting the bag of words of the captions teaches the convolutions from
+the first step on, when a decoder still only learns to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol, cast
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import Rows
+from regard.errors import ConfigError, ShapeError
+from regard.layers import drop
+from regard.layers.convolution import STRIDE, ConvNet, NormName, locations_of
+from regard.models.interfaces.text import Seq2SeqStepper, offers
+
+
+class ImageEncoder(nn.Module):
+    """Images → locations. In training whole feature maps are dropped, the same at all locations of an image."""
+
+    def __init__(
+        self, image_size: int, *, widths: tuple[int, ...], n_blocks: int, norm: NormName, dropout: float
+    ) -> None:
+        super().__init__()
+        if locations_of(image_size) < 2:
+            raise ConfigError(f"image_size is at least {STRIDE + 1}, so that there is a choice, not {image_size}")
+        self.image_size, self.dropout = image_size, dropout
+        self.net = ConvNet(widths, n_blocks=n_blocks, norm=norm)
+        self.d_output = self.net.d_output
+        self.n_locations = locations_of(image_size) ** 2
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, 3, H, W) → (B, S, C)."""
+        side = self.image_size
+        if images.ndim != 4 or images.shape[1:] != (3, side, side):
+            raise ShapeError(f"images are (batch, 3, {side}, {side}), got {tuple(images.shape)}")
+        locations: Tensor = self.net(images).flatten(2).transpose(1, 2)
+        if not self.training or not self.dropout:
+            return locations
+        kept = drop(torch.ones_like(locations[:, :1]), self.dropout, training=True)  # (B, 1, C)
+        return locations * kept
+
+
+class CaptionerConfig(Protocol):
+    """What every captioner's config holds."""
+
+    @property
+    def n_target(self) -> int:
+        """How many words there are."""
+        ...
+
+    @property
+    def image_size(self) -> int:
+        """The side of its images in pixels."""
+        ...
+
+    @property
+    def pad_id(self) -> int:
+        """The id that fills up short rows."""
+        ...
+
+
+class Captioner(Protocol):
+    """A model that says what is on an image."""
+
+    @property
+    def config(self) -> CaptionerConfig:
+        """What it was built of."""
+        ...
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """What is learnt."""
+        ...
+
+    def forward(self, images: Tensor, target: Tensor | Rows) -> Tensor:
+        """Logits (B, T, V) of each next word, given the image and the words up to there."""
+        ...
+
+    def encode(self, images: Tensor) -> Tensor:
+        """The locations (B, S, C) of images."""
+        ...
+
+    def tell(self, locations: Tensor, target: Tensor | Rows) -> Tensor:
+        """What `unembed` turns into logits, of K captions an image: (B · K, T, D)."""
+        ...
+
+    def words(self, locations: Tensor) -> Tensor:
+        """Scores (B, V) of the words that belong to the image."""
+        ...
+
+    def unembed(self, hidden: Tensor) -> Tensor:
+        """Hidden states (..., D) → logits (..., V)."""
+        ...
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The matrix (V, D) that `unembed` multiplies by."""
+        ...
+
+    @property
+    def output_bias(self) -> Tensor | None:
+        """What `unembed` adds (V,), if anything."""
+        ...
+
+    def start(self, images: Tensor, *, capacity: int = 64, watched: bool = False) -> Seq2SeqStepper:
+        """Encode images and stand ready to caption them, one row each; `watched` steps keep their attention."""
+        ...
+
+
+def as_captioner(module: nn.Module) -> Captioner:
+    """The module as what it is."""
+    assert offers(module, Captioner)
+    return cast(Captioner, module)
+
+
+def captions_an_image(locations: Tensor, target: Rows) -> int:
+    """How many captions each image has: the rows of the target are neighbours by image."""
+    n_images, n_rows = len(locations), len(target.ids)
+    if target.documents is not None or n_rows % n_images:
+        raise ShapeError(
+            f"{n_rows} captions cannot be shared out to {n_images} images; allowed are as many for each, in padded rows"
+        )
+    return n_rows // n_images
+
+
+def check_captioner(config: CaptionerConfig, **shares: float) -> None:
+    """Refuse what no captioner can be made of."""
+    if config.n_target < 1:
+        raise ConfigError(f"n_target is at least 1, not {config.n_target}")
+    for name, share in shares.items():
+        if not 0 <= share < 1:
+            raise ConfigError(f"{name} is from 0 up to, but not including, 1; not {share}")

@@ -1,0 +1,208 @@
+"""Listen, Attend and Spell (Chan et al., 2016): a pyramid of recurrent layers listens, a recurrent speller attends.
+
+    memory = listen(frames)                           (B, T, M) → (B, ⌈T / 2ⁿ⌉, 2D)
+    sᵤ = LSTM([yᵤ₋₁; ãᵤ₋₁], sᵤ₋₁)      cᵤ = Σⱼ wᵤⱼ hⱼ,  w = softmax(score(sᵤ, hⱼ))      ãᵤ = tanh(W[cᵤ; sᵤ])
+
+The attention is that of the recurrent translator: any of its scores, one head on the states as they are. `ctc` adds a
+linear output over the memory for connectionist temporal classification (Graves et al., 2006) beside the speller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import get_args
+
+import torch
+from torch import Tensor, nn
+
+import regard.attention as attention
+from regard.attention import Rows
+from regard.errors import ConfigError
+from regard.layers import Dropout, Embedding, Recurrent, RecurrentName
+from regard.layers.pyramid import Pyramid
+from regard.layers.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, score_of
+from regard.models.interfaces.speech import Frames, Heard
+from regard.models.recurrent import Progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class LASConfig:
+    """What makes one listener and speller differ from another.
+
+    `n_halvings` is how often time is halved. `dropout` acts on what the listener's layers say, on embeddings and
+    before the output.
+    """
+
+    n_mels: int = 80
+    n_target: int = 0
+    cell: RecurrentName = "lstm"
+    d_listener: int = 256
+    n_halvings: int = 3
+    d_embedding: int = 128
+    d_speller: int = 256
+    n_speller_layers: int = 1
+    attention: AttentionName = "additive"
+    dropout: float = 0.2
+    ctc: bool = False
+    pad_id: int = 0
+
+    @property
+    def reduction(self) -> int:
+        """How many frames become one place of memory."""
+        return int(2**self.n_halvings)
+
+    @property
+    def d_memory(self) -> int:
+        """The width of what the speller attends to."""
+        return self.d_speller if self.attention in NEED_ONE_WIDTH else 2 * self.d_listener
+
+    @property
+    def n_writable(self) -> None:
+        """Any number of tokens can be written."""
+
+
+SIZES: dict[str, dict[str, int | float]] = {
+    "tiny": {"d_listener": 96, "d_speller": 128, "d_embedding": 32, "n_halvings": 2},
+    "small": {"d_listener": 160, "d_speller": 256, "d_embedding": 64, "n_halvings": 2},
+    "base": {"d_listener": 256, "d_speller": 512, "d_embedding": 256, "n_halvings": 3, "n_speller_layers": 2},
+}
+
+
+class ListenAttendSpell(nn.Module):
+    """Listener, attention and speller."""
+
+    def __init__(self, config: LASConfig) -> None:
+        super().__init__()
+        _check(config)
+        self.config = config
+        D = config.d_speller
+        self.listener = Pyramid(
+            config.n_mels, config.d_listener, n_halvings=config.n_halvings, cell=config.cell, dropout=config.dropout
+        )
+        raw = self.listener.d_output
+        self.reduce = nn.Linear(raw, config.d_memory, bias=False) if config.d_memory != raw else None
+        self.target_embedding = Embedding(config.n_target, config.d_embedding, pad_id=config.pad_id)
+        self.speller = Recurrent(
+            config.cell,
+            config.d_embedding + D,
+            d_hidden=D,
+            n_layers=config.n_speller_layers,
+            dropout=config.dropout,
+        )
+        self.attention = StateAttention(score_of(config.attention, D, d_key=config.d_memory))
+        self.combine = nn.Linear(config.d_memory + D, D)
+        self.output = nn.Linear(D, config.n_target)
+        self.ctc = nn.Linear(config.d_memory, config.n_target) if config.ctc else None
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, frames: Frames, target: Tensor | Rows) -> Tensor:
+        """Logits (B, U, V) of each next token, given the speech and the text up to there."""
+        return self.unembed(self.spell(self.listen(frames), target))
+
+    def listen(self, frames: Frames) -> Heard:
+        """The listener's states (B, S, d_memory)."""
+        frames.check(self.config.n_mels)
+        memory, lengths = self.listener(frames.values, frames.lengths)
+        return Heard(memory if self.reduce is None else self.reduce(memory), lengths)
+
+    def spell(self, heard: Heard, target: Tensor | Rows) -> Tensor:
+        """The vectors ã (B, U, D), one step after another: each needs where the one before looked."""
+        progress = self.begin(heard)
+        embedded = self.dropout(self.target_embedding(Rows.of(target).ids))
+        steps = [self.advance(step, progress) for step in embedded.split(1, dim=1)]
+        dropped: Tensor = self.dropout(torch.cat(steps, 1))
+        return dropped
+
+    def unembed(self, hidden: Tensor) -> Tensor:
+        """Vectors (..., D) → logits (..., V)."""
+        logits: Tensor = self.output(hidden)
+        return logits
+
+    def align(self, heard: Heard) -> Tensor | None:
+        """Logits (B, S, V) of which token stands where, if the model was built for it."""
+        return None if self.ctc is None else self.ctc(heard.memory)
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The matrix (V, D) that `unembed` multiplies by."""
+        return self.output.weight
+
+    @property
+    def output_bias(self) -> Tensor | None:
+        """What `unembed` adds (V,)."""
+        return self.output.bias
+
+    def start(self, heard: Heard, *, capacity: int = 64, watched: bool = False) -> SpellerStepper:
+        """Stand ready to spell, one row each; the state does not grow, so `capacity` reserves nothing."""
+        return SpellerStepper(self, heard, watched=watched)
+
+    def begin(self, heard: Heard) -> Progress:
+        """Where the speller stands before its first step: at zero, with the memory's keys prepared."""
+        c, n = self.config, len(heard.memory)
+        state = heard.memory.new_zeros(self.speller.n_parts, c.n_speller_layers, n, c.d_speller)
+        fed = heard.memory.new_zeros(n, 1, c.d_speller)
+        return Progress(state, heard.mask(), self.attention.remember(heard.memory), fed)
+
+    def advance(self, embedded: Tensor, progress: Progress) -> Tensor:
+        """One embedded token a row (B, 1, d_embedding) → its vector (B, 1, D); progress moves on."""
+        assert progress.fed is not None
+        assert progress.keys is not None
+        inputs = torch.cat((embedded, progress.fed), -1)
+        outputs, progress.state = self.speller(inputs, state=progress.state)
+        context = self.attention(outputs, mask=progress.mask, cache=progress.keys)
+        progress.fed = torch.tanh(self.combine(torch.cat((context, outputs), -1)))
+        return progress.fed
+
+    def step(self, tokens: Tensor, progress: Progress) -> Tensor:
+        """One token a row (N,) → the logits of the next (N, V)."""
+        vectors = self.advance(self.target_embedding(tokens[:, None]), progress)
+        return self.unembed(vectors[:, 0])
+
+
+class SpellerStepper:
+    """A speller in the middle of a word."""
+
+    def __init__(self, model: ListenAttendSpell, heard: Heard, *, watched: bool) -> None:
+        self.model, self.progress = model, model.begin(heard)
+        self.watched = watched
+        self._weights: Tensor | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.model.output.weight.device
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """The last token of each row (N,) → logits of the next (N, V)."""
+        if not self.watched:
+            return self.model.step(tokens, self.progress)
+        with attention.watch(self.model.attention) as seen:
+            logits = self.model.step(tokens, self.progress)
+        self._weights = seen.only().weights.mean(1)[:, 0]
+        return logits
+
+    def select(self, rows: Tensor, *, same_source: bool) -> None:
+        """Go on with other rows."""
+        self.progress.reorder(rows, same_source=same_source)
+
+    def attention(self) -> Tensor | None:
+        """The last step's attention (N, S), if the steps are watched."""
+        return self._weights
+
+
+def _check(config: LASConfig) -> None:
+    for name, names in (("cell", RecurrentName), ("attention", AttentionName)):
+        if getattr(config, name) not in get_args(names):
+            raise ConfigError(f"{name} is {getattr(config, name)!r}; allowed: {', '.join(get_args(names))}")
+    if config.attention == "none":
+        raise ConfigError(
+            "attention is 'none', and a speller without attention hears nothing",
+            hint=f"choose one of {', '.join(get_args(AttentionName)[1:])}",
+        )
+    for name in ("n_mels", "n_target", "d_listener", "d_embedding", "d_speller", "n_speller_layers"):
+        if getattr(config, name) < 1:
+            raise ConfigError(f"{name} is at least 1, not {getattr(config, name)}")
+    if not 0 <= config.n_halvings <= 5:
+        raise ConfigError(f"n_halvings is from 0 to 5, not {config.n_halvings}")
+    if not 0 <= config.dropout < 1:
+        raise ConfigError(f"dropout is from 0 up to, but not including, 1; not {config.dropout}")

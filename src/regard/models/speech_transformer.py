@@ -1,0 +1,245 @@
+"""A Transformer that listens: convolutions shorten the frames, attention blocks read them, a decoder writes the text.
+
+    listen    frames (B, T, M) → convolutions of width 3 with the given strides → + positions → blocks → (B, S, D)
+    spell     tokens (B, U) → + positions → blocks that look at the memory → (B, U, D)
+
+With other options this is Speech-Transformer (Dong et al., 2018), and Whisper (Radford et al., 2022): see `whisper`.
+`ctc` adds a linear output over the memory for connectionist temporal classification beside the decoder, as in hybrid
+systems (Watanabe et al., 2017).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import Causal, Learned, MultiHeadAttention, Rows, Sinusoidal
+from regard.errors import ConfigError, ShapeError
+from regard.layers import (
+    ActivationName,
+    DecoderBlock,
+    DecoderStack,
+    Dropout,
+    Embedding,
+    EncoderBlock,
+    EncoderStack,
+    FeedForward,
+    Order,
+    activation_of,
+    norm_of,
+)
+from regard.models import whisper
+from regard.models.interfaces.speech import Frames, Heard
+from regard.models.speech_stepper import SpeechStepper
+from regard.models.whisper import Waves
+
+EncoderPositions = Literal["sinusoidal", "whisper"]
+DecoderPositions = Literal["sinusoidal", "learned"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeechTransformerConfig:
+    """What makes one Transformer of speech differ from another.
+
+    `strides` are those of the convolutions, whose product is how many frames become one place. `n_places` limits the
+    places where positions are Whisper's, `n_positions` the tokens where the decoder's are learned. `scaled` multiplies
+    embeddings by √D. The output is tied to the embedding.
+    """
+
+    n_mels: int = 80
+    n_target: int = 0
+    d_model: int = 256
+    n_heads: int = 4
+    d_feedforward: int = 1024
+    n_encoder_layers: int = 6
+    n_decoder_layers: int = 3
+    strides: tuple[int, ...] = (2, 2)
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    order: Order = "pre"
+    activation: ActivationName = "gelu"
+    encoder_positions: EncoderPositions = "sinusoidal"
+    decoder_positions: DecoderPositions = "sinusoidal"
+    n_places: int = 1500
+    n_positions: int = 448
+    scaled: bool = True
+    ctc: bool = False
+    pad_id: int = 0
+
+    @property
+    def reduction(self) -> int:
+        """How many frames become one place of memory."""
+        return math.prod(self.strides)
+
+    @property
+    def n_writable(self) -> int | None:
+        """The most tokens that can be written."""
+        return self.n_positions if self.decoder_positions == "learned" else None
+
+
+SIZES: dict[str, dict[str, object]] = {
+    "tiny": {"d_model": 128, "n_heads": 4, "d_feedforward": 512, "n_encoder_layers": 4, "n_decoder_layers": 2},
+    "small": {"d_model": 256, "n_heads": 4, "d_feedforward": 1024, "n_encoder_layers": 6, "n_decoder_layers": 3},
+    **whisper.SIZES,
+}
+
+
+class SpeechTransformer(nn.Module):
+    """Convolutions, encoder, decoder, and an output over the tokens."""
+
+    def __init__(self, config: SpeechTransformerConfig) -> None:
+        super().__init__()
+        _check(config)
+        self.config = config
+        D = config.d_model
+        self.stem = Convolutions(config.n_mels, D, strides=config.strides, activation=config.activation)
+        self.source_positions = (
+            Waves(D, n_positions=config.n_places) if config.encoder_positions == "whisper" else Sinusoidal(D)
+        )
+        self.target_embedding = Embedding(
+            config.n_target, D, scaled=config.scaled, pad_id=config.pad_id, std=None if config.scaled else 0.02
+        )
+        self.target_positions = (
+            Learned(D, n_positions=config.n_positions) if config.decoder_positions == "learned" else Sinusoidal(D)
+        )
+        final = norm_of("layer") if config.order == "pre" else None
+        self.encoder = EncoderStack(
+            [_encoder_block(config) for _ in range(config.n_encoder_layers)], final_norm=final(D) if final else None
+        )
+        self.decoder = DecoderStack(
+            [_decoder_block(config) for _ in range(config.n_decoder_layers)], final_norm=final(D) if final else None
+        )
+        self.ctc = nn.Linear(D, config.n_target) if config.ctc else None
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, frames: Frames, target: Tensor | Rows) -> Tensor:
+        """Logits (B, U, V) of each next token, given the speech and the text up to there."""
+        return self.unembed(self.spell(self.listen(frames), target))
+
+    def listen(self, frames: Frames) -> Heard:
+        """The encoder's states (B, S, D)."""
+        frames.check(self.config.n_mels)
+        hidden, lengths = self.stem(frames.values, frames.lengths)
+        heard = Heard(self.dropout(self.source_positions(hidden)), lengths)
+        return Heard(self.encoder(heard.memory, mask=heard.mask()), lengths)
+
+    def spell(self, heard: Heard, target: Tensor | Rows) -> Tensor:
+        """The decoder's last states (B, U, D)."""
+        rows = Rows.of(target)
+        own = rows.mask()
+        embedded = self.dropout(self.target_positions(self.target_embedding(rows.ids)))
+        decoded: Tensor = self.decoder(
+            embedded, heard.memory, mask=Causal() if own is None else own & Causal(), memory_mask=heard.mask()
+        )
+        return decoded
+
+    def unembed(self, hidden: Tensor) -> Tensor:
+        """Hidden states (..., D) → logits (..., V)."""
+        return self.target_embedding.unembed(hidden)
+
+    def align(self, heard: Heard) -> Tensor | None:
+        """Logits (B, S, V) of which token stands where, if the model was built for it."""
+        return None if self.ctc is None else self.ctc(heard.memory)
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The matrix (V, D) that `unembed` multiplies by."""
+        return self.target_embedding.weight
+
+    @property
+    def output_bias(self) -> None:
+        """Nothing: `unembed` adds no bias."""
+
+    def start(self, heard: Heard, *, capacity: int = 64, watched: bool = False) -> SpeechStepper:
+        """Stand ready to write, one row each; `watched` steps keep their attention."""
+        embed, positions = self.target_embedding, self.target_positions
+        return SpeechStepper(
+            self.decoder,
+            lambda tokens, offset: positions(embed(tokens), offset=offset),
+            heard,
+            unembed=embed.unembed,
+            capacity=capacity,
+            watched=watched,
+        )
+
+
+class Convolutions(nn.Module):
+    """Frames (B, T, M) → places (B, S, D): convolutions of width 3 over time, each with its stride and activation.
+
+    What a convolution says behind the end of a row is set to zero, so that the next one reads what it would read if the
+    row were alone.
+    """
+
+    def __init__(self, d_input: int, d_model: int, *, strides: Sequence[int], activation: ActivationName) -> None:
+        super().__init__()
+        widths = [d_input, *[d_model] * (len(strides) - 1)]
+        self.layers = nn.ModuleList(
+            nn.Conv1d(width, d_model, 3, stride, padding=1) for width, stride in zip(widths, strides, strict=True)
+        )
+        self.activation = activation_of(activation)
+
+    def forward(self, values: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """The places, and how many of each row are real."""
+        hidden = _silenced(values, lengths).transpose(1, 2)
+        for layer in self.layers:
+            assert isinstance(layer, nn.Conv1d)
+            hidden, lengths = self.activation(layer(hidden)), (lengths - 1) // layer.stride[0] + 1
+            hidden = _silenced(hidden.transpose(1, 2), lengths).transpose(1, 2)
+        return hidden.transpose(1, 2), lengths
+
+
+def _silenced(values: Tensor, lengths: Tensor) -> Tensor:
+    """(B, T, D) with zeros behind the end of each row."""
+    real = torch.arange(values.shape[1], device=values.device) < lengths[:, None]
+    return values * real[..., None].to(values.dtype)
+
+
+def _attention(config: SpeechTransformerConfig, kind: Literal["self", "masked", "cross"]) -> MultiHeadAttention:
+    return MultiHeadAttention(config.d_model, config.n_heads, kind=kind, dropout=config.attention_dropout)
+
+
+def _encoder_block(config: SpeechTransformerConfig) -> EncoderBlock:
+    return EncoderBlock(
+        config.d_model,
+        attention=_attention(config, "self"),
+        feedforward=FeedForward(config.d_model, config.d_feedforward, activation=config.activation),
+        order=config.order,
+        norm=norm_of("layer"),
+        dropout=config.dropout,
+    )
+
+
+def _decoder_block(config: SpeechTransformerConfig) -> DecoderBlock:
+    return DecoderBlock(
+        config.d_model,
+        attention=_attention(config, "masked"),
+        cross=_attention(config, "cross"),
+        feedforward=FeedForward(config.d_model, config.d_feedforward, activation=config.activation),
+        order=config.order,
+        norm=norm_of("layer"),
+        dropout=config.dropout,
+    )
+
+
+def _check(config: SpeechTransformerConfig) -> None:
+    named = {
+        "order": Order,
+        "activation": ActivationName,
+        "encoder_positions": EncoderPositions,
+        "decoder_positions": DecoderPositions,
+    }
+    for name, names in named.items():
+        if getattr(config, name) not in get_args(names):
+            raise ConfigError(f"{name} is {getattr(config, name)!r}; allowed: {', '.join(get_args(names))}")
+    for name in ("n_mels", "n_target", "d_model", "n_heads", "d_feedforward", "n_encoder_layers", "n_decoder_layers"):
+        if getattr(config, name) < 1:
+            raise ConfigError(f"{name} is at least 1, not {getattr(config, name)}")
+    if not config.strides or min(config.strides) < 1:
+        raise ConfigError(f"strides are whole numbers from 1, one a convolution; not {list(config.strides)}")
+    if config.d_model % 2:
+        raise ShapeError(f"d_model = {config.d_model} is odd, and sines and cosines come in pairs")

@@ -1,0 +1,206 @@
+"""A Transformer that says what is on an image: locations in place of source words.
+
+    logits = model(images, target)        images (B, 3, H, W), target (B, T) starting with <s>  →  (B, T, V)
+
+The convolutions' locations go through one matrix and get a learned vector for their place; encoder blocks over them
+may follow (`n_encoder_layers`, 0 for none). Decoder blocks then look at the words so far and at the locations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+import regard.attention as attention
+from regard.attention import Causal, Learned, MultiHeadAttention, Rows, Sinusoidal
+from regard.errors import ConfigError
+from regard.layers import (
+    DecoderBlock,
+    DecoderStack,
+    Dropout,
+    Embedding,
+    EncoderBlock,
+    EncoderStack,
+    FeedForward,
+    LayerNorm,
+)
+from regard.layers.convolution import NormName
+from regard.layers.embeddings import in_working_precision
+from regard.models.interfaces.captions import ImageEncoder, captions_an_image, check_captioner
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerCaptionerConfig:
+    """What makes one Transformer captioner differ from another; blocks are pre-norm. See `RecurrentCaptionerConfig`."""
+
+    n_target: int = 0
+    image_size: int = 80
+    widths: tuple[int, ...] = (64, 128, 256, 256)
+    n_blocks: int = 2
+    norm: NormName = "batch"
+    d_model: int = 256
+    n_heads: int = 4
+    d_feedforward: int = 1024
+    n_encoder_layers: int = 2
+    n_decoder_layers: int = 3
+    dropout: float = 0.2
+    feature_dropout: float = 0.1
+    n_positions: int = 256
+    pad_id: int = 0
+
+
+SIZES: dict[str, dict[str, object]] = {
+    "tiny": {"widths": (16, 32, 48), "n_blocks": 1, "d_model": 64, "n_heads": 4, "d_feedforward": 128,
+             "n_encoder_layers": 1, "n_decoder_layers": 2, "dropout": 0.0, "feature_dropout": 0.0},
+    "small": {"widths": (32, 64, 128, 128), "n_blocks": 1, "d_model": 128, "n_heads": 4, "d_feedforward": 512,
+              "n_encoder_layers": 1, "n_decoder_layers": 2},
+    "base": {"widths": (64, 128, 256, 256), "n_blocks": 2, "d_model": 256, "n_heads": 4, "d_feedforward": 1024,
+             "n_encoder_layers": 2, "n_decoder_layers": 3},
+}  # fmt: skip
+
+
+class TransformerCaptioner(nn.Module):
+    """Convolutions, encoder blocks over locations, decoder blocks over words."""
+
+    def __init__(self, config: TransformerCaptionerConfig) -> None:
+        super().__init__()
+        _check(config)
+        self.config = config
+        D = config.d_model
+        self.encoder = ImageEncoder(
+            config.image_size,
+            widths=config.widths,
+            n_blocks=config.n_blocks,
+            norm=config.norm,
+            dropout=config.feature_dropout,
+        )
+        self.project = nn.Linear(self.encoder.d_output, D)
+        self.places = Learned(D, n_positions=self.encoder.n_locations)
+        self.refine = EncoderStack(
+            [_encoder_block(config) for _ in range(config.n_encoder_layers)], final_norm=LayerNorm(D)
+        )
+        self.embedding = Embedding(config.n_target, D, scaled=True, pad_id=config.pad_id)
+        self.positions = Sinusoidal(D, n_positions=config.n_positions)
+        self.decoder = DecoderStack(
+            [_decoder_block(config) for _ in range(config.n_decoder_layers)], final_norm=LayerNorm(D)
+        )
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, images: Tensor, target: Tensor | Rows) -> Tensor:
+        """Logits (B, T, V) of each next word, given the image and the words up to there."""
+        return self.unembed(self.tell(self.encode(images), target))
+
+    def encode(self, images: Tensor) -> Tensor:
+        """The locations of images, as the decoder attends to them (B, S, D)."""
+        locations = in_working_precision(self.places(self.project(self.encoder(images))))
+        refined: Tensor = self.refine(self.dropout(locations))
+        return refined
+
+    def tell(self, locations: Tensor, target: Tensor | Rows) -> Tensor:
+        """The decoder's last states, of K captions an image: (B · K, T, D)."""
+        rows = Rows.of(target)
+        memory = locations.repeat_interleave(captions_an_image(locations, rows), 0)
+        self.positions.reserve(rows.longest)
+        hidden = self.dropout(in_working_precision(self.positions(self.embedding(rows.ids))))
+        own = rows.mask()
+        decoded: Tensor = self.decoder(hidden, memory, mask=Causal() if own is None else own & Causal())
+        return decoded
+
+    def words(self, locations: Tensor) -> Tensor:
+        """Scores (B, V) of the words that belong to the image."""
+        return self.unembed(locations.mean(1))
+
+    def unembed(self, hidden: Tensor) -> Tensor:
+        """Hidden states (..., D) → logits (..., V)."""
+        return self.embedding.unembed(hidden)
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The matrix (V, D) that `unembed` multiplies by."""
+        return self.embedding.weight
+
+    @property
+    def output_bias(self) -> None:
+        """Nothing: `unembed` adds no bias."""
+
+    def start(self, images: Tensor, *, capacity: int = 64, watched: bool = False) -> TransformerCaptionerStepper:
+        """Encode images and stand ready to caption them, one row each; `watched` steps keep their attention."""
+        return TransformerCaptionerStepper(self, images, capacity=capacity, watched=watched)
+
+
+class TransformerCaptionerStepper:
+    """A Transformer captioner in the middle of writing: caches of its past and of the locations' keys and values."""
+
+    def __init__(self, model: TransformerCaptioner, images: Tensor, *, capacity: int, watched: bool) -> None:
+        self.model, self.watched = model, watched
+        self.memory = model.decoder.remember(model.encode(images), capacity=capacity)
+        self._weights: Tensor | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.model.embedding.weight.device
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """The last token of each row (N,) → logits of the next (N, V)."""
+        model, offset = self.model, self.memory.length
+        model.positions.reserve(offset + 1)
+        hidden = model.positions(model.embedding(tokens[:, None]), offset=offset)
+        return model.unembed(self._decode(hidden, Causal(offset=offset))[:, 0])
+
+    def select(self, rows: Tensor, *, same_source: bool) -> None:
+        """Go on with other rows."""
+        self.memory.reorder(rows, same_source=same_source)
+
+    def attention(self) -> Tensor | None:
+        """The last step's attention to locations (N, S), averaged over layers and heads, if the steps are watched."""
+        return self._weights
+
+    def _decode(self, hidden: Tensor, mask: Causal) -> Tensor:
+        decoder = self.model.decoder
+        if not self.watched:
+            decoded: Tensor = decoder(hidden, mask=mask, remembered=self.memory)
+            return decoded
+        with attention.watch(decoder, kinds=["cross"]) as seen:
+            decoded = decoder(hidden, mask=mask, remembered=self.memory)
+        # (images, H, rows an image, S) of each layer → (N, S)
+        self._weights = torch.stack([sight.weights.mean(1).flatten(0, 1) for sight in seen]).mean(0)
+        return decoded
+
+
+def _feedforward(config: TransformerCaptionerConfig) -> FeedForward:
+    return FeedForward(config.d_model, config.d_feedforward)
+
+
+def _encoder_block(config: TransformerCaptionerConfig) -> EncoderBlock:
+    return EncoderBlock(
+        config.d_model,
+        attention=MultiHeadAttention(config.d_model, config.n_heads),
+        feedforward=_feedforward(config),
+        order="pre",
+        dropout=config.dropout,
+    )
+
+
+def _decoder_block(config: TransformerCaptionerConfig) -> DecoderBlock:
+    make = partial(MultiHeadAttention, config.d_model, config.n_heads)
+    return DecoderBlock(
+        config.d_model,
+        attention=make(kind="masked"),
+        cross=make(kind="cross"),
+        feedforward=_feedforward(config),
+        order="pre",
+        dropout=config.dropout,
+    )
+
+
+def _check(config: TransformerCaptionerConfig) -> None:
+    check_captioner(config, dropout=config.dropout, feature_dropout=config.feature_dropout)
+    if config.n_encoder_layers < 0 or config.n_decoder_layers < 1:
+        raise ConfigError(
+            f"{config.n_encoder_layers} encoder and {config.n_decoder_layers} decoder layers were asked for; "
+            "allowed are none or more of the first and one or more of the second"
+        )

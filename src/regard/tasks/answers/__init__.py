@@ -1,0 +1,1 @@
+"""Questions on passages in, a piece of the passage out."""

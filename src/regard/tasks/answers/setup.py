@@ -1,0 +1,74 @@
+"""Questions on passages to fine-tune a reader on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regard.config.recipe import Recipe
+from regard.config.training import TuningConfig
+from regard.models.classifier import SpanReader
+from regard.models.flops import count_parameters
+from regard.tasks.answers.answerer import Answerer
+from regard.tasks.answers.data import AnswerFiles, QuestionSets
+from regard.tasks.answers.metrics import answer_metrics
+from regard.tasks.answers.training import AnswerTraining
+from regard.tasks.answers.windows import Windows
+from regard.tasks.labels.setup import framer_for
+from regard.tasks.tokenizing import tokenizer_for
+from regard.training.setup import Place, Say
+from regard.training.warm_start import begin_with_backbone, open_start
+
+
+class AnswerJob:
+    """Questions, their passages, and a reader that points at answers."""
+
+    def __init__(self, recipe: Recipe, place: Place) -> None:
+        self.recipe = recipe
+        self.files = AnswerFiles(recipe.data, place.data_root)
+        self.sets: QuestionSets = self.files.read(say=place.say if place.world.first else lambda _: None)
+        start = open_start(recipe, place.data_root)
+        self.tokenizer = tokenizer_for(
+            recipe, place, start, lambda: (text for q in self.sets.train for text in (q.question, q.context))
+        )
+        self.model, self.described = begin_with_backbone(
+            recipe, self.tokenizer, start, place, forced={}, n_positions=recipe.data.max_tokens
+        )
+        self.windows = windows_for(self.tokenizer, self.described.options, recipe)
+        train = recipe.train
+        assert isinstance(train, TuningConfig)
+        self.task = AnswerTraining(
+            self.windows,
+            self.sets.train,
+            self.sets.valid,
+            budget_tokens=train.batch_tokens,
+            seed=train.seed,
+            batch_examples=train.batch_examples,
+            r_drop=train.r_drop,
+            ambiguous=recipe.data.ambiguous,
+            options=recipe.decode,
+        )
+
+    def introduction(self) -> str:
+        """The model's size and the questions."""
+        return f"reader: {count_parameters(self.model):,} parameters; {len(self.sets.train):,} questions"
+
+    def facts(self) -> dict[str, Any]:
+        """How many questions, and the fingerprints of the files."""
+        return {"questions": len(self.sets.train), "fingerprints": self.files.fingerprints()}
+
+    def measure(self, say: Say) -> dict[str, dict[str, Any]]:
+        """Exact match and F1 on the validation questions, and on every test set."""
+        assert isinstance(self.model, SpanReader)
+        answerer, found = Answerer(self.model, self.windows), {}
+        for name, questions in ({"valid": self.sets.valid} | self.sets.tests).items():
+            said = [answer.text for answer in answerer.answer(questions, self.recipe.decode)]
+            figures = answer_metrics(said, questions)
+            found[name] = {key: metric.record() for key, metric in figures.items()}
+            say(f"{name}: " + "  ".join(f"{metric.name} {metric.value:.2f}" for metric in figures.values()))
+        return found
+
+
+def windows_for(tokenizer: Any, options: Any, recipe: Recipe) -> Windows:
+    """How questions and passages become rows for this backbone."""
+    framer = framer_for(tokenizer, options, recipe)
+    return Windows(framer, overlap=recipe.data.overlap, max_question=recipe.data.max_question)

@@ -1,0 +1,84 @@
+"""A question and a passage as rows that a model can read: windows over the passage that overlap.
+
+    [CLS] question [SEP] tokens 0 … 319 [SEP]
+    [CLS] question [SEP] tokens 192 … 511 [SEP]          128 in common
+
+An answer is tokens `first` to `last` of the passage. A window that holds all of it points there; any other points to
+its own first token, [CLS], which stands for "not here". The characters of the passage that a token covers come from the
+tokenizer, so that an answer is always an exact piece of the passage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from regard.data.text.templates import Framed
+from regard.errors import UsageError
+from regard.tasks.answers.squad import Answer, Question
+from regard.tasks.templates import Framer
+
+NOT_HERE = 0  # the row's first token: [CLS]
+
+
+class Window(NamedTuple):
+    """A framed row: its passage stands from token `start` on, and begins with token `offset` of the whole passage."""
+
+    row: Framed
+    start: int
+    offset: int
+    n_context: int
+
+    def target(self, span: tuple[int, int] | None) -> tuple[int, int]:
+        """Where in the row tokens `first` to `last` of the passage stand, if all of them do."""
+        if span is None or span[0] < self.offset or span[1] >= self.offset + self.n_context:
+            return NOT_HERE, NOT_HERE
+        return self.start + span[0] - self.offset, self.start + span[1] - self.offset
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A question's windows, and the characters (from, to) that each token of the passage covers."""
+
+    windows: list[Window]
+    spans: list[tuple[int, int]]
+
+    def tokens_of(self, answer: Answer) -> tuple[int, int] | None:
+        """The first and the last token that hold characters of an answer; None where none does."""
+        if answer.start is None or not answer.text:
+            return None
+        end = answer.start + len(answer.text)
+        touched = [i for i, (low, high) in enumerate(self.spans) if low < end and high > answer.start and high > low]
+        return (touched[0], touched[-1]) if touched else None
+
+
+class Windows:
+    """Cuts questions and passages into windows of at most the framer's `max_tokens`."""
+
+    def __init__(self, framer: Framer, *, overlap: int = 128, max_question: int = 64) -> None:
+        room = framer.room(pair=True)
+        if room < 2:
+            raise UsageError(f"{framer.max_tokens} tokens have no room for a question and a passage")
+        self.framer, self.overlap, self.room = framer, overlap, room
+        self.max_question = min(max_question, room // 2)  # a long question must not leave the passage without room
+
+    def __call__(self, questions: Sequence[Question]) -> Iterator[Passage]:
+        """The windows of each question, in order."""
+        tokenizer = self.framer.tokenizer
+        asked = tokenizer.encode_batch([question.question for question in questions])
+        known: dict[str, tuple[list[int], list[tuple[int, int]]]] = {}
+        for question, ids in zip(questions, asked, strict=True):
+            if question.context not in known:
+                # Neighbouring questions share their passage; only the last is kept, whatever the number of passages.
+                known = {question.context: (tokenizer.encode(question.context), tokenizer.spans(question.context))}
+            context, spans = known[question.context]
+            yield Passage(list(self._cut(ids[: self.max_question], context)), spans)
+
+    def _cut(self, question: list[int], context: list[int]) -> Iterator[Window]:
+        size = self.room - len(question)
+        step = size - min(self.overlap, size // 2)  # where questions leave little room, windows still move on
+        for offset in range(0, max(1, len(context) - size + step), step):
+            part = context[offset : offset + size]
+            row = self.framer.frame(question, part)
+            yield Window(row, row.starts[1], offset, len(part))

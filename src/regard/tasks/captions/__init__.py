@@ -1,0 +1,1 @@
+"""Images in, what is on them out, in words."""

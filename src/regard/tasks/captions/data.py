@@ -1,0 +1,218 @@
+"""Images with captions as a task's data: where they are, and what is kept of them.
+
+`CaptionData` and `CaptionPieces` are the `[data]` and `[tokenizer]` sections of a recipe.
+
+    train = ["holiday"]                                    a folder with captions.csv and the images it names
+    train = ["captions.tsv"], images = "photos.zip"        a table, and the images in an archive
+    train = ["Flickr8k.token.txt.gz", "trainImages.txt"]   a table, and a list of the images to take from it
+    synthetic = "shapes"                                   coloured shapes, made on the spot
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from regard.data.images.arrays import Array
+from regard.data.images.captioned import Held, hold_pictures
+from regard.data.io.archives import is_archive
+from regard.data.io.paths import find_data
+from regard.data.synthetic.shapes import SIDE, shape_scenes
+from regard.data.text.pairs import hash_file
+from regard.data.text.tokenizers import Tokenizer
+from regard.decoding import DecodeOptions
+from regard.errors import ConfigError, DataError
+from regard.tasks.captions.table import BadRows, CaptionSource, Say, without_punctuation
+from regard.tasks.pairs import TokenizerKind
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionData:
+    """The `[data]` section: tables of images and captions, and where the images are.
+
+    Without `images` they are beside the table. Without `valid`, a share `held_out` of the training images is kept back
+    to choose by. Images are scaled and cut to squares of `image_size` pixels. `max_tokens` leaves out longer training
+    captions, `bad` says what to do about rows and images that cannot be used.
+    """
+
+    train: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    test: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    images: str | None = None
+    image: str = "image"
+    caption: str = "caption"
+    format: str | None = None
+    image_size: int = 80
+    held_out: float = 0.1
+    punctuation: Literal["drop", "keep"] = "drop"
+    max_tokens: int = 40
+    bad: BadRows = "refuse"
+    synthetic: Literal["shapes"] | None = None
+    n_train: int = 4_000
+    n_valid: int = 200
+    n_test: int = 500
+
+    def __post_init__(self) -> None:
+        least = {"image_size": 1, "max_tokens": 1, "n_train": 1, "n_valid": 1, "n_test": 1}
+        wrong = [f"data.{k} is {getattr(self, k)}, at least {v}" for k, v in least.items() if getattr(self, k) < v]
+        if not 0 < self.held_out < 1:
+            wrong.append(f"data.held_out is {self.held_out}, between 0 and 1")
+        if self.synthetic and self.image_size != SIDE:
+            wrong.append(f"data.image_size is {self.image_size}, and synthetic shapes are drawn on {SIDE} pixels")
+        if wrong:
+            raise ConfigError("; ".join(wrong))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionPieces:
+    """The `[tokenizer]` section: words in lower case, unless something else is asked for."""
+
+    kind: TokenizerKind = "words"
+    size: int = 10_000
+    lowercase: bool = True
+    min_frequency: int = 1
+    file: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionDecode(DecodeOptions):
+    """The `[decode]` section: as for any text, but captions are short."""
+
+    max_length: int = 40
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """Images with their captions: `pixels` uint8 (n, 3, H, W), `names` (n,), and several texts each."""
+
+    pixels: Array
+    names: list[str]
+    captions: list[tuple[str, ...]]
+
+    @classmethod
+    def of(cls, held: Held) -> Pictures:
+        """What was read from files."""
+        return cls(held.pixels, [e.image for e in held.examples], [e.captions for e in held.examples])
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def part(self, places: Sequence[int]) -> Pictures:
+        """Some of them."""
+        return Pictures(
+            self.pixels[np.asarray(places, np.int64)],
+            [self.names[i] for i in places],
+            [self.captions[i] for i in places],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class CaptionSets:
+    """All the data of a run, read and checked."""
+
+    train: Pictures
+    valid: Pictures
+    tests: Mapping[str, Pictures]
+
+
+@dataclass(frozen=True)
+class CaptionFiles:
+    """The files of a recipe, found: relative names are looked for here, then under the data root.
+
+    What is decoded is kept under `made`.
+    """
+
+    data: CaptionData
+    root: Path | None
+    made: Path
+    seed: int = 0
+
+    def read(self, *, say: Say = lambda _: None) -> CaptionSets:
+        """Read and check everything."""
+        if self.data.synthetic:
+            sets = {part: self._drawn(part) for part in ("train", "valid", "test")}
+            return CaptionSets(sets["train"], sets["valid"], {"test": sets["test"]})
+        train = self.pictures(self.source(self.data.train, what="train"), say=say)
+        if self.data.valid:
+            valid = self.pictures(self.source(self.data.valid, what="valid"), say=say)
+        else:
+            train, valid = self._divided(train)
+        return CaptionSets(train, valid, self.tests(say=say))
+
+    def tests(self, *, say: Say = lambda _: None) -> Mapping[str, Pictures]:
+        """The images to report on, by name."""
+        if self.data.synthetic:
+            return {"test": self._drawn("test")}
+        return {
+            name: self.pictures(self.source(files, what=f"test.{name}"), say=say)
+            for name, files in self.data.test.items()
+        }
+
+    def source(self, files: Sequence[str], *, what: str) -> CaptionSource:
+        """Describe one set of captions: a table or a folder, and perhaps a list of images."""
+        if not 1 <= len(files) <= 2:
+            raise ConfigError(
+                f"data.{what} names {len(files) or 'no'} files; allowed are a table of captions (or a folder with one) "
+                "and a list of the images to take from it",
+                hint=f"give one with --{what} FILE" if what in ("train", "valid") else None,
+            )
+        paths = [find_data(name, self.root) for name in files]
+        only = paths[1] if len(paths) == 2 else None
+        data = self.data
+        return CaptionSource(paths[0], only, image=data.image, caption=data.caption, format=data.format)
+
+    def pictures(self, source: CaptionSource, *, say: Say = lambda _: None) -> Pictures:
+        """Read the captions of a source and decode its images."""
+        place = self._place or source.folder
+        held = hold_pictures(
+            source, place, size=self.data.image_size, folder=self.made / "images", bad=self.data.bad, say=say
+        )
+        return Pictures.of(held)
+
+    def fingerprints(self) -> dict[str, Any]:
+        """Of every set, and of the archive of images."""
+        if self.data.synthetic:
+            return {"synthetic": self.data.synthetic}
+        named = {"train": self.data.train, "valid": self.data.valid} | dict(self.data.test)
+        found = {name: self.source(files, what=name).fingerprint() for name, files in named.items() if files}
+        place = self._place
+        return found | ({"images": hash_file(place)} if place is not None and is_archive(place) else {})
+
+    @cached_property
+    def _place(self) -> Path | None:
+        return None if self.data.images is None else Path(find_data(self.data.images, self.root))
+
+    def _divided(self, whole: Pictures) -> tuple[Pictures, Pictures]:
+        """A share of the images kept back, the same for the same seed."""
+        n = round(len(whole) * self.data.held_out)
+        if not 1 <= n < len(whole):
+            raise DataError(
+                f"{len(whole)} images cannot be divided: data.held_out is {self.data.held_out}, "
+                "and at least one is needed on each side",
+                hint="name images to choose by: --valid FILE",
+            )
+        order = np.random.default_rng(self.seed).permutation(len(whole)).tolist()
+        return whole.part(sorted(order[n:])), whole.part(sorted(order[:n]))
+
+    def _drawn(self, part: str) -> Pictures:
+        scenes = shape_scenes(getattr(self.data, f"n_{part}"), self.seed, split=part)
+        names = [f"{part}-{i}.png" for i in range(len(scenes))]
+        return Pictures(np.stack([scene.pixels for scene in scenes]), names, [scene.captions for scene in scenes])
+
+
+def as_text(data: CaptionData, caption: str) -> str:
+    """A caption as the tokenizer gets it."""
+    return without_punctuation(caption) if data.punctuation == "drop" else caption
+
+
+def without_unknown(options: DecodeOptions, tokenizer: Tokenizer) -> DecodeOptions:
+    """The same options, but a caption never says that it has no word for something."""
+    unknown = tokenizer.roles.unk
+    if unknown is None or unknown in options.banned:
+        return options
+    return replace(options, banned=(*options.banned, unknown))

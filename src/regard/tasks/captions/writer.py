@@ -1,0 +1,68 @@
+"""Captions for images: pixels in, texts out, through one captioner or several that vote at every word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from regard.data.images.arrays import Array
+from regard.data.text.tokenizers import Tokenizer
+from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, decode
+from regard.models.interfaces.captions import Captioner
+from regard.tasks.captions.data import without_unknown
+from regard.tasks.translation.translator import Translation as Caption
+
+__all__ = ["Caption", "CaptionWriter"]
+
+
+class CaptionWriter:
+    """Writes captions; `batch_rows` is how many are written at a time, beams included."""
+
+    def __init__(self, models: Sequence[Captioner], tokenizer: Tokenizer, *, batch_rows: int = 640) -> None:
+        self.models, self.tokenizer, self.batch_rows = list(models), tokenizer, batch_rows
+
+    def __call__(
+        self,
+        pixels: Array,
+        options: DecodeOptions,
+        *,
+        prefix: str | None = None,
+        keys: Sequence[int] | None = None,
+    ) -> list[list[Caption]]:
+        """The captions of each image (n, 3, H, W), best first.
+
+        `prefix` is how every caption begins; `keys` name the images in the random stream of sampling.
+        """
+        options = without_unknown(options, self.tokenizer)
+        named = range(len(pixels)) if keys is None else keys
+        forced = [] if prefix is None else self.tokenizer.encode(prefix)
+        at_once = max(1, self.batch_rows // max(options.beam, options.n_samples))
+        found: list[list[Caption]] = []
+        for begin in range(0, len(pixels), at_once):
+            some = pixels[begin : begin + at_once]
+            found += self._write(some, options, forced, [named[begin + i] for i in range(len(some))])
+        return found
+
+    @torch.inference_mode()
+    def _write(self, pixels: Array, options: DecodeOptions, prefix: list[int], keys: list[int]) -> list[list[Caption]]:
+        device = next(iter(self.models[0].parameters())).device
+        images, marks = torch.tensor(pixels, device=device), self.tokenizer
+        watched = options.coverage_penalty > 0
+        steppers = [model.start(images, capacity=options.max_length, watched=watched) for model in self.models]
+        written = decode(
+            steppers[0] if len(steppers) == 1 else EnsembleStepper(steppers),
+            n_rows=len(images),
+            bos_id=marks.bos_id,
+            eos_id=marks.eos_id,
+            pad_id=marks.pad_id,
+            options=options,
+            prefixes=[prefix] * len(images) if prefix else None,
+            row_keys=keys,
+        )
+        return [[self._caption(hypothesis) for hypothesis in several] for several in written]
+
+    def _caption(self, written: Hypothesis) -> Caption:
+        ids = list(written.tokens)
+        text, tokens = self.tokenizer.decode(ids), self.tokenizer.tokens(ids)
+        return Caption(text, tokens, ids, written.score, written.log_prob, written.finished)

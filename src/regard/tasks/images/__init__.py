@@ -1,0 +1,1 @@
+"""Images in, their class out."""

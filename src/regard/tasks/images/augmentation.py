@@ -1,0 +1,128 @@
+"""Images changed at random while they are learnt from, on the device, every image of a batch in its own way.
+
+    operations    RandAugment (Cubuk et al., 2020): so many operations of fourteen, at a strength from 0 to 10
+    crop, zoom    a crop out of the image with a share of its sides as padding, or of a share of its area
+    flip          left to right
+    erase         a share of images loses a box to noise (Zhong et al., 2020)
+    mixup         two images shine through one another (Zhang et al., 2018)
+    cutmix        a box of one in the other (Yun et al., 2019); labels are mixed by area
+
+Draws come from PyTorch's generator, which the trainer seeds anew at every step: a resumed run draws the same.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.data.images.operations import autocontrast, blurred, enhance, equalize, grey, mean_grey, posterize, solarize
+from regard.data.images.space import ImageSpace
+from regard.data.images.warping import affine, crops, flips, joined, warped, zooms
+from regard.errors import ConfigError
+from regard.tasks.images.mixing import boxes, mixed
+
+COLOURS = ("identity", "autocontrast", "equalize", "posterize", "solarize",
+           "colour", "contrast", "brightness", "sharpness")  # fmt: skip
+SHAPES = ("rotate", "shear_x", "shear_y", "translate_x", "translate_y")
+OPERATIONS = COLOURS + SHAPES
+_ENHANCED = ("colour", "contrast", "brightness", "sharpness")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Augmentation:
+    """How images are changed; the defaults leave them as they are."""
+
+    crop: float = 0.0
+    zoom: tuple[float, float] = (1.0, 1.0)
+    flip: bool = False
+    operations: int = 0
+    magnitude: float = 9.0
+    spread: float = 0.5
+    erase: float = 0.0
+    mixup: float = 0.0
+    cutmix: float = 0.0
+    mix: float = 1.0
+
+    def __post_init__(self) -> None:
+        least = [f"train.{k} is {getattr(self, k)}, at least 0"
+                 for k in ("operations", "spread", "mixup", "cutmix") if getattr(self, k) < 0]  # fmt: skip
+        least += [f"train.{k} is {getattr(self, k)}, from 0 to 1" for k in ("crop", "erase", "mix")
+                  if not 0 <= getattr(self, k) <= 1]  # fmt: skip
+        if not 0 <= self.magnitude <= 10:
+            least.append(f"train.magnitude is {self.magnitude}, from 0 to 10")
+        if not 0 < self.zoom[0] <= self.zoom[1] <= 1:
+            least.append(f"train.zoom is {list(self.zoom)}; two shares of the area, rising, above 0 and up to 1")
+        if least:
+            raise ConfigError("; ".join(least))
+
+    def __call__(self, pixels: Tensor, targets: Tensor, space: ImageSpace) -> tuple[Tensor, Tensor]:
+        """Pixels uint8 (B, 3, H, W) and what they are (B, n_classes) → normalised images and what they are now."""
+        with torch.autocast(pixels.device.type, enabled=False):
+            n, device, size = len(pixels), pixels.device, (pixels.shape[2], pixels.shape[3])
+            maps = self._framing(n, device, size)
+            levels = pixels.float()
+            for _ in range(self.operations):
+                levels, shape = self._operate(levels)
+                maps = shape if maps is None else joined(maps, shape)
+            images = space.normalised(levels)
+            if maps is not None:
+                images = warped(images, maps)
+            if self.erase:
+                chosen = boxes(n, size, share=torch.empty(n, device=device).uniform_(0.02, 1 / 3))
+                chosen = chosen & (torch.rand(n, 1, 1, 1, device=device) < self.erase)
+                images = torch.where(chosen, torch.randn_like(images), images)
+            return mixed(images, targets, mixup=self.mixup, cutmix=self.cutmix, share=self.mix)
+
+    def _framing(self, n: int, device: torch.device, size: tuple[int, int]) -> Tensor | None:
+        """Crop, zoom and flip as maps; None where there is none of them."""
+        padding = (round(self.crop * size[0]), round(self.crop * size[1]))
+        maps = crops(n, device, padding) if any(padding) else None
+        if self.zoom != (1.0, 1.0):
+            zoomed = zooms(n, device, size=size, share=self.zoom)
+            maps = zoomed if maps is None else joined(maps, zoomed)
+        if self.flip:
+            maps = flips(n, device) if maps is None else joined(maps, flips(n, device))
+        return maps
+
+    def _operate(self, levels: Tensor) -> tuple[Tensor, Tensor]:
+        """One operation for each image: levels with new colours, and the maps (B, 2, 3) of new shapes."""
+        n, device = len(levels), levels.device
+        which = torch.randint(len(OPERATIONS), (n,), device=device)
+        strength = (self.magnitude + self.spread * torch.randn(n, device=device)).clamp(0, 10) / 10
+        strength = strength * (torch.randint(0, 2, (n,), device=device) * 2.0 - 1)
+        size = (levels.shape[2], levels.shape[3])
+        return recoloured(levels, which, strength), reshaped(which, strength, size)
+
+
+def recoloured(levels: Tensor, which: Tensor, strength: Tensor) -> Tensor:
+    """Each image after the operation of its number (B,), at a strength from −1 to 1; changes of shape do nothing."""
+
+    def where(name: str, changed: Tensor, other: Tensor) -> Tensor:
+        return torch.where((which == OPERATIONS.index(name)).view(-1, 1, 1, 1), changed, other)
+
+    plain = where("colour", grey(levels), torch.zeros_like(levels))
+    plain = where("contrast", mean_grey(levels), plain)
+    plain = where("sharpness", blurred(levels), plain)
+    enhanced = enhance(levels, plain, 1 + 0.9 * strength)
+    result = levels
+    for name in _ENHANCED:
+        result = where(name, enhanced, result)
+    result = where("posterize", posterize(levels, 8 - (4 * strength.abs()).round()), result)
+    result = where("solarize", solarize(levels, 256 * (1 - strength.abs())), result)
+    result = where("autocontrast", autocontrast(levels), result)
+    return where("equalize", equalize(levels), result)
+
+
+def reshaped(which: Tensor, strength: Tensor, size: tuple[int, int]) -> Tensor:
+    """The maps (B, 2, 3) of the operations of these numbers; changes of colour are maps that change nothing."""
+
+    def of(name: str, most: float) -> Tensor:
+        return torch.where(which == OPERATIONS.index(name), strength * most, 0.0)
+
+    angle = of("rotate", math.radians(30))
+    turn = {"xx": angle.cos(), "yy": angle.cos(), "xy": -angle.sin() + of("shear_x", 0.3)}
+    shift = {"x": of("translate_x", 0.45 * size[1]), "y": of("translate_y", 0.45 * size[0])}
+    return affine(len(which), which.device, yx=angle.sin() + of("shear_y", 0.3), **turn, **shift)

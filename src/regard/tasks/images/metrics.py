@@ -1,0 +1,78 @@
+"""How good classes of images are: accuracy, the share among the five likeliest, and each class by itself.
+
+    accuracy · top 5 (of more than five classes) · macro f1 · accuracy of each class: the share of its images found
+
+All with 95 % intervals from one bootstrap over images.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.errors import UsageError
+from regard.metrics.bootstrap import bootstrap, signature
+from regard.metrics.scores import Metric
+
+Outputs = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int64]
+_MANY = 100  # classes; of more, each by itself would be no table for people
+_TOP = 5
+
+
+def image_figures(outputs: Outputs, labels: Labels) -> dict[str, float]:
+    """Accuracy, top 5 and macro F1 of scores (n, n_classes) for images of these classes (n,)."""
+    return _Judged(outputs, labels).figures(np.arange(len(labels)))
+
+
+def image_metrics(
+    outputs: Outputs, labels: Labels, names: tuple[str, ...], *, seed: int = 1, resamples: int = 1000
+) -> dict[str, Metric]:
+    """The same, and the accuracy of each class, with their intervals."""
+    judged = _Judged(outputs, labels)
+    every = np.arange(len(labels))
+    values = judged.figures(every) | judged.by_class(every, names)
+
+    def of(drawn: npt.NDArray[np.int64]) -> list[float]:
+        return list((judged.figures(drawn) | judged.by_class(drawn, names)).values())
+
+    low, high = bootstrap(of, len(labels), seed=seed, resamples=resamples)
+    how = signature(seed=seed, resamples=resamples)
+    counts = np.bincount(labels, minlength=outputs.shape[1])
+    sizes = dict.fromkeys(values, len(labels)) | {
+        f"accuracy of {name}": int(count) for name, count in zip(names, counts, strict=True)
+    }
+    return {
+        name: Metric(name, value, f"n:{sizes[name]}|{how}", float(low[i]), float(high[i]), digits=4)
+        for i, (name, value) in enumerate(values.items())
+    }
+
+
+class _Judged:
+    """What was said about each image: the class, and whether the right one was among the likeliest."""
+
+    def __init__(self, outputs: Outputs, labels: Labels) -> None:
+        if outputs.ndim != 2 or outputs.shape[:1] != labels.shape or not len(labels):
+            raise UsageError(f"scores {outputs.shape} and labels {labels.shape} do not pair up; one each, at least one")
+        self.n_classes, self.labels = outputs.shape[1], labels
+        self.said = outputs.argmax(1)
+        own = outputs[np.arange(len(labels)), labels]
+        self.place = (outputs > own[:, None]).sum(1)  # how many classes were said to be likelier
+
+    def figures(self, drawn: npt.NDArray[np.int64]) -> dict[str, float]:
+        truth, said = self.labels[drawn], self.said[drawn]
+        hits = np.bincount(truth[truth == said], minlength=self.n_classes)
+        both = np.bincount(truth, minlength=self.n_classes) + np.bincount(said, minlength=self.n_classes)
+        figures = {"accuracy": float((truth == said).mean())}
+        if self.n_classes > _TOP:
+            figures["top 5"] = float((self.place[drawn] < _TOP).mean())
+        return figures | {"macro f1": float((2 * hits / np.maximum(both, 1)).mean())}
+
+    def by_class(self, drawn: npt.NDArray[np.int64], names: tuple[str, ...]) -> dict[str, float]:
+        """The accuracy of every class; nothing where classes are many. A class without images has 0."""
+        if len(names) > _MANY:
+            return {}
+        truth = self.labels[drawn]
+        hits = np.bincount(truth[truth == self.said[drawn]], minlength=self.n_classes)
+        shares = hits / np.maximum(np.bincount(truth, minlength=self.n_classes), 1)
+        return {f"accuracy of {name}": float(share) for name, share in zip(names, shares, strict=True)}

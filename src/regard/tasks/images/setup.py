@@ -1,0 +1,131 @@
+"""Labelled images to train a Vision Transformer on, or to fine-tune one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.checkpoints.spec import Described, Pretrained, completed
+from regard.checkpoints.weights import load_weights, weights_of
+from regard.config.recipe import Recipe
+from regard.errors import ConfigError
+from regard.layers.stems import LearnedGrid
+from regard.models.flops import count_parameters
+from regard.models.registry import build
+from regard.models.vit import ViT
+from regard.tasks.images.classifier import ImageClassifier
+from regard.tasks.images.config import ImageConfig
+from regard.tasks.images.data import ImageFiles, ImageSets
+from regard.tasks.images.metrics import image_metrics
+from regard.tasks.images.training import ImageTraining, outputs_of
+from regard.training.setup import Place, Say
+from regard.training.warm_start import open_start
+
+_SMALL = 64  # pixels: up to this side an image is read by the hybrid, unless the recipe says otherwise
+_RESIDENT = 0.25  # of a GPU's memory may be filled with pixels
+
+
+class ImageJob:
+    """Images, their classes, and a model for them."""
+
+    def __init__(self, recipe: Recipe, place: Place) -> None:
+        self.recipe = recipe
+        self.files = ImageFiles(recipe.data, place.data_root, place.run.path / "data")
+        self.sets: ImageSets = place.first(lambda say: self.files.read(say=say))
+        start = open_start(recipe, place.data_root)
+        self.described = describe(recipe, self.sets, start)
+        torch.manual_seed(recipe.train.seed)
+        self.model = build(self.described.model, self.described.options)
+        if start is not None:
+            take_over(self.model, start)
+        if place.world.first:
+            self.sets.space.save(place.run.path)
+        train = recipe.train
+        assert isinstance(train, ImageConfig)
+        self.task = ImageTraining(
+            self.sets.space,
+            self.sets.train,
+            self.sets.valid,
+            batch_examples=train.batch_examples,
+            seed=train.seed,
+            augmentation=train.augmentation(),
+            label_smoothing=train.label_smoothing,
+            resident=_fits(place.device, self.sets),
+        )
+
+    def introduction(self) -> str:
+        """The model's size, the images and the classes."""
+        sets, (height, width) = self.sets, self.sets.space.size
+        shown = "".join(f", {len(images):,} to report on" for images in sets.tests.values())
+        return (
+            f"{self.described.model}: {count_parameters(self.model):,} parameters; {len(sets.space.names)} classes, "
+            f"images of {height} × {width}: {len(sets.train):,} to learn from, {len(sets.valid):,} to choose by{shown}"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """How many images, and the fingerprints of their places."""
+        return {"images": len(self.sets.train), "fingerprints": self.files.fingerprints()}
+
+    def measure(self, say: Say) -> dict[str, dict[str, Any]]:
+        """All figures on the validation images, and on every test set."""
+        found = {}
+        classifier = ImageClassifier(self.model, self.sets.space)
+        for name, images in ({"valid": self.sets.valid} | self.sets.tests).items():
+            figures = image_metrics(outputs_of(classifier, images), images.labels, self.sets.space.names)
+            found[name] = {key: metric.record() for key, metric in figures.items()}
+            some = [metric for key, metric in figures.items() if not key.startswith("accuracy of")]
+            say(f"{name}: " + "  ".join(f"{metric.name} {metric.value:.4f}" for metric in some))
+        return found
+
+
+def describe(recipe: Recipe, sets: ImageSets, start: Pretrained | None) -> Described:
+    """The model of a recipe, for these classes and images of this size."""
+    options = {key: value for key, value in recipe.model.items() if key not in ("name", "start")}
+    forced = {"n_classes": len(sets.space.names), "image": sets.space.size}
+    if start is not None:
+        if start.model != recipe.model["name"]:
+            raise ConfigError(f"{start.origin} is a {start.model}; model.name says {recipe.model['name']!r}")
+        options = dict(start.options) | {"pooler": False} | options
+    elif not {"size", "d_model", "n_layers", "patch", "stem"} & set(options):
+        options["size"] = "hybrid" if max(sets.space.size) <= _SMALL else "tiny"
+    described = completed(Described(recipe.task, recipe.model["name"], options | forced))
+    return replace(described, labels=sets.space.names)
+
+
+def take_over(model: nn.Module, start: Pretrained) -> None:
+    """Load a start's weights: its positions brought to this model's grid, and a head of its own for other classes."""
+    assert isinstance(model, ViT)
+    own: dict[str, Tensor] = weights_of(model)
+    known = {name: tensor for name, tensor in start.tensors.items() if name in own}
+    if "positions.table.weight" in known:
+        known["positions.table.weight"] = _regridded(model, start.options, known["positions.table.weight"])
+    fresh = [name for name, tensor in own.items() if name.startswith(("output.", "pooler."))
+             and (name not in known or known[name].shape != tensor.shape)]  # fmt: skip
+    load_weights(model, known | {name: own[name].detach().clone() for name in fresh}, origin=start.origin)
+
+
+def _regridded(model: ViT, options: Mapping[str, Any], table: Tensor) -> Tensor:
+    """A learned table of positions for this model's grid."""
+    with torch.device("meta"):
+        before = build("vit", options)
+    assert isinstance(before, ViT)
+    old, new = before.positions, model.positions
+    if not isinstance(old, LearnedGrid) or not isinstance(new, LearnedGrid) or old.grid == new.grid:
+        return table
+    grid = LearnedGrid(table.shape[1], grid=old.grid, n_extra=old.n_extra)
+    with torch.no_grad():
+        grid.table.weight.copy_(table)
+        return grid.interpolated(new.grid)
+
+
+def _fits(device: torch.device, sets: ImageSets) -> bool:
+    """Whether the pixels of all training images can be held on the device: a GPU with room for them."""
+    if device.type != "cuda":
+        return False
+    free, _ = torch.cuda.mem_get_info(device)
+    height, width = sets.space.size
+    return len(sets.train) * 3 * height * width < _RESIDENT * free

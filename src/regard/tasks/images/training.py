@@ -1,0 +1,147 @@
+"""Telling images apart as something to train: batches, the loss of changed images, and how many are told right so far.
+
+A loss is summed over images, and `n_tokens` counts them. Every batch has the same number of images; those that are left
+over at the end of an epoch come up in another. On a GPU the pixels of all images are held there, and a batch is no more
+than their numbers: the processor does nothing for an image. Where they are too many, it gathers them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.data.batching.plan import Indices, Position, iterate
+from regard.data.images.space import ImageSpace
+from regard.fast.loss.cross_entropy import Losses
+from regard.tasks.images.augmentation import Augmentation
+from regard.tasks.images.classifier import ImageClassifier
+from regard.tasks.images.data import ImageSet
+from regard.tasks.images.metrics import Outputs, image_figures
+from regard.training.batch import TensorBatch
+from regard.training.batching import Planned
+from regard.training.compiling import compiled
+
+
+@dataclass(frozen=True)
+class ImageBatch(TensorBatch):
+    """Images by number (B,), their classes (B,), and their pixels (B, 3, H, W) where the device does not hold them."""
+
+    rows: Tensor
+    labels: Tensor
+    pixels: Tensor | None
+    n_tokens: int
+
+
+@dataclass(frozen=True)
+class ImagePlan:
+    """Which images go together: shuffled anew each epoch, all batches of one size."""
+
+    n: int
+    batch_examples: int
+    seed: int
+
+    def epoch(self, number: int) -> list[Indices]:
+        """The batches of an epoch; fewer images than a batch holds are one batch."""
+        order = np.random.default_rng([self.seed, number]).permutation(self.n)
+        size = min(self.batch_examples, self.n)
+        return list(order[: self.n // size * size].reshape(-1, size))
+
+
+class ImageTraining(Planned):
+    """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
+
+    objective = "accuracy"
+
+    def __init__(
+        self,
+        space: ImageSpace,
+        train: ImageSet,
+        valid: ImageSet,
+        *,
+        batch_examples: int,
+        seed: int,
+        augmentation: Augmentation | None = None,
+        label_smoothing: float = 0.0,
+        resident: bool = False,
+    ) -> None:
+        self.space, self.train, self.valid = space, train, valid
+        self.augmentation = augmentation or Augmentation()
+        self.label_smoothing, self.resident = label_smoothing, resident
+        self.plan = ImagePlan(len(train), batch_examples, seed)
+        self._labels = torch.from_numpy(train.labels)
+        self._held: Tensor | None = None
+        self._loss: Callable[..., tuple[Tensor, Tensor]] = image_loss
+
+    def batches(self, position: Position, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Position, ImageBatch]]:
+        """Batches without end from a position on; each of `world` processes gets its share of every batch."""
+        for after, indices in iterate(self.plan, position):
+            yield after, self.batch(indices[rank::world])
+
+    def batch(self, indices: Indices) -> ImageBatch:
+        """The images of these numbers as one batch."""
+        rows = torch.from_numpy(indices)
+        pixels = None if self.resident else torch.from_numpy(self.train.pixels(indices))
+        return ImageBatch(rows, self._labels[rows], pixels, len(indices))
+
+    @property
+    def static_shapes(self) -> bool:
+        """All batches have one shape."""
+        return True
+
+    def record(self) -> bool:
+        """All happens on the device, so its work can be recorded."""
+        return True
+
+    def compile(self) -> None:
+        """Let the compiler fuse what the loss computes of images that were changed already."""
+        self._loss = compiled(image_loss)
+
+    def loss(self, model: nn.Module, batch: ImageBatch) -> Losses:
+        """The summed loss of a batch's images, with gradients."""
+        pixels = batch.pixels if batch.pixels is not None else self._on(batch.rows.device)[batch.rows]
+        classes = torch.arange(len(self.space.names), device=batch.labels.device)
+        targets = (batch.labels[:, None] == classes).float()  # (B, n_classes)
+        images, targets = self.augmentation(pixels, targets, self.space)
+        total, plain = self._loss(model, images, targets, self.label_smoothing)
+        return Losses(total, plain, torch.full((), batch.n_tokens, device=total.device))
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]:
+        """The loss of an image and all figures on the validation images."""
+        outputs = outputs_of(ImageClassifier(model, self.space), self.valid)
+        loss = -outputs[np.arange(len(self.valid)), self.valid.labels].mean()
+        return {"valid_loss": float(loss)} | image_figures(outputs, self.valid.labels)
+
+    def samples(self, model: nn.Module, n: int) -> list[tuple[str, str, str]]:
+        """A few validation images: where they are, what they are, and what the model says."""
+        if not n:
+            return []
+        some = self.valid.some(np.arange(len(self.valid))[:: max(1, len(self.valid) // n)][:n])
+        classifier = ImageClassifier(model, self.space)
+        said = [classifier.guess(row).label for row in outputs_of(classifier, some)]
+        names = [self.space.names[label] for label in some.labels.tolist()]
+        return list(zip(some.places(), names, said, strict=True))
+
+    def _on(self, device: torch.device) -> Tensor:
+        """The pixels of all training images, on the device from the first batch on."""
+        if self._held is None or self._held.device != device:
+            self._held = torch.from_numpy(self.train.pixels()).to(device)
+        return self._held
+
+
+def outputs_of(classifier: ImageClassifier, images: ImageSet) -> Outputs:
+    """What a classifier says about the images of a set: log-probabilities (n, n_classes)."""
+    return classifier.outputs(len(images), images.pixels)
+
+
+def image_loss(model: nn.Module, images: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of images (B, 3, H, W) against shares of classes (B, n_classes): smoothed and plain, summed."""
+    logits = model(images).float().log_softmax(-1)
+    plain = -(targets * logits).sum()
+    if not smoothing:
+        return plain, plain.detach()
+    total = (1 - smoothing) * plain - smoothing * logits.mean(-1).sum()
+    return total, plain.detach()

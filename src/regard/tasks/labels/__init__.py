@@ -1,0 +1,1 @@
+"""Texts or pairs of texts in, a class or a number out."""

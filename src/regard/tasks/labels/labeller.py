@@ -1,0 +1,93 @@
+"""What a text, or a pair of texts, is: its class with the probabilities of all, or a number.
+
+    labeller(["A dog runs.", ("A dog runs.", "An animal moves.")])     → one Labelling each
+
+Texts are grouped by length and read together; what comes out does not depend on who shared the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from regard.attention import Rows
+from regard.data.batching.plan import like_lengths, pad
+from regard.data.text.label_space import LabelSpace
+from regard.models.classifier import Classifier
+from regard.tasks.templates import FramedRows, Framer, Text
+
+Outputs = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Labelling:
+    """A label, how probable it is, and the probabilities of all labels, most probable first.
+
+    Of numbers, `value` is the number, `label` the same written out, and there are no probabilities.
+    """
+
+    label: str
+    probability: float | None = None
+    probabilities: dict[str, float] = field(default_factory=dict)
+    value: float | None = None
+
+    def plain(self) -> str:
+        """As one line of text."""
+        return self.label
+
+    def record(self) -> dict[str, Any]:
+        """As a JSON object."""
+        if self.value is not None:
+            return {"value": self.value}
+        return {"label": self.label, "probability": self.probability, "probabilities": self.probabilities}
+
+
+class Labeller:
+    """Labels texts with one model."""
+
+    def __init__(self, model: Classifier, framer: Framer, space: LabelSpace, *, batch_tokens: int = 16_384) -> None:
+        self.model, self.framer, self.space, self.batch_tokens = model, framer, space, batch_tokens
+
+    def __call__(self, texts: Sequence[Text]) -> list[Labelling]:
+        """What each text, or pair of texts, is."""
+        return [self.labelling(row) for row in self.outputs(FramedRows.of(self.framer, texts))]
+
+    def labelling(self, output: npt.NDArray[np.float64]) -> Labelling:
+        """What the outputs (n_outputs,) for one text mean."""
+        if self.space.numeric:
+            value = float(self.space.decode(output[0]))
+            return Labelling(f"{value:.4g}", value=value)
+        shares = probabilities(output)
+        order = np.argsort(-shares, kind="stable")
+        named = {self.space.names[i]: float(shares[i]) for i in order}
+        return Labelling(self.space.names[order[0]], float(shares[order[0]]), named)
+
+    @torch.inference_mode()
+    def outputs(self, rows: FramedRows) -> Outputs:
+        """What the model gives for framed rows: (n, n_outputs), in double precision from here on."""
+        device = self.model.output.weight.device
+        found = np.zeros((len(rows), self.model.config.n_outputs))
+        for chunk in like_lengths(rows.lengths, self.batch_tokens):
+            given, segments = padded(rows, chunk, self.framer.tokenizer.pad_id, device=device)
+            found[chunk] = self.model(given, segments=segments).double().cpu().numpy()
+        return found
+
+
+def padded(rows: FramedRows, chunk: Sequence[int], pad_id: int, *, device: torch.device) -> tuple[Rows, Tensor]:
+    """Some rows as a model reads them (B, T), and the segment of each of their tokens (B, T)."""
+    ids, lengths = pad([rows.ids(i) for i in chunk], pad_id)
+    segments, _ = pad([rows.segments(i) for i in chunk], 0)
+    return Rows(ids.to(device), lengths.to(device)), segments.to(device)
+
+
+def probabilities(scores: Outputs) -> Outputs:
+    """Softmax over the last dimension."""
+    shifted = np.exp(scores - scores.max(-1, keepdims=True))
+    shares: Outputs = shifted / shifted.sum(-1, keepdims=True)
+    return shares

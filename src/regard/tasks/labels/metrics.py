@@ -1,0 +1,118 @@
+"""How good labels are, by the figures that GLUE reports (Wang et al., 2019), all that apply, with 95 % intervals.
+
+    classes    accuracy · f1 (two classes: of the last one) · macro_f1 (mean over classes) · matthews
+    numbers    pearson · spearman · rmse
+
+Matthews' coefficient is that of Gorodkin (2004) for any number of classes; Spearman's is Pearson's of the ranks, equal
+values sharing theirs. Where a figure is not defined (nothing predicted of a class, all values alike) it is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.errors import UsageError
+from regard.metrics.bootstrap import bootstrap, signature
+from regard.metrics.scores import Metric
+
+Numbers = npt.NDArray[np.float64]
+
+
+def class_figures(truth: npt.ArrayLike, predicted: npt.ArrayLike, *, n_classes: int) -> dict[str, float]:
+    """All figures of predicted classes, by name; classes are numbers from 0."""
+    confusion = _confusion(_paired(truth, predicted, np.int64), n_classes=n_classes)
+    by_class = _f1(confusion)
+    figures = {"accuracy": float(np.trace(confusion) / confusion.sum()), "macro_f1": float(by_class.mean())}
+    if n_classes == 2:
+        figures["f1"] = float(by_class[1])
+    return figures | {"matthews": _matthews(confusion)}
+
+
+def number_figures(truth: npt.ArrayLike, predicted: npt.ArrayLike) -> dict[str, float]:
+    """All figures of predicted numbers, by name."""
+    a, b = _paired(truth, predicted, np.float64)
+    return {
+        "pearson": _pearson(a, b),
+        "spearman": _pearson(_ranks(a), _ranks(b)),
+        "rmse": float(np.sqrt(np.mean((a - b) ** 2))),
+    }
+
+
+def class_metrics(
+    truth: npt.ArrayLike, predicted: npt.ArrayLike, *, names: Sequence[str], seed: int = 1, resamples: int = 1000
+) -> dict[str, Metric]:
+    """All figures of predicted classes, with their intervals."""
+    a, b = _paired(truth, predicted, np.int64)
+
+    def of(drawn: npt.NDArray[np.int64]) -> dict[str, float]:
+        return class_figures(a[drawn], b[drawn], n_classes=len(names))
+
+    notes = {"f1": f"positive:{names[-1]}|"}
+    return _with_intervals(of, len(a), seed=seed, resamples=resamples, notes=notes)
+
+
+def number_metrics(
+    truth: npt.ArrayLike, predicted: npt.ArrayLike, *, seed: int = 1, resamples: int = 1000
+) -> dict[str, Metric]:
+    """All figures of predicted numbers, with their intervals."""
+    a, b = _paired(truth, predicted, np.float64)
+
+    def of(drawn: npt.NDArray[np.int64]) -> dict[str, float]:
+        return number_figures(a[drawn], b[drawn])
+
+    return _with_intervals(of, len(a), seed=seed, resamples=resamples, notes={})
+
+
+def _with_intervals(of: Any, n: int, *, seed: int, resamples: int, notes: dict[str, str]) -> dict[str, Metric]:
+    figures: dict[str, float] = of(np.arange(n))
+    low, high = bootstrap(lambda drawn: list(of(drawn).values()), n, seed=seed, resamples=resamples)
+    how = f"n:{n}|{signature(seed=seed, resamples=resamples)}"
+    return {
+        name: Metric(name, value, notes.get(name, "") + how, float(low[i]), float(high[i]), digits=4)
+        for i, (name, value) in enumerate(figures.items())
+    }
+
+
+def _paired(truth: npt.ArrayLike, predicted: npt.ArrayLike, dtype: Any) -> tuple[Any, Any]:
+    a, b = np.asarray(truth, dtype), np.asarray(predicted, dtype)
+    if a.ndim != 1 or a.shape != b.shape or not len(a):
+        raise UsageError(f"{a.shape} true labels and {b.shape} predicted ones do not pair up; one each, at least one")
+    return a, b
+
+
+def _confusion(pair: tuple[Any, Any], *, n_classes: int) -> Numbers:
+    """How often each class (row) was taken for each (column)."""
+    truth, predicted = pair
+    counts = np.bincount(truth * n_classes + predicted, minlength=n_classes**2)
+    return counts.reshape(n_classes, n_classes).astype(np.float64)
+
+
+def _f1(confusion: Numbers) -> Numbers:
+    """2 · hits / (times true + times predicted) of each class."""
+    total = confusion.sum(0) + confusion.sum(1)
+    scores: Numbers = 2 * np.diag(confusion) / np.maximum(total, 1)
+    return scores
+
+
+def _matthews(confusion: Numbers) -> float:
+    true, said, n = confusion.sum(1), confusion.sum(0), confusion.sum()
+    spread = (n**2 - said @ said) * (n**2 - true @ true)
+    return float((np.trace(confusion) * n - true @ said) / np.sqrt(spread)) if spread > 0 else 0.0
+
+
+def _pearson(a: Numbers, b: Numbers) -> float:
+    a, b = a - a.mean(), b - b.mean()
+    spread = float(np.sqrt(a @ a) * np.sqrt(b @ b))
+    # All values alike leave rounding errors of about their size behind, not zeros.
+    return float(a @ b) / spread if spread > 1e-300 and min(np.ptp(a), np.ptp(b)) > 0 else 0.0
+
+
+def _ranks(values: Numbers) -> Numbers:
+    """Places from 1 in rising order; equal values share the mean of theirs."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[which]

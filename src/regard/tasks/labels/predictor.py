@@ -1,0 +1,143 @@
+"""A classifier of texts or pairs of texts, or a model that reads a number off them.
+
+model = regard.load("runs/sst2")
+model("A fine film.")                              → Labelling: label, probability, probabilities
+model("A dog runs.\tAn animal moves.")             a pair, parted by a tab
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from regard.config.recipe import Recipe
+from regard.data.text.label_space import LabelSpace
+from regard.data.text.labelled import Example
+from regard.errors import UsageError
+from regard.inspection.forward_case import Scene
+from regard.inspection.invariants import Finding, Given, Trial, measure_alone, measure_reading
+from regard.inspection.look import text_scene
+from regard.metrics.comparing import Compared, Figures, paired
+from regard.models.classifier import Classifier
+from regard.tasks.base import (
+    Evaluation,
+    Predictor,
+    ScoreData,
+    check_texts,
+    first_of,
+    random_texts,
+    refuse_options,
+    refuse_target,
+    test_sets,
+    varied,
+)
+from regard.tasks.labels.data import LabelFiles
+from regard.tasks.labels.labeller import Labeller, Labelling, Outputs, padded
+from regard.tasks.labels.metrics import class_figures, number_figures
+from regard.tasks.labels.training import encoded, metrics, text_of
+from regard.tasks.templates import FramedRows, Framer, Text
+
+
+class LabelPredictor(Predictor[Labelling]):
+    """A classifier with its tokenizer and its labels."""
+
+    def __init__(self, module: nn.Module, framer: Framer, space: LabelSpace, config: Recipe) -> None:
+        super().__init__(module, config)
+        assert isinstance(module, Classifier)
+        self.space, self.labeller = space, Labeller(module, framer, space)
+
+    def predict(self, texts: Sequence[str], *, keys: Sequence[int] | None = None, **options: Any) -> list[Labelling]:
+        """Label each text; a tab parts the two texts of a pair."""
+        refuse_options(options, "to a classifier: all its labels have their probability")
+        rows = self._rows([_parts(text) for text in texts])
+        return [self.labeller.labelling(row) for row in self.labeller.outputs(rows)]
+
+    def scene(self, text: str, target: str | None = None, **options: Any) -> Scene:
+        """A text, or a pair, ready to be looked at."""
+        check_texts([text])
+        refuse_target(target)
+        framer = self.labeller.framer
+        framed = framer([_parts(text)])[0]
+        names = () if self.space.numeric else self.space.names
+        return text_scene(
+            self.module, framer.tokenizer, framed.ids, segments=framed.segments, says="label", names=names
+        )
+
+    def tests(self, data: ScoreData) -> Mapping[str, Sequence[Example]]:
+        """The examples to score on, by name: those of the files given, else of every test set of the recipe."""
+        files = LabelFiles(self.config.data, data.root)
+        if data.files:
+            return {data.files[0]: files.read_known(files.sources(data.files), self.space)}
+        if not self.config.data.train:  # it was trained elsewhere
+            return test_sets({})
+        sets = files.read()
+        return test_sets(sets.tests or {"valid": sets.valid})
+
+    def evaluate(self, data: ScoreData, **options: Any) -> Iterator[Evaluation]:
+        """The figures of the task on each test set, with 95 % intervals."""
+        refuse_options(options, "to a classifier: all its labels have their probability")
+        for name, examples in self.tests(data).items():
+            outputs = self._outputs(examples)
+            said = [self.labeller.labelling(row).plain() for row in outputs]
+            yield Evaluation(name, len(examples), "examples", metrics(self.space, outputs, examples), said)
+
+    def compare(
+        self, other: Any, data: ScoreData, *, resamples: int = 1000, seed: int = 1, **options: Any
+    ) -> Iterator[Compared]:
+        """All figures of both models' labels of the same examples."""
+        refuse_options(options, "to a classifier: all its labels have their probability")
+        self._check_same_task(other)
+        if self.space.names != other.space.names:
+            raise UsageError(f"the two models have different labels: {_named(self.space)}, and {_named(other.space)}")
+        for name, examples in self.tests(data).items():
+            systems = (self._figures(examples), other._figures(examples))
+            found = paired(systems, len(examples), resamples=resamples, seed=seed)
+            yield Compared(name, len(examples), "examples", found)
+
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
+        """What this model promises, measured on texts of a test set, or on random pieces."""
+        name, examples = first_of(lambda: self.tests(data), n)
+        tokenizer, texts = self.labeller.framer.tokenizer, varied([example.text for example in examples])
+        if len(texts) < 2:
+            name, texts = "random pieces", random_texts(tokenizer, n)
+        self.say(f"on {len(texts)} texts of {name}")
+        pairs = [example.pair for example in examples] if len(examples) > 1 else [None] * len(texts)
+        framed = [text if pair is None else (text, pair) for text, pair in zip(texts, pairs, strict=True)]
+        rows = FramedRows.of(self.labeller.framer, framed)
+        device = next(self.module.parameters()).device
+        given, segments = padded(rows, range(len(rows)), tokenizer.pad_id, device=device)
+        limit = self.labeller.model.config.backbone.get("n_positions")
+        trial = Trial(self.module, Given((given,), segments), by_token=False, limit=limit)
+        yield measure_alone(trial)
+        yield from measure_reading(trial)
+
+    def _rows(self, texts: Sequence[Text]) -> FramedRows:
+        rows = FramedRows.of(self.labeller.framer, texts)
+        if rows.shortened:
+            longest = self.labeller.framer.max_tokens
+            self.say(f"{rows.shortened:,} of {len(texts):,} texts were cut to {longest:,} tokens")
+        return rows
+
+    def _outputs(self, examples: Sequence[Example]) -> Outputs:
+        return self.labeller.outputs(self._rows([text_of(example) for example in examples]))
+
+    def _figures(self, examples: Sequence[Example]) -> Figures:
+        outputs = self._outputs(examples)
+        if self.space.numeric:
+            truth = np.array([float(example.label) for example in examples])
+            numbers = self.space.mean + self.space.scale * outputs[:, 0]
+            return lambda drawn: number_figures(truth[drawn], numbers[drawn])
+        labels, said, n = encoded(self.space, examples), outputs.argmax(1), len(self.space.names)
+        return lambda drawn: class_figures(labels[drawn], said[drawn], n_classes=n)
+
+
+def _named(space: LabelSpace) -> str:
+    return "numbers" if space.numeric else ", ".join(space.names)
+
+
+def _parts(text: str) -> Text:
+    first, tab, second = text.partition("\t")
+    return (first, second) if tab else first

@@ -1,0 +1,116 @@
+"""Labelled texts to fine-tune a classifier on, or to train one from scratch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from regard.config.recipe import Recipe
+from regard.config.training import TuningConfig
+from regard.data.text.labelled import Example
+from regard.data.text.tokenizers import Tokenizer
+from regard.errors import ConfigError
+from regard.metrics.scores import Metric
+from regard.models.classifier import Classifier
+from regard.models.flops import count_parameters
+from regard.tasks.labels.data import LabelFiles, LabelledSets
+from regard.tasks.labels.labeller import Labeller
+from regard.tasks.labels.training import LabelTraining, metrics, text_of
+from regard.tasks.templates import FramedRows, Framer
+from regard.tasks.tokenizing import tokenizer_for
+from regard.training.setup import Place, Say
+from regard.training.warm_start import begin_with_backbone, open_start
+
+POOLING: dict[str, dict[str, str]] = {  # what suits a backbone, unless the recipe says otherwise
+    "bert": {"pooling": "first", "transform": "pooler"},
+    "gpt": {"pooling": "last"},
+    "recurrent-lm": {"pooling": "last"},
+    "recurrent-encoder": {"pooling": "attention"},
+}
+CONTINUING = ("gpt", "recurrent-lm")  # backbones that read forward, and predict the next word
+
+
+class LabelJob:
+    """Examples, their labels, and a classifier."""
+
+    def __init__(self, recipe: Recipe, place: Place) -> None:
+        self.recipe = recipe
+        self.files = LabelFiles(recipe.data, place.data_root)
+        self.sets: LabelledSets = self.files.read(say=place.say if place.world.first else lambda _: None)
+        start = open_start(recipe, place.data_root)
+        self.tokenizer = tokenizer_for(recipe, place, start, lambda: self._texts(self.sets.train))
+        backbone = start_backbone(recipe, start)
+        forced = {"n_outputs": self.sets.space.n_outputs} | POOLING.get(backbone, {})
+        length = recipe.data.max_tokens
+        self.model, self.described = begin_with_backbone(
+            recipe, self.tokenizer, start, place, forced=forced, n_positions=length
+        )
+        self.described = replace(self.described, labels=self.sets.space.names or None)
+        if place.world.first:
+            self.sets.space.save(place.run.path)
+        self.framer = framer_for(self.tokenizer, self.described.options, recipe)
+        train = recipe.train
+        assert isinstance(train, TuningConfig)
+        if train.lm_weight and backbone not in CONTINUING:
+            raise ConfigError(
+                f"train.lm_weight is for a language model below the head, and this one stands on a {backbone}"
+            )
+        self.task = LabelTraining(
+            self.framer,
+            self.sets.space,
+            self.sets.train,
+            self.sets.valid,
+            budget_tokens=train.batch_tokens,
+            seed=train.seed,
+            batch_examples=train.batch_examples,
+            packed=train.layout == "packed",
+            label_smoothing=train.label_smoothing,
+            lm_weight=train.lm_weight,
+            r_drop=train.r_drop,
+            objective=recipe.data.objective,
+        )
+
+    def introduction(self) -> str:
+        """The model's size, the examples and the labels."""
+        space = self.sets.space
+        what = "numbers" if space.numeric else f"{len(space.names)} labels"
+        return f"classifier: {count_parameters(self.model):,} parameters; {len(self.sets.train):,} examples, {what}"
+
+    def facts(self) -> dict[str, Any]:
+        """How many examples, and the fingerprints of the files."""
+        return {"examples": len(self.sets.train), "fingerprints": self.files.fingerprints()}
+
+    def measure(self, say: Say) -> dict[str, dict[str, Any]]:
+        """The task's figures on the validation examples, and on every test set."""
+        found = {}
+        for name, examples in ({"valid": self.sets.valid} | self.sets.tests).items():
+            figures = measured(self.model, self.framer, self.sets.space, examples)  # type: ignore[arg-type]
+            found[name] = {key: metric.record() for key, metric in figures.items()}
+            say(f"{name}: " + "  ".join(f"{metric.name} {metric.value:.4f}" for metric in figures.values()))
+        return found
+
+    def _texts(self, examples: list[Example]) -> Any:
+        return (part for example in examples for part in (example.text, example.pair) if part is not None)
+
+
+def measured(model: Classifier, framer: Framer, space: Any, examples: list[Example]) -> dict[str, Metric]:
+    """What the metrics of the task say about a classifier."""
+    outputs = Labeller(model, framer, space).outputs(FramedRows.of(framer, (text_of(e) for e in examples)))
+    return metrics(space, outputs, examples)
+
+
+def framer_for(tokenizer: Tokenizer, options: Any, recipe: Recipe) -> Framer:
+    """How texts are put between special tokens for this backbone; no longer than it can read."""
+    backbone = options["backbone"]
+    longest = min(recipe.data.max_tokens, backbone.get("n_positions", recipe.data.max_tokens))
+    return Framer(tokenizer, max_tokens=longest, closing=backbone["name"] in CONTINUING)
+
+
+def start_backbone(recipe: Recipe, start: Any) -> str:
+    """The name of the model below the head."""
+    given = dict(recipe.model.get("backbone", {}))
+    if "name" in given:
+        return str(given["name"])
+    if start is None:
+        return "bert"
+    return str(start.options["backbone"]["name"] if "backbone" in start.options else start.model)

@@ -1,0 +1,187 @@
+"""Labelling as something to train: batches of framed texts, their loss, and how good the labels are so far.
+
+A loss is summed over examples, and `n_tokens` counts examples: the trainer divides by it. `label_loss` says what it is
+made of; the T̄ of its language model's part is the mean number of predicted tokens a *training* example has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.data.batching.examples import example_plan
+from regard.data.batching.packing import PackedPlan, pack
+from regard.data.batching.plan import BatchPlan, Indices, Position, pad
+from regard.data.text.label_space import LabelSpace
+from regard.data.text.labelled import Example
+from regard.errors import ConfigError
+from regard.fast.loss.cross_entropy import Losses
+from regard.metrics.scores import Metric
+from regard.models.classifier import Classifier
+from regard.tasks.labels.labeller import Labeller, Outputs, probabilities
+from regard.tasks.labels.loss import NOTHING, label_loss
+from regard.tasks.labels.metrics import class_figures, class_metrics, number_figures, number_metrics
+from regard.tasks.templates import FramedRows, Framer, Text
+from regard.training.batch import TensorBatch
+from regard.training.batching import Planned
+from regard.training.compiling import compiled
+
+
+@dataclass(frozen=True)
+class LabelBatch(TensorBatch):
+    """Framed texts and their targets as tensors. `real` says which rows are examples; `longest` is set if packed.
+
+    `following` holds what the language model is to predict at each token; None where nobody asks.
+    """
+
+    ids: Tensor
+    lengths: Tensor
+    segments: Tensor
+    targets: Tensor
+    real: Tensor
+    n_tokens: int
+    longest: int | None = None
+    following: Tensor | None = None
+
+
+class LabelTraining(Planned):
+    """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
+
+    def __init__(
+        self,
+        framer: Framer,
+        space: LabelSpace,
+        train: Sequence[Example],
+        valid: Sequence[Example],
+        *,
+        budget_tokens: int,
+        seed: int,
+        batch_examples: int = 0,
+        packed: bool = False,
+        label_smoothing: float = 0.0,
+        lm_weight: float = 0.0,
+        r_drop: float = 0.0,
+        objective: str | None = None,
+    ) -> None:
+        self.framer, self.space, self.valid = framer, space, list(valid)
+        self.label_smoothing, self.lm_weight, self.r_drop = label_smoothing, lm_weight, r_drop
+        self.objective = _objective(objective, space)
+        self.rows = FramedRows.of(framer, (text_of(example) for example in train))
+        self.valid_rows = FramedRows.of(framer, (text_of(example) for example in valid))
+        self.targets = encoded(space, train)
+        self.plan: PackedPlan | BatchPlan = (
+            PackedPlan(self.rows.lengths, self.rows.lengths, budget_tokens=budget_tokens, seed=seed)
+            if packed
+            else example_plan(self.rows.lengths, budget_tokens=budget_tokens, batch_examples=batch_examples, seed=seed)
+        )
+        self._lm_scale = lm_weight / max(1.0, float((self.rows.lengths - 1).mean()))
+        self._loss: Callable[..., tuple[Tensor, Tensor, Tensor]] = label_loss
+        self.few_lengths = 16 if batch_examples else 0
+
+    def batches(self, position: Position, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Position, LabelBatch]]:
+        """Batches without end from a position on; each of `world` processes gets its share of every batch."""
+        for after, indices in self.plan.iterate(position):
+            yield after, self.batch(indices[rank::world])
+
+    def batch(self, indices: Indices) -> LabelBatch:
+        """The examples of these numbers as one batch; none are a batch without examples."""
+        rows = [self.rows.ids(int(i)) for i in indices]
+        segments = [self.rows.segments(int(i)) for i in indices]
+        following = [np.append(ids[1:], NOTHING) for ids in rows] if self.lm_weight else None
+        targets = torch.from_numpy(self.targets[indices])
+        n, pad_id = len(indices), self.framer.tokenizer.pad_id
+        if not isinstance(self.plan, PackedPlan):
+            ids, lengths = pad(rows, pad_id, multiple_of=self.multiple_of, most=self.framer.max_tokens)
+            marks, _ = pad(segments, 0, length=ids.shape[1])
+            coming = None if following is None else pad(following, NOTHING, length=ids.shape[1])[0]
+            return LabelBatch(ids, lengths, marks, targets, torch.ones(n, dtype=torch.bool), n, following=coming)
+        plan = self.plan
+        room = {"budget_tokens": plan.budget_tokens, "max_documents": plan.max_documents, "longest": plan.longest}
+        ids, lengths = pack(rows, pad_id, **room)
+        coming = None if following is None else pack(following, NOTHING, **room)[0][None]
+        targets = F.pad(targets, (0, plan.max_documents - n))
+        real = torch.arange(plan.max_documents) < n
+        return LabelBatch(
+            ids[None], lengths, pack(segments, 0, **room)[0][None], targets, real, n, plan.longest, coming
+        )
+
+    def compile(self) -> None:
+        """Let the compiler fuse what the loss computes."""
+        self._loss = compiled(label_loss)
+
+    def loss(self, model: Classifier, batch: LabelBatch) -> Losses:
+        """The summed loss of a batch's examples, with gradients."""
+        if self.lm_weight and not hasattr(model.backbone, "start"):
+            raise ConfigError(
+                f"lm_weight is {self.lm_weight}, and the backbone {model.config.backbone.get('name')!r} does not "
+                "predict the next word",
+                hint="leave it 0, or use a gpt",
+            )
+        tensors = (batch.ids, batch.lengths, batch.segments, batch.targets, batch.real, batch.following)
+        return Losses(*self._loss(model, *tensors, batch.longest, self.label_smoothing, self._lm_scale, self.r_drop))
+
+    def evaluate(self, model: Classifier) -> dict[str, float]:
+        """The loss of an example and all figures on the validation data."""
+        outputs = self._labeller(model).outputs(self.valid_rows)
+        return {"valid_loss": mean_loss(self.space, outputs, self.valid)} | figures(self.space, outputs, self.valid)
+
+    def samples(self, model: Classifier, n: int) -> list[tuple[str, str, str]]:
+        """The first few validation examples: text, label, and what the model says."""
+        some = self.valid[:n]
+        found = self._labeller(model)([text_of(example) for example in some])
+        shown = [" ⏎ ".join((e.text,) if e.pair is None else (e.text, e.pair)) for e in some]
+        return [(text, e.label, said.label) for text, e, said in zip(shown, some, found, strict=True)]
+
+    def _labeller(self, model: Classifier) -> Labeller:
+        return Labeller(model, self.framer, self.space)
+
+
+def text_of(example: Example) -> Text:
+    """The text of an example, or both of its texts."""
+    return example.text if example.pair is None else (example.text, example.pair)
+
+
+def encoded(space: LabelSpace, examples: Sequence[Example]) -> Any:
+    """The labels as a model learns them: numbers of classes (n,) int64, or numbers (n,) float32."""
+    return np.array([space.encode(e.label) for e in examples], np.float32 if space.numeric else np.int64)
+
+
+def figures(space: LabelSpace, outputs: Outputs, examples: Sequence[Example]) -> dict[str, float]:
+    """All figures of a model's outputs (n, n_outputs) for labelled examples, by name."""
+    if space.numeric:
+        return number_figures([float(e.label) for e in examples], space.mean + space.scale * outputs[:, 0])
+    return class_figures(encoded(space, examples), outputs.argmax(1), n_classes=len(space.names))
+
+
+def metrics(
+    space: LabelSpace, outputs: Outputs, examples: Sequence[Example], *, seed: int = 1, resamples: int = 1000
+) -> dict[str, Metric]:
+    """The same with 95 % intervals."""
+    if space.numeric:
+        truth, said = [float(e.label) for e in examples], space.mean + space.scale * outputs[:, 0]
+        return number_metrics(truth, said, seed=seed, resamples=resamples)
+    truth = encoded(space, examples)
+    return class_metrics(truth, outputs.argmax(1), names=space.names, seed=seed, resamples=resamples)
+
+
+def mean_loss(space: LabelSpace, outputs: Outputs, examples: Sequence[Example]) -> float:
+    """The mean loss of an example, without smoothing."""
+    targets = encoded(space, examples)
+    if space.numeric:
+        return float(np.mean((outputs[:, 0] - targets) ** 2))
+    return float(-np.log(np.maximum(probabilities(outputs)[np.arange(len(targets)), targets], 1e-300)).mean())
+
+
+def _objective(given: str | None, space: LabelSpace) -> str:
+    """The figure that decides: more is better of all that are allowed."""
+    allowed = ["pearson", "spearman"] if space.numeric else ["accuracy", "matthews", "macro_f1"]
+    allowed += ["f1"] if len(space.names) == 2 else []
+    if given is not None and given not in allowed:
+        raise ConfigError(f"data.objective is {given!r}; allowed: {', '.join(allowed)}")
+    return given or allowed[0]

@@ -1,0 +1,1 @@
+"""Language models: what comes next, and texts continued."""

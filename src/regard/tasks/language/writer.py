@@ -1,0 +1,272 @@
+"""Continuing text with a language model: prompts in, continuations out.
+
+A prompt is read from its start mark on, where the model learnt one, and goes on with the likeliest, the best, or a
+drawn text, as `DecodeOptions` say; what comes out does not depend on who shared the batch.
+
+A model reads `context` tokens at once. A prompt that is longer loses its beginning, and `say` is told; a text that
+grows longer is gone on with from its last half, as often as it takes, so any length can be asked for. A beam, which
+compares whole texts, stops where the context is full. `no_repeat_ngram` looks back as far as the last such new start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Protocol
+
+import torch
+
+from regard.attention import Rows
+from regard.data.batching.plan import like_lengths, pad
+from regard.data.text.markers import Marks
+from regard.data.text.tokenizers import FOREIGN, Tokenizer
+from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, Stepper, decode, stream
+from regard.decoding.ranking import Ranking
+from regard.errors import UsageError
+from regard.models.interfaces.text import LanguageModel
+from regard.tasks.language.detokenizer import Speech, text_after
+from regard.tasks.language.stop_strings import StoppingStepper, cut_at
+
+
+class WritingModel(LanguageModel, Protocol):
+    """A language model that can go on with prompts."""
+
+    def start(self, prompts: Rows, *, capacity: int = 64, watched: bool = False) -> Stepper:
+        """Read the prompts but for the last token of each, which is the first to step with."""
+        ...
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """What was written after a prompt: the text, its pieces, and how sure the model is.
+
+    `finished` says that it ended by itself or with a stop string, which is not part of the text.
+    """
+
+    text: str
+    tokens: list[str] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    score: float = 0.0
+    log_prob: float = 0.0
+    finished: bool = True
+
+
+@dataclass
+class _Draft:
+    """A text being written: its prompt, what came so far, and the name of its random stream."""
+
+    prompt: list[int]
+    key: int
+    ids: list[int] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)
+    score: float = 0.0
+    finished: bool = False
+    rounds: int = 0
+
+    def grown(self, hypothesis: Hypothesis, key: int) -> _Draft:
+        """The draft with what one more decoding added to it."""
+        return replace(
+            self,
+            key=key,
+            ids=[*self.ids, *hypothesis.tokens],
+            log_probs=[*self.log_probs, *hypothesis.token_log_probs],
+            score=hypothesis.score,
+            finished=hypothesis.finished,
+            rounds=self.rounds + 1,
+        )
+
+
+class Writer:
+    """Continues texts with one model, or with several that vote at every step."""
+
+    def __init__(
+        self,
+        models: Sequence[WritingModel],
+        tokenizer: Tokenizer,
+        *,
+        context: int,
+        separated: bool = True,
+        batch_tokens: int = 16_384,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        if context < 2:
+            raise UsageError(f"context is {context}, at least 2 is needed to continue a text")
+        self.models, self.tokenizer, self.context = list(models), tokenizer, context
+        self.batch_tokens, self.say = batch_tokens, say
+        self.marks = Marks.of(tokenizer, separated=separated)
+        self.eos_id = tokenizer.pad_id if self.marks.end is None else self.marks.end
+        # Our special tokens mean nothing to a model of text, and an end that it never saw must not come by chance.
+        useless = set() if tokenizer.kind == FOREIGN else set(tokenizer.special_ids)
+        self._banned = (useless - {self.eos_id}) | ({self.eos_id} if self.marks.end is None else set())
+
+    def __call__(
+        self,
+        prompts: Sequence[str],
+        options: DecodeOptions,
+        *,
+        stop: Sequence[str] = (),
+        keys: Sequence[int] | None = None,
+    ) -> list[list[Continuation]]:
+        """The continuations of each prompt, best first; samples in the order they were drawn.
+
+        `stop` are strings after which a text is over. `keys` name the prompts in the random stream of sampling; by
+        default they are their places in the list.
+        """
+        return self.continue_ids([self.prompt(text) for text in prompts], options, stop=stop, keys=keys)
+
+    def prompt(self, text: str) -> list[int]:
+        """The ids of a prompt with its start mark; an empty one is the mark of a new text, or a new line."""
+        ids = [*self.marks.opening, *self.tokenizer.encode(text)]
+        ids = ids or list(self.marks.nothing) or self.tokenizer.encode("\n")
+        if not ids:
+            raise UsageError("the prompt is empty, and the model has no mark to begin a text with", hint="give a word")
+        return ids
+
+    @torch.inference_mode()
+    def continue_ids(
+        self,
+        prompts: Sequence[Sequence[int]],
+        options: DecodeOptions,
+        *,
+        stop: Sequence[str] = (),
+        keys: Sequence[int] | None = None,
+    ) -> list[list[Continuation]]:
+        """The same for prompts that are ids already, start marks included."""
+        _check(options, stop)
+        named = range(len(prompts)) if keys is None else keys
+        cut = [self._cut(ids, options) for ids in prompts]
+        drafts = [[_Draft(ids, key)] for ids, key in zip(cut, named, strict=True)]
+        going = list(range(len(drafts)))
+        while going:
+            self._write(drafts, going, options, stop)
+            going = [i for i in going if any(self._steps(draft, options) for draft in drafts[i])]
+        return [[self._continuation(draft, options, stop) for draft in several] for several in drafts]
+
+    def stream(self, prompt: str, options: DecodeOptions, *, stop: Sequence[str] = (), key: int = 0) -> Iterator[str]:
+        """The text of one continuation, piece by piece as it comes; together what a call would give."""
+        _check(options, stop)
+        draft = _Draft(self._cut(self.prompt(prompt), options), key)
+        speech = Speech(self.tokenizer, draft.prompt, stop)
+        while (steps := self._steps(draft, options)) and not speech.over:
+            read = self._read(draft)
+            tokens = stream(
+                self._start([read], steps),
+                bos_id=read[-1],
+                eos_id=self.eos_id,
+                pad_id=self.models[0].config.pad_id,
+                options=replace(self._terms(draft, options), max_length=steps),
+                row_key=draft.key,
+            )
+            said: list[int] = []
+            for token in tokens:
+                said.append(token)
+                yield speech.add(token)
+                if speech.over:
+                    return
+            ended = len(said) < steps
+            hypothesis = Hypothesis(said, 0.0, 0.0, ended, [])
+            draft = draft.grown(hypothesis, _next_key(draft.key, 0))
+        yield speech.rest()
+
+    def _cut(self, ids: Sequence[int], options: DecodeOptions) -> list[int]:
+        """A prompt as far as the model can read it and still write: its end."""
+        if len(ids) < self.context:
+            return list(ids)
+        kept = self.context - min(options.max_length, self.context // 2)
+        self.say(
+            f"the prompt has {len(ids):,} tokens and the model reads {self.context:,}: "
+            f"the first {len(ids) - kept:,} are left out"
+        )
+        return list(ids[-kept:])
+
+    def _read(self, draft: _Draft) -> list[int]:
+        """What the model reads before it goes on: all of it, or, in a later round, the last half of its context."""
+        return draft.prompt if draft.rounds == 0 else [*draft.prompt, *draft.ids][-max(1, self.context // 2) :]
+
+    def _steps(self, draft: _Draft, options: DecodeOptions) -> int:
+        """How many tokens the next round may add; 0 when the text is done."""
+        if draft.finished or (draft.rounds and options.strategy == "beam"):
+            return 0
+        left = int(options.limits(torch.tensor([len(draft.prompt)]))[0]) - len(draft.ids)
+        return max(0, min(left, self.context - len(self._read(draft)) + 1))
+
+    def _terms(self, draft: _Draft, options: DecodeOptions) -> DecodeOptions:
+        """The options for the next round of a draft; in each round sampling draws from another stream."""
+        banned, least = {*options.banned, *self._banned}, max(0, options.min_length - len(draft.ids))
+        if least >= self._steps(draft, options):  # it may not end in this round at all
+            banned, least = banned | {self.eos_id}, 0
+        n_samples = options.n_samples if draft.rounds == 0 else 1
+        return replace(options, banned=tuple(sorted(banned)), min_length=least, n_samples=n_samples)
+
+    def _write(
+        self, drafts: list[list[_Draft]], going: Sequence[int], options: DecodeOptions, stop: Sequence[str]
+    ) -> None:
+        """One more round for every text that is not done; those with the same options and like lengths together."""
+        places = [(i, j) for i in going for j, draft in enumerate(drafts[i]) if self._steps(draft, options)]
+        groups: dict[DecodeOptions, list[tuple[int, int]]] = {}
+        for i, j in places:
+            groups.setdefault(self._terms(drafts[i][j], options), []).append((i, j))
+        for terms, members in groups.items():
+            lengths = [len(self._read(drafts[i][j])) + self._steps(drafts[i][j], options) for i, j in members]
+            for chunk in like_lengths(lengths, self.batch_tokens // max(terms.beam, terms.n_samples)):
+                some = [members[k] for k in chunk]
+                found = self._decode([drafts[i][j] for i, j in some], terms, options, stop)
+                for (i, j), hypotheses in zip(some, found, strict=True):
+                    old = drafts[i][j]
+                    new = [old.grown(hypothesis, _next_key(old.key, n)) for n, hypothesis in enumerate(hypotheses)]
+                    drafts[i][j : j + 1] = new
+
+    def _decode(
+        self, drafts: Sequence[_Draft], terms: DecodeOptions, options: DecodeOptions, stop: Sequence[str]
+    ) -> list[list[Hypothesis]]:
+        prompts = [self._read(draft) for draft in drafts]
+        steps = [self._steps(draft, options) for draft in drafts]
+        stepper = self._start(prompts, max(steps), watched=terms.coverage_penalty > 0)
+        if stop:
+            stepper = StoppingStepper(
+                stepper,
+                tokenizer=self.tokenizer,
+                stops=stop,
+                eos_id=self.eos_id,
+                written=[draft.ids for draft in drafts],
+            )
+        return decode(
+            stepper,
+            n_rows=len(drafts),
+            bos_id=torch.tensor([ids[-1] for ids in prompts]),
+            eos_id=self.eos_id,
+            pad_id=self.models[0].config.pad_id,
+            options=terms,
+            max_lengths=steps,
+            row_keys=[draft.key for draft in drafts],
+        )
+
+    def _start(self, prompts: Sequence[Sequence[int]], steps: int, *, watched: bool = False) -> Stepper:
+        device = next(iter(self.models[0].parameters())).device
+        ids, lengths = pad(prompts, self.models[0].config.pad_id)
+        rows = Rows(ids.to(device), lengths.to(device))
+        steppers = [model.start(rows, capacity=steps, watched=watched) for model in self.models]
+        return steppers[0] if len(steppers) == 1 else EnsembleStepper(steppers)
+
+    def _continuation(self, draft: _Draft, options: DecodeOptions, stop: Sequence[str]) -> Continuation:
+        text, stopped = cut_at(text_after(self.tokenizer, draft.prompt, draft.ids), stop)
+        log_prob = sum(draft.log_probs)
+        score = draft.score if draft.rounds == 1 else Ranking.of(options).score(log_prob, len(draft.log_probs))
+        tokens = self.tokenizer.tokens(draft.ids)
+        return Continuation(text, tokens, draft.ids, score, log_prob, draft.finished or stopped)
+
+
+def _next_key(key: int, sample: int) -> int:
+    """The random stream of a sample's next round: its own, whatever else is drawn."""
+    return int.from_bytes(blake2b(repr((key, sample)).encode(), digest_size=7).digest(), "little")
+
+
+def _check(options: DecodeOptions, stop: Sequence[str]) -> None:
+    if any(not text for text in stop):
+        raise UsageError("a stop string is empty; allowed are texts of one character or more")
+    if stop and options.min_length:
+        raise UsageError(
+            f"stop strings and min_length={options.min_length} were given; allowed is one of them",
+            hint="a text that has to end and must not end cannot be written",
+        )

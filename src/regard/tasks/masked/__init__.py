@@ -1,0 +1,1 @@
+"""Masked language models: hidden words guessed, texts as vectors."""

@@ -1,0 +1,175 @@
+"""Documents as sentences of ids on disk, read through the page cache: what pairs of sentences are made of.
+
+    sentences.ids       uint16, or uint32 for vocabularies over 65,536: all sentences end to end, without special tokens
+    sentences.offsets   int64, where each sentence begins among the ids, and one more
+    documents.offsets   int64, where each document begins among the sentences, and one more
+    sentences.json      counts, types, and the fingerprint of what it was made from
+
+Sentences with more pieces than `longest` are cut into several, so that no text is too long to be used. The folder is
+whole or absent; what was cut short later is noticed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.data.io.atomic import whole_or_absent, write_synced
+from regard.data.io.cache import Cached
+from regard.data.io.memmap_ids import ID_TYPES, IdFile, IdWriter
+from regard.data.text.documents import Document
+from regard.data.text.splitting import split_sentences
+from regard.data.text.tokenizers import Tokenizer
+from regard.errors import DataError, UsageError
+
+FORMAT = 1
+_HEADER = "sentences.json"
+_FILES = (_HEADER, "sentences.ids", "sentences.offsets", "documents.offsets")
+_CHUNK = 4096  # sentences encoded at once
+_REBUILD = "delete the folder and build it again"
+
+
+@dataclass(frozen=True)
+class SentenceHeader:
+    """What `sentences.json` says."""
+
+    documents: int
+    sentences: int
+    tokens: int
+    dtype: str
+    fingerprint: str
+    format: int = FORMAT
+
+
+class SentenceCorpus(Cached):
+    """Tokenised documents, sentence by sentence. Made by `SentenceCorpus.build`, `open` or `cached`."""
+
+    def __init__(self, folder: Path, header: SentenceHeader) -> None:
+        self.folder, self.header = folder, header
+        file = IdFile(folder, "sentences", sentences=header.sentences, tokens=header.tokens, dtype=header.dtype)
+        self.ids = file.flat  # (tokens,)
+        self.borders: npt.NDArray[np.int64] = np.concatenate([[0], np.cumsum(file.lengths, dtype=np.int64)])
+        self.documents = _read_offsets(folder / "documents.offsets", header)  # (documents + 1,) in sentences
+
+    def __len__(self) -> int:
+        return self.header.documents
+
+    @property
+    def fingerprint(self) -> str:
+        """Of what the corpus was made from, as given to `build`."""
+        return self.header.fingerprint
+
+    def sentences(self, document: int) -> list[npt.NDArray[Any]]:
+        """The ids of each sentence of a document, as views of the file."""
+        first, end = int(self.documents[document]), int(self.documents[document + 1])
+        return [self.ids[self.borders[i] : self.borders[i + 1]] for i in range(first, end)]
+
+    @classmethod
+    def build(
+        cls,
+        documents: Iterable[Document],
+        tokenizer: Tokenizer,
+        folder: Path | str,
+        *,
+        split: Callable[[str], list[str]] = split_sentences,
+        longest: int | None = None,
+        fingerprint: str = "",
+    ) -> Self:
+        """Encode a stream of documents into `folder`, replacing what is there; documents without pieces are left out.
+
+        `split` makes sentences of a text; those with more than `longest` pieces are cut.
+        """
+        if longest is not None and longest < 1:
+            raise UsageError(f"the longest sentence has {longest} pieces, at least 1 is needed")
+        folder = Path(folder)
+        with whole_or_absent(folder, files=_FILES, what="a corpus of sentences") as draft:
+            with IdWriter(draft, "sentences", tokenizer) as writer, open(draft / "documents.offsets", "wb") as offsets:
+                n = _write(documents, writer, offsets, split=split, longest=longest)
+            if not writer.count:
+                raise DataError("no sentences: there are no documents, or none that hold text", hint="check the input")
+            header = SentenceHeader(n, writer.count, writer.tokens, writer.dtype.str, fingerprint)
+            write_synced(draft / _HEADER, json.dumps(asdict(header), indent=2).encode())
+        return cls.open(folder)
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Self:
+        """Open what `build` wrote; anything else, or anything cut short, is an error."""
+        folder = Path(folder)
+        return cls(folder, _read_header(folder))
+
+
+def _write(
+    documents: Iterable[Document],
+    writer: IdWriter,
+    offsets: BinaryIO,
+    *,
+    split: Callable[[str], list[str]],
+    longest: int | None,
+) -> int:
+    """Write all sentences, and where documents begin among them; how many documents there are."""
+    n, end = 0, 0
+    offsets.write(np.zeros(1, "<i8").tobytes())
+    for chunk in _chunks(documents, split):
+        encoded = iter(writer.tokenizer.encode_batch([text for sentences, _ in chunk for text in sentences]))
+        for sentences, more in chunk:
+            parts = [part for _ in sentences for part in _cut(next(encoded), longest)]
+            writer.append(parts)
+            if writer.count > end and not more:  # a document of several parts ends with the last of them
+                n, end = n + 1, writer.count
+                offsets.write(np.array([end], "<i8").tobytes())
+    if writer.count > end:  # the last one promised more
+        n += 1
+        offsets.write(np.array([writer.count], "<i8").tobytes())
+    return n
+
+
+def _chunks(documents: Iterable[Document], split: Callable[[str], list[str]]) -> Iterator[list[tuple[list[str], bool]]]:
+    """Some documents at a time, as sentences, and whether the next one goes on with it."""
+    chunk: list[tuple[list[str], bool]] = []
+    size = 0
+    for document in documents:
+        chunk.append((split(document.text), document.more))
+        size += len(chunk[-1][0]) + 1
+        if size >= _CHUNK:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _cut(ids: list[int], longest: int | None) -> list[list[int]]:
+    step = longest or max(1, len(ids))
+    return [ids[start : start + step] for start in range(0, len(ids), step)]
+
+
+def _read_offsets(path: Path, header: SentenceHeader) -> npt.NDArray[np.int64]:
+    try:
+        offsets = np.fromfile(path, "<i8").astype(np.int64)
+    except OSError as error:
+        raise DataError(f"{path}: damaged ({error.strerror or error})", hint=_REBUILD) from None
+    if len(offsets) != header.documents + 1 or offsets[0] != 0 or offsets[-1] != header.sentences:
+        raise DataError(f"{path}: damaged (it does not fit {header.sentences} sentences)", hint=_REBUILD)
+    if not (np.diff(offsets) > 0).all():
+        raise DataError(f"{path}: damaged (its documents are not in order)", hint=_REBUILD)
+    return offsets
+
+
+def _read_header(folder: Path) -> SentenceHeader:
+    path = folder / _HEADER
+    try:
+        header = SentenceHeader(**json.loads(path.read_text(encoding="utf-8")))
+        counts = (header.documents, header.sentences, header.tokens)
+        ok = header.format == FORMAT and min(counts) >= 1 and {*map(type, counts)} == {int} and header.dtype in ID_TYPES
+    except FileNotFoundError:
+        raise DataError(f"{folder}: holds no corpus of sentences (no {_HEADER})", hint="build it first") from None
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(f"{path}: cannot be read ({error})", hint=_REBUILD) from error
+    if not ok:
+        raise DataError(f"{path}: not a corpus of sentences of format {FORMAT}", hint=_REBUILD)
+    return header

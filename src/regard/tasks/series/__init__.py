@@ -1,0 +1,1 @@
+"""What has been measured in, what comes next out."""

@@ -1,0 +1,111 @@
+"""What a forecast has to beat: the mean, the last value, the last season, and a linear model in closed form.
+
+    mean              every step to come is the mean of the training part: of returns, that prices stay
+    naive             every step to come is as the last one known
+    seasonal naive    every step to come is as the one a season before
+    ridge             least squares with a penalty, chosen on the validation part
+
+The linear model of targets that are read themselves is shared by all of them, (S) → (T), on differences from the last
+value. Targets that are not are predicted from the last steps of all inputs together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.series.windows import Rows, Windows
+from regard.models.interfaces.series import steps_read
+from regard.tasks.series.metrics import Errors, Forecasts, chunks, errors_of
+
+PENALTIES = (1e-6, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # times the mean square of a feature
+
+Matrix = NDArray[np.floating[Any]]
+
+
+def naive(windows: Windows) -> Forecasts:
+    """The last value, repeated: (n, T, K, 1)."""
+    last = windows.known(np.arange(len(windows)), 1)
+    return np.repeat(last, windows.horizon, 1)[..., None]
+
+
+def seasonal(windows: Windows, season: int) -> Forecasts:
+    """The last season, repeated: (n, T, K, 1)."""
+    known = windows.known(np.arange(len(windows)), season)
+    return known[:, np.arange(windows.horizon) % season][..., None]
+
+
+@dataclass(frozen=True, eq=False)
+class Ridge:
+    """A linear forecast: `weights` (features + 1, outputs); the last row is added to all."""
+
+    weights: Matrix
+
+    @classmethod
+    def fit(cls, train: Windows, valid: Windows) -> Ridge:
+        """The weights whose penalty does best on the validation part."""
+        products = None
+        for rows in chunks(len(train), 1024):
+            x, y = _features(train, rows), _answers(train, rows)
+            some = (x.T @ x, x.T @ y)
+            products = some if products is None else (products[0] + some[0], products[1] + some[1])
+        assert products is not None
+        square, cross = products
+        unit = float(np.mean(np.diag(square)[:-1])) or 1.0
+        free = np.ones(len(square))
+        free[-1] = 0  # what is added to all is not held back
+        tried = [cls(np.linalg.solve(square + np.diag(penalty * unit * free + 1e-9 * unit), cross))
+                 for penalty in PENALTIES]  # fmt: skip
+        return min(tried, key=lambda ridge: float(errors_of(ridge(valid), valid).squared.mean()))
+
+    def __call__(self, windows: Windows) -> Forecasts:
+        """Forecasts (n, T, K, 1)."""
+        n, T, K = len(windows), windows.horizon, len(windows.targets)
+        found = np.empty((n, T, K, 1), np.float32)
+        for rows in chunks(n, 1024):
+            said = _features(windows, rows) @ self.weights
+            if reads_itself(windows):
+                last = windows.known(rows, 1).transpose(0, 2, 1)  # (B, K, 1)
+                found[rows] = (said.reshape(len(rows), K, T) + last).transpose(0, 2, 1)[..., None]
+            else:
+                found[rows] = said.reshape(len(rows), T, K, 1)
+        return found
+
+
+def reads_itself(windows: Windows) -> bool:
+    """Whether every target is among the inputs."""
+    return max(windows.targets) < windows.n_inputs
+
+
+def baselines(windows: Windows, *, season: int, ridge: Ridge | None) -> Mapping[str, Errors]:
+    """The errors of every baseline that there is, by name."""
+    found = {"mean": np.zeros((len(windows), windows.horizon, len(windows.targets), 1), np.float32)}  # scaled, it is 0
+    found["naive"] = naive(windows)
+    if 1 < season <= windows.context - windows.lead:
+        found["seasonal naive"] = seasonal(windows, season)
+    if ridge is not None:
+        found["ridge"] = ridge(windows)
+    return {name: errors_of(forecasts, windows) for name, forecasts in found.items()}
+
+
+def _features(windows: Windows, rows: Rows) -> Matrix:
+    """What is known, as rows of features with a one at the end: (B · K, S + 1), or (B, features + 1)."""
+    if reads_itself(windows):
+        past = windows.known(rows, windows.context).astype(np.float64)
+        known = (past - past[:, -1:]).transpose(0, 2, 1).reshape(-1, windows.context)
+    else:
+        steps = steps_read(windows.context, windows.n_inputs)
+        known = windows.cut(rows).past[:, -steps:].astype(np.float64).reshape(len(rows), -1)
+    return np.concatenate([known, np.ones((len(known), 1))], 1)
+
+
+def _answers(windows: Windows, rows: Rows) -> Matrix:
+    """What came: (B · K, T) as differences from the last value, or (B, T · K)."""
+    future = windows.cut(rows).future.astype(np.float64)
+    if not reads_itself(windows):
+        return future.reshape(len(rows), -1)
+    return (future - windows.known(rows, 1)).transpose(0, 2, 1).reshape(-1, windows.horizon)

@@ -1,0 +1,101 @@
+"""Run a model over windows, and say what it forecasts as people and programs read it.
+
+forecasts(model, windows)      (n, T, K, Q), scaled; every window once, the last batch as well
+forecasts_of(model, cut, n)    the same of windows that are cut when they are needed
+Forecast                       one forecast in the data's own units: as CSV, or as a JSON object
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.data.series.files import Values
+from regard.data.series.windows import Cut, Rows, Windows
+from regard.tasks.series.metrics import Forecasts, chunks
+
+_AT_ONCE = 256  # windows
+
+
+def forecasts(model: nn.Module, windows: Windows) -> Forecasts:
+    """Forecasts of all windows, (n, T, K, Q), in scaled units."""
+    return forecasts_of(model, windows.cut, len(windows))
+
+
+@torch.inference_mode()
+def forecasts_of(model: nn.Module, cut: Callable[[Rows], Cut], n: int) -> Forecasts:
+    """Forecasts of `n` windows, cut some at a time."""
+    device = next(model.parameters()).device
+    training = model.training
+    model.eval()
+    try:
+        parts = [say(model, cut(rows), device).float().cpu().numpy() for rows in chunks(n, _AT_ONCE)]
+    finally:
+        model.train(training)
+    return np.concatenate(parts)
+
+
+def say(model: nn.Module, cut: Cut, device: torch.device, **options: Any) -> Tensor:
+    """What a model says about windows, (B, T, K, Q); quantiles that cross change places."""
+    said: Tensor = model(*inputs_of(cut, device), **options)
+    return said.sort(-1).values if said.shape[-1] > 1 else said
+
+
+def inputs_of(cut: Cut, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """What a model is called with."""
+    past, past_marks, future_marks = (
+        torch.from_numpy(part).to(device) for part in (cut.past, cut.past_marks, cut.future_marks)
+    )
+    return past, past_marks, future_marks
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """What is to come: `values` (T, K, Q) of `targets` at `times`, in the data's own units.
+
+    Times are dates, or numbers of steps where there are no dates; `quantiles` are empty for a plain forecast.
+    """
+
+    times: Sequence[str]
+    targets: Sequence[str]
+    values: Values
+    quantiles: Sequence[float] = ()
+    dated: bool = True
+
+    @property
+    def point(self) -> Values:
+        """One number a step and target, (T, K): of quantiles, the middle one."""
+        middle = list(self.quantiles).index(0.5) if self.quantiles else 0
+        found: Values = self.values[..., middle]
+        return found
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns of the table, without the first."""
+        if not self.quantiles:
+            return list(self.targets)
+        return [f"{target} {share:g}" for target in self.targets for share in self.quantiles]
+
+    def plain(self) -> str:
+        """As a CSV table."""
+        lines = [",".join(["date" if self.dated else "step", *map(_cell, self.columns)])]
+        rows = self.values.reshape(len(self.times), -1)
+        lines += [
+            ",".join([time, *(f"{value:.6g}" for value in row)]) for time, row in zip(self.times, rows, strict=True)
+        ]
+        return "\n".join(lines)
+
+    def record(self) -> dict[str, Any]:
+        """As a JSON object."""
+        rows = self.values.reshape(len(self.times), -1)
+        table = {name: rows[:, i].tolist() for i, name in enumerate(self.columns)}
+        return {"times": list(self.times), "forecast": table, "quantiles": list(self.quantiles)}
+
+
+def _cell(name: str) -> str:
+    return f'"{name}"' if "," in name else name

@@ -1,0 +1,103 @@
+"""How far forecasts are from what came: scaled as the literature has it, and in the data's own units.
+
+    errors = errors_of(forecasts, windows, quantiles=…)       per window and target, over the whole set
+    metrics(errors, space, …)                                 mse, mae (scaled), and mae, rmse of each target
+
+Scaled means: in units of the training part's deviation, column by column. Nothing is dropped: every window counts once.
+Neighbouring windows share most of their future, so 95 % intervals come from draws of as many neighbours at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.series.space import SeriesSpace
+from regard.data.series.windows import Rows, Windows
+from regard.metrics.bootstrap import bootstrap
+from regard.metrics.bootstrap import signature as drawn_by
+from regard.metrics.scores import Metric
+
+Forecasts = NDArray[np.float32]  # (n, T, K, Q)
+_CHUNK = 512
+_DRAWN = 300  # resamples
+
+
+@dataclass(frozen=True, eq=False)
+class Errors:
+    """Means over the horizon, for each window and target (n, K): squares, distances, pinball losses, hits of the band.
+
+    Without quantiles the last two are None.
+    """
+
+    squared: NDArray[np.float64]
+    absolute: NDArray[np.float64]
+    pinball: NDArray[np.float64] | None = None
+    covered: NDArray[np.float64] | None = None
+
+    def figures(self, drawn: Rows | slice = slice(None)) -> dict[str, float]:
+        """The scaled figures of all windows, or of some."""
+        found = {"mse": float(self.squared[drawn].mean()), "mae": float(self.absolute[drawn].mean())}
+        if self.pinball is not None and self.covered is not None:
+            found |= {"pinball": float(self.pinball[drawn].mean()), "coverage": float(self.covered[drawn].mean())}
+        return found
+
+
+def errors_of(forecasts: Forecasts, windows: Windows, *, quantiles: Sequence[float] = ()) -> Errors:
+    """Compare forecasts (n, T, K, Q) with what came; of quantiles, the middle one is the forecast."""
+    middle = list(quantiles).index(0.5) if quantiles else 0
+    parts: list[list[NDArray[np.float64]]] = [[], [], [], []]
+    for rows in chunks(len(windows)):
+        truth = windows.cut(rows).future.astype(np.float64)  # (B, T, K)
+        said = forecasts[rows].astype(np.float64)
+        apart = said[..., middle] - truth
+        parts[0].append((apart**2).mean(1))
+        parts[1].append(np.abs(apart).mean(1))
+        if quantiles:
+            parts[2].append(pinball(said, truth, quantiles).mean(1))
+            parts[3].append(((said[..., 0] <= truth) & (truth <= said[..., -1])).mean(1))
+    whole = [np.concatenate(part) if part else None for part in parts]
+    assert whole[0] is not None
+    assert whole[1] is not None
+    return Errors(whole[0], whole[1], whole[2], whole[3])
+
+
+def pinball(said: NDArray[np.float64], truth: NDArray[np.float64], quantiles: Sequence[float]) -> NDArray[np.float64]:
+    """The pinball loss of quantiles (…, Q) against what came (…), their mean: max(q·e, (q−1)·e), e = truth − said."""
+    below = truth[..., None] - said
+    share = np.asarray(quantiles)
+    loss: NDArray[np.float64] = np.maximum(share * below, (share - 1) * below).mean(-1)
+    return loss
+
+
+def metrics(errors: Errors, space: SeriesSpace, *, signature: str, horizon: int, prefix: str = "") -> dict[str, Metric]:
+    """The scaled figures, and mean distance and root mean square of each target in its own units."""
+    if prefix:
+        return {f"{prefix}{name}": Metric(f"{prefix}{name}", value, f"{signature}|scaled", digits=4)
+                for name, value in errors.figures().items()}  # fmt: skip
+    block = blocks_of(len(errors.squared), horizon)
+    low, high = bootstrap(
+        lambda drawn: list(errors.figures(drawn).values()), len(errors.squared), resamples=_DRAWN, block=block
+    )
+    how = f"{signature}|scaled|{drawn_by(seed=1, resamples=_DRAWN, block=block)}"
+    found = {name: Metric(name, value, how, float(low[i]), float(high[i]), digits=4)
+             for i, (name, value) in enumerate(errors.figures().items())}  # fmt: skip
+    for k, target in enumerate(space.targets):
+        scale = space.scale[target]
+        mae, rmse = float(errors.absolute[:, k].mean()) * scale, float(np.sqrt(errors.squared[:, k].mean())) * scale
+        found[f"mae {target}"] = Metric(f"mae {target}", mae, f"{signature}|own units", digits=4)
+        found[f"rmse {target}"] = Metric(f"rmse {target}", rmse, f"{signature}|own units", digits=4)
+    return found
+
+
+def blocks_of(n: int, horizon: int) -> int:
+    """How many of `n` windows, neighbours in time, are drawn together: as many as share a future, not all of them."""
+    return max(1, min(horizon, n // 4))
+
+
+def chunks(n: int, size: int = _CHUNK) -> Iterator[Rows]:
+    """The numbers 0 … n − 1, some at a time, all of them."""
+    return (np.arange(begin, min(begin + size, n)) for begin in range(0, n, size))

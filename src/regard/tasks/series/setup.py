@@ -1,0 +1,95 @@
+"""Series to train a forecaster on, with the simple forecasts that it has to beat."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from regard.checkpoints.spec import Described, completed
+from regard.checkpoints.weights import write_tensors
+from regard.config.recipe import Recipe
+from regard.data.series.windows import Windows
+from regard.errors import ConfigError
+from regard.metrics.scores import Metric
+from regard.models.flops import count_parameters
+from regard.models.interfaces.series import Forecaster
+from regard.models.registry import build
+from regard.tasks.series.baselines import Ridge
+from regard.tasks.series.config import SeriesConfig
+from regard.tasks.series.data import SeriesFiles
+from regard.tasks.series.forecasting import forecasts
+from regard.tasks.series.report import compared, lines_of
+from regard.tasks.series.training import SeriesTraining
+from regard.training.setup import Place, Say
+
+BASELINE = "baseline.safetensors"  # the linear forecast, beside the weights
+
+
+class SeriesJob:
+    """Windows of a series, and a forecaster."""
+
+    def __init__(self, recipe: Recipe, place: Place) -> None:
+        self.recipe = recipe
+        self.files = SeriesFiles(recipe.data, place.data_root)
+        self.sets = self.files.read()
+        self.ridge = Ridge.fit(self.sets.train, self.sets.valid)
+        space, train = self.sets.space, recipe.train
+        if "start" in recipe.model:
+            raise ConfigError("model.start is for models of texts; a forecaster begins anew")
+        shape = {
+            "context": recipe.data.context,
+            "horizon": recipe.data.horizon,
+            "n_inputs": len(space.inputs),
+            "targets": space.target_places,
+            "n_marks": self.sets.train.marks.shape[1],
+            "n_outputs": max(1, len(recipe.data.quantiles)),
+            "lead": recipe.data.lead,
+        }
+        options = {key: value for key, value in recipe.model.items() if key != "name"}
+        self.described = completed(Described(recipe.task, recipe.model["name"], options | shape))
+        torch.manual_seed(train.seed)
+        self.model = build(self.described.model, self.described.options)
+        if isinstance(self.model, Forecaster) and self.model.config.linear:
+            self.model.start(torch.from_numpy(self.ridge.weights))
+        if place.world.first:
+            space.save(place.run.path)
+            write_tensors(place.run.path / BASELINE, {"ridge": torch.from_numpy(self.ridge.weights)})
+        assert isinstance(train, SeriesConfig)
+        self.task = SeriesTraining(
+            space,
+            self.sets.train,
+            self.sets.valid,
+            batch_examples=train.batch_examples,
+            seed=train.seed,
+            loss=train.loss,
+            quantiles=recipe.data.quantiles,
+        )
+
+    def introduction(self) -> str:
+        """The model's size, the columns and the windows."""
+        sets, space, data = self.sets, self.sets.space, self.recipe.data
+        return (
+            f"{self.recipe.model['name']}: {count_parameters(self.model):,} parameters; {len(space.targets)} columns "
+            f"from {len(space.inputs)}, {data.horizon} steps from {data.context}; windows: {len(sets.train):,} to "
+            f"learn from, {len(sets.valid):,} to choose by, {len(sets.test):,} to report on"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """How many windows, and the fingerprints of the files."""
+        return {"windows": len(self.sets.train), "fingerprints": self.files.fingerprints()}
+
+    def measure(self, say: Say) -> dict[str, dict[str, Any]]:
+        """All figures on the validation and the test part, with those of the simple forecasts beside them."""
+        found = {}
+        for name, windows in (("valid", self.sets.valid), ("test", self.sets.test)):
+            figures = self._measured(windows)
+            found[name] = {key: metric.record() for key, metric in figures.items()}
+            for line in lines_of(name, figures):
+                say(line)
+        return found
+
+    def _measured(self, windows: Windows) -> dict[str, Metric]:
+        said = forecasts(self.model, windows)
+        quantiles = self.recipe.data.quantiles
+        return compared(said, windows, self.sets.space, quantiles=quantiles, ridge=self.ridge)

@@ -1,0 +1,122 @@
+"""Forecasting as something to train: batches of windows, their loss, and how far forecasts are off so far.
+
+A loss is the mean over the steps and targets of a window, summed over windows; `n_tokens` counts windows.
+
+    mse        (y − ŷ)²            mae        |y − ŷ|
+    pinball    max(q·e, (q−1)·e), e = y − ŷ_q, the mean of all quantiles: where quantiles are asked for
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.data.batching.examples import example_plan
+from regard.data.batching.plan import Indices, Position
+from regard.data.series.space import SeriesSpace
+from regard.data.series.windows import Windows
+from regard.fast.loss.cross_entropy import Losses
+from regard.tasks.series.forecasting import forecasts
+from regard.tasks.series.metrics import errors_of
+from regard.training.batch import TensorBatch
+from regard.training.batching import Planned
+from regard.training.compiling import compiled
+
+LossName = Literal["mse", "mae"]
+
+
+@dataclass(frozen=True)
+class SeriesBatch(TensorBatch):
+    """Windows as tensors: past (B, S, C), future (B, T, K), and the features of their dates."""
+
+    past: Tensor
+    past_marks: Tensor
+    future: Tensor
+    future_marks: Tensor
+    n_tokens: int
+
+
+class SeriesTraining(Planned):
+    """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
+
+    objective = "minus_loss"
+
+    def __init__(
+        self,
+        space: SeriesSpace,
+        train: Windows,
+        valid: Windows,
+        *,
+        batch_examples: int,
+        seed: int,
+        loss: LossName = "mse",
+        quantiles: Sequence[float] = (),
+    ) -> None:
+        self.space, self.train, self.valid = space, train, valid
+        self.quantiles = tuple(quantiles)
+        self.kind = "pinball" if quantiles else loss
+        self.plan = example_plan(
+            np.ones(len(train), np.int64), budget_tokens=0, batch_examples=batch_examples, seed=seed
+        )
+        self._loss = series_loss
+
+    def batches(self, position: Position, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Position, SeriesBatch]]:
+        """Batches without end from a position on; each of `world` processes gets its share of every batch."""
+        for after, indices in self.plan.iterate(position):
+            yield after, self.batch(indices[rank::world])
+
+    def batch(self, indices: Indices) -> SeriesBatch:
+        """The windows of these numbers as one batch."""
+        past, past_marks, future, future_marks = (torch.from_numpy(part) for part in self.train.cut(indices))
+        return SeriesBatch(past, past_marks, future, future_marks, len(indices))
+
+    def record(self) -> bool:
+        """The device's work can be recorded: batches are full, or the last one."""
+        return True
+
+    def compile(self) -> None:
+        """Let the compiler fuse what the loss computes."""
+        self._loss = compiled(series_loss)
+
+    def loss(self, model: nn.Module, batch: SeriesBatch) -> Losses:
+        """The summed loss of a batch's windows, with gradients."""
+        said = model(batch.past, batch.past_marks, batch.future_marks)
+        total = self._loss(said, batch.future, self.kind, self.quantiles)
+        return Losses(total, total.detach(), torch.full((), batch.n_tokens, device=total.device))
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]:
+        """The loss of a window and all figures on the validation part."""
+        figures = errors_of(forecasts(model, self.valid), self.valid, quantiles=self.quantiles).figures()
+        loss = figures[self.kind]
+        return {"valid_loss": loss, "minus_loss": -loss} | {f"valid_{name}": value for name, value in figures.items()}
+
+    def samples(self, model: nn.Module, n: int) -> list[tuple[str, str, str]]:
+        """A few validation windows: the last values, what came at the end of the horizon, and what was forecast."""
+        if not n:
+            return []
+        some = replace(self.valid, places=self.valid.places[:: max(1, len(self.valid) // n)][:n])
+        middle = self.quantiles.index(0.5) if self.quantiles else 0
+        said = forecasts(model, some)[:, -1, :, middle]  # (n, K)
+        rows = np.arange(len(some))
+        last, came = some.known(rows, 1)[:, -1], some.cut(rows).future[:, -1]
+        return [tuple(self._shown(part[i]) for part in (last, came, said)) for i in rows]  # type: ignore[misc]
+
+    def _shown(self, values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> str:
+        own = self.space.unscaled(values[:, None])[:, 0]
+        return "  ".join(f"{name} {value:.4g}" for name, value in list(zip(self.space.targets, own, strict=True))[:4])
+
+
+def series_loss(said: Tensor, future: Tensor, kind: str, quantiles: Sequence[float]) -> Tensor:
+    """Forecasts (B, T, K, Q) against what came (B, T, K): the mean of each window, summed, in single precision."""
+    apart = future[..., None] - said.float()
+    if kind == "pinball":
+        share = apart.new_tensor(list(quantiles))
+        loss = torch.maximum(share * apart, (share - 1) * apart)
+    else:
+        loss = apart.square() if kind == "mse" else apart.abs()
+    return loss.flatten(1).mean(1).sum()

@@ -1,0 +1,1 @@
+"""Recordings in, what is said in them out, with times."""

@@ -1,0 +1,141 @@
+"""What a transcriber listened to: the record of its attention over time, with the sound it heard.
+
+seen = model.look("a.wav")
+seen.weights["cross"]       (L, H, U, S): tokens by places of time
+seen.plot("seen.png")       the mel spectrogram, and below it which stretch each piece of the text came from
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regard.attention import Rows
+from regard.data.audio.files import Samples
+from regard.data.text.tokenizers import Tokenizer
+from regard.inspection.forward_case import Scene, Speech
+from regard.inspection.record import Axis, Look, Map, MapKind, Weights
+from regard.inspection.words import Words
+from regard.tasks.speech.options import SpeechOptions
+from regard.tasks.speech.prompting import prompt_ids
+from regard.tasks.speech.transcriber import Transcriber
+
+
+@dataclass(frozen=True, eq=False)
+class Sound:
+    """What was heard: a spectrogram (T, M), and how many seconds a frame and a place of memory last."""
+
+    mel: NDArray[np.float32]
+    hop: float
+    place: float
+
+
+@dataclass(frozen=True, eq=False)
+class SpeechLook(Look):
+    """A record whose picture is one of sound and text."""
+
+    sound: Sound | None = None
+    heads: tuple[str, ...] = ()
+
+    def listened(self, *, layer: int | None = None) -> Weights:
+        """Where each token looked, (U, S): the mean of the heads that follow the sound, or of a layer's."""
+        found = self.of("cross")
+        if layer is not None:
+            mean: Weights = found.of_layer(layer).mean(0)
+            return mean
+        pairs = [tuple(map(int, head.split("."))) for head in self.heads]
+        known = [(found.layers.index(at), head) for at, head in pairs if at in found.layers]
+        chosen = np.stack([found.weights[at, head] for at, head in known]) if known else found.weights.mean(0)
+        average: Weights = chosen.mean(0)
+        return average
+
+    def own_picture(self, path: Path, *, layer: int | None, kind: MapKind | None, dark: bool) -> Path | None:
+        """Draw spectrogram and attention one below the other."""
+        if self.sound is None or kind not in (None, "cross"):
+            return None
+        from regard.tasks.speech.plot import draw_speech
+
+        rows = self.axes["target"].shown
+        return draw_speech(self.sound, self.listened(layer=layer), path, rows=rows, title=self.title)
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A scene of speech, and what is needed to make its record one of sound."""
+
+    scene: Scene
+    sound: Sound
+    n_opening: int
+    n_places: int
+    heads: tuple[str, ...]
+
+    def finish(self, seen: Look) -> SpeechLook:
+        """The record without the opening that is always fed, and without silence that was added."""
+        first = self.n_opening - 1
+        sizes = {"source": slice(self.n_places), "target": slice(first, None), "fed": slice(first, None)}
+        axes = {name: _cut_axis(axis, sizes[name]) for name, axis in seen.axes.items()}
+        maps = {kind: _cut_map(found, sizes) for kind, found in seen.maps.items()}
+        said = seen.outputs
+        if said is not None:
+            said = replace(
+                said, tokens=said.tokens[first:], probabilities=said.probabilities[first:], given=said.given[first:]
+            )
+        return SpeechLook(axes, maps, said, seen.title, self.sound, self.heads)
+
+
+def speech_scene(
+    transcriber: Transcriber,
+    tokenizer: Tokenizer,
+    samples: Samples,
+    *,
+    ids: Sequence[int],
+    options: SpeechOptions,
+    title: str = "",
+) -> Place:
+    """A recording and its text, ready to be looked at."""
+    frames, heard = transcriber.hear([samples])
+    opening = prompt_ids(tokenizer, options.prompt)
+    target = torch.tensor([[*opening, *ids]], device=heard.memory.device)
+    marks, pieces = tokenizer.tokens([*opening]), tokenizer.tokens(ids)
+    end, words = tokenizer.tokens([tokenizer.eos_id]), Words.of(tokenizer, ids)
+    n_places, each = heard.memory.shape[1], transcriber.place_seconds
+    fed = replace_marks(words, len(opening))
+    axes = {
+        "source": Axis([f"{place * each:.2f} s" for place in range(n_places)], "frames"),
+        "target": Axis(marks[1:] + pieces + end, words=replace_marks(words, len(opening) - 1).with_mark()),
+        "fed": Axis(marks + pieces, words=fed),
+    }
+    sides: Any = {"self": ("self", "source", "source"), "masked": ("masked", "target", "fed"),
+                  "cross": ("cross", "target", "source")}  # fmt: skip
+    given = [*opening[1:], *ids, tokenizer.eos_id]
+    speech = Speech("target", "here", lambda index: tokenizer.tokens([index])[0], given)
+    module: Any = transcriber.model
+    scene = Scene(module, (frames, Rows(target)), axes, sides, speech, title=title)
+    mel = frames.values[0, : transcriber.front.n_frames(len(samples))].float().cpu().numpy()
+    sound = Sound(mel, transcriber.front.n_hop / transcriber.front.rate, each)
+    return Place(scene, sound, len(opening), min(transcriber.n_places(len(samples)), n_places), options.heads)
+
+
+def replace_marks(words: Words, n: int) -> Words:
+    """The words with `n` marks before them."""
+    for _ in range(n):
+        words = words.with_mark(first=True)
+    return words
+
+
+def _cut_axis(axis: Axis, kept: slice) -> Axis:
+    words = axis.words
+    if words is not None:
+        words = Words(words.texts, words.of_piece[kept])
+    return Axis(axis.labels[kept], axis.kind, words)
+
+
+def _cut_map(found: Map, sizes: dict[str, slice]) -> Map:
+    weights = np.ascontiguousarray(found.weights[:, :, sizes[found.rows], sizes[found.columns]])
+    return replace(found, weights=weights, computed=None)

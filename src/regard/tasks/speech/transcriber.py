@@ -1,0 +1,266 @@
+"""Speech in, text out: recordings are heard together, written down by any strategy of decoding, and timed.
+
+    transcriber = Transcriber(model, tokenizer, front)
+    transcriber([samples, …], options)             one Transcription a recording
+    transcriber.times(samples, transcription, …)   when each word was said
+
+A recording that is longer than the model reads at once is cut into pieces at its quietest places, and what is written
+of them is joined. What comes out never depends on who shared the batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.attention import Rows, watch
+from regard.data.audio.files import Samples
+from regard.data.audio.mel import Front
+from regard.data.batching.plan import like_lengths, pad
+from regard.data.text.tokenizers import Tokenizer
+from regard.decoding import Hypothesis, decode
+from regard.errors import UsageError
+from regard.models.interfaces.speech import Frames, Heard, SpeechModel, device_of
+from regard.tasks.speech.ctc import best_labels, ctc_log_probs
+from regard.tasks.speech.options import Part, SpeechOptions, Transcription
+from regard.tasks.speech.prompting import Prompted, prompt_ids
+from regard.tasks.speech.timing import Matrix, TimedWord, word_times
+from regard.tasks.speech.word_groups import word_groups
+
+IGNORED = -1
+_QUIET = 0.05  # seconds over which loudness is measured where a recording is cut
+_SEARCHED = 1 / 6  # share of a piece, at its end, in which its quietest place is looked for
+
+
+class Transcriber:
+    """Turns samples into text with one model; `seconds` is the longest it is given at once."""
+
+    def __init__(
+        self,
+        model: SpeechModel,
+        tokenizer: Tokenizer,
+        front: Front,
+        *,
+        seconds: float = 30.0,
+        batch_seconds: float = 240.0,
+    ) -> None:
+        self.model, self.tokenizer, self.front = model, tokenizer, front
+        self.most = min(round(seconds * front.rate), front.longest or round(seconds * front.rate))
+        self.batch = max(round(batch_seconds * front.rate), 1)
+
+    def __call__(
+        self, recordings: Sequence[Samples], options: SpeechOptions, *, keys: Sequence[int] | None = None
+    ) -> list[list[Transcription]]:
+        """Transcriptions of each recording, best first; of one that was cut, only the best.
+
+        `keys` name the recordings in the random stream of sampling; by default they are their places in the list.
+        """
+        self._check(options)
+        named = range(len(recordings)) if keys is None else keys
+        cut = [
+            (i, begin, end)
+            for i, samples in enumerate(recordings)
+            for begin, end in pieces(samples, self.most, self.front.rate)
+        ]
+        lengths = [self.front.longest or end - begin for _, begin, end in cut]
+        said: list[list[Transcription]] = [[] for _ in cut]
+        width = max(options.beam, options.n_samples)
+        for chunk in like_lengths(lengths, max(self.batch // width, max(lengths, default=1))):
+            some = [recordings[cut[k][0]][cut[k][1] : cut[k][2]] for k in chunk]
+            for k, found in zip(chunk, self._decode(some, options, [named[cut[k][0]] for k in chunk]), strict=True):
+                said[k] = found
+        joined = []
+        for i in range(len(recordings)):
+            own = [(cut[k][1], cut[k][2], said[k]) for k in range(len(cut)) if cut[k][0] == i]
+            joined.append(self._joined(own))
+        return joined
+
+    @torch.inference_mode()
+    def hear(self, recordings: Sequence[Samples]) -> tuple[Frames, Heard]:
+        """Frames of recordings, and what the model makes of them."""
+        device = device_of(self.model)
+        lengths = torch.tensor([len(samples) for samples in recordings])
+        padded = torch.zeros(len(recordings), int(lengths.max()))
+        for row, samples in zip(padded, recordings, strict=True):
+            row[: len(samples)] = torch.from_numpy(np.ascontiguousarray(samples))
+        values, n_frames = self.front(padded.to(device), lengths.to(device))
+        frames = Frames(values.to(self.model.output_weight.dtype), n_frames)
+        return frames, self.model.listen(frames)
+
+    @property
+    def place_seconds(self) -> float:
+        """How much time a place of memory stands for."""
+        return self.front.n_hop * self.model.config.reduction / self.front.rate
+
+    def n_places(self, n_samples: int) -> int:
+        """How many places of memory so many samples fill, silence that was added not counted."""
+        return -(-self.front.n_frames(n_samples) // self.model.config.reduction)
+
+    @torch.inference_mode()
+    def times(self, samples: Samples, said: Transcription, options: SpeechOptions) -> list[TimedWord]:
+        """The words of a transcription with their times in seconds; `samples` are those of the whole recording."""
+        found: list[TimedWord] = []
+        for part in said.parts:
+            groups = word_groups(self.tokenizer, part.said.ids)
+            if groups:
+                own = samples[part.begin : part.end]
+                found += word_times(
+                    self.seen(own, part.said.ids, options),
+                    groups,
+                    probabilities=part.said.probabilities,
+                    place_seconds=self.place_seconds,
+                    seconds=len(own) / self.front.rate,
+                    offset=part.begin / self.front.rate,
+                )
+        return found
+
+    @torch.inference_mode()
+    def seen(self, samples: Samples, ids: Sequence[int], options: SpeechOptions) -> Matrix:
+        """Where the heads that follow the sound looked for each token and for the end after it: (H, U + 1, S)."""
+        _, heard = self.hear([samples])
+        opening = prompt_ids(self.tokenizer, options.prompt)
+        target = torch.tensor([[*opening, *ids]], device=heard.memory.device)
+        with watch(self.model, kinds=["cross"]) as seen:  # type: ignore[arg-type]
+            self.model.spell(heard, target)
+        layers = sorted({sight.layer for sight in seen})
+        weights = [torch.cat([sight.weights[0] for sight in seen.where(layer=i)], 1) for i in layers]  # (H, U, S) each
+        chosen = [tuple(map(int, head.split("."))) for head in options.heads]
+        chosen = chosen or [(i, h) for i in range(len(weights)) for h in range(weights[i].shape[0])]
+        if any(layer >= len(weights) or head >= weights[layer].shape[0] for layer, head in chosen):
+            raise UsageError(f"decode.heads names a head that is not there: {', '.join(options.heads)}")
+        picked = torch.stack([weights[layer][head] for layer, head in chosen])
+        n = min(self.n_places(len(samples)), picked.shape[2])
+        found: Matrix = picked[:, len(opening) - 1 :, :n].double().cpu().numpy()
+        return found
+
+    @torch.inference_mode()
+    def _decode(
+        self, recordings: Sequence[Samples], options: SpeechOptions, keys: Sequence[int]
+    ) -> list[list[Transcription]]:
+        _, heard = self.hear(recordings)
+        if options.ctc == 1:
+            return [[self._greedy_alignment(labels)] for labels in self._aligned(heard)]
+        several = self._hypotheses(heard, options, keys)
+        if options.ctc:
+            several = [self._rescored(heard, row, own, options) for row, own in enumerate(several)]
+        return [[self._transcription(one) for one in own[: max(options.n_best, options.n_samples)]] for own in several]
+
+    def _hypotheses(self, heard: Heard, options: SpeechOptions, keys: Sequence[int]) -> list[list[Hypothesis]]:
+        opening = prompt_ids(self.tokenizer, options.prompt)
+        limits = self._limits(heard, options, len(opening))
+        stepper = self.model.start(heard, capacity=max(limits) + len(opening), watched=options.coverage_penalty > 0)
+        prompted = Prompted(stepper, opening, n_rows=len(heard.memory), not_first=options.not_first)
+        asked = replace(options, n_best=options.beam) if options.ctc else options
+        return decode(
+            prompted,
+            n_rows=len(heard.memory),
+            bos_id=opening[-1],
+            eos_id=self.tokenizer.eos_id,
+            pad_id=self.tokenizer.pad_id,
+            options=asked,
+            max_lengths=limits,
+            row_keys=list(keys),
+        )
+
+    def _limits(self, heard: Heard, options: SpeechOptions, n_opening: int) -> list[int]:
+        """The most tokens of each row: as asked for, and no more than there are positions, or time."""
+        room = self.model.config.n_writable
+        most = options.max_length if room is None else min(options.max_length, room - n_opening)
+        if options.max_ratio:
+            return [min(most, limit) for limit in options.limits(heard.lengths.cpu()).tolist()]
+        return [most] * len(heard.memory)
+
+    def _aligned(self, heard: Heard) -> list[tuple[list[int], float]]:
+        scores = self.model.align(heard)
+        assert scores is not None
+        return best_labels(scores, heard.lengths, blank=self.tokenizer.pad_id)
+
+    def _greedy_alignment(self, found: tuple[list[int], float]) -> Transcription:
+        ids, log_prob = found
+        sure = math.exp(log_prob / max(1, len(ids)))
+        return self._said(ids, [sure] * len(ids), log_prob / max(1, len(ids)), log_prob, finished=True)
+
+    def _rescored(self, heard: Heard, row: int, own: list[Hypothesis], options: SpeechOptions) -> list[Hypothesis]:
+        """The hypotheses of a recording in the order of both scores together."""
+        scores = self.model.align(heard)
+        assert scores is not None
+        terms = ctc_log_probs(
+            scores[row : row + 1].expand(len(own), -1, -1),
+            heard.lengths[row].expand(len(own)),
+            [one.tokens for one in own],
+            blank=self.tokenizer.pad_id,
+        )
+        ranked = [
+            replace(one, score=(1 - options.ctc) * one.score + options.ctc * term / (len(one.tokens) + 1))
+            for one, term in zip(own, terms.tolist(), strict=True)
+        ]
+        return sorted(ranked, key=lambda one: -one.score)
+
+    def _transcription(self, one: Hypothesis) -> Transcription:
+        sure = [math.exp(term) for term in one.token_log_probs[: len(one.tokens)]]
+        return self._said(list(one.tokens), sure, one.score, one.log_prob, finished=one.finished)
+
+    def _said(
+        self, ids: list[int], sure: list[float], score: float, log_prob: float, *, finished: bool
+    ) -> Transcription:
+        text = self.tokenizer.decode(ids).strip()
+        return Transcription(text, self.tokenizer.tokens(ids), ids, score, log_prob, finished, sure)
+
+    def _joined(self, own: Sequence[tuple[int, int, list[Transcription]]]) -> list[Transcription]:
+        """The transcriptions of a recording out of those of its pieces."""
+        if len(own) == 1:
+            begin, end, several = own[0]
+            return [replace(one, parts=[Part(begin, end, one)]) for one in several]
+        parts = [Part(begin, end, several[0]) for begin, end, several in own]
+        said = [part.said for part in parts]
+        total, n = sum(one.log_prob for one in said), sum(len(one.ids) + 1 for one in said)
+        return [
+            Transcription(
+                " ".join(one.text for one in said if one.text),
+                [token for one in said for token in one.tokens],
+                [token for one in said for token in one.ids],
+                total / n,
+                total,
+                all(one.finished for one in said),
+                [sure for one in said for sure in one.probabilities],
+                parts,
+            )
+        ]
+
+    def _check(self, options: SpeechOptions) -> None:
+        if options.ctc and not getattr(self.model, "ctc", None):
+            raise UsageError(
+                f"decode.ctc is {options.ctc}, and the model has no output for an alignment",
+                hint="train one with train.ctc=0.3",
+            )
+
+
+def batch_rows(tokenizer: Tokenizer, texts: Sequence[Sequence[int]], *, opening: Sequence[int]) -> tuple[Rows, Tensor]:
+    """Ids of texts as the speller is fed them after an opening, and what it has to say: both (B, U).
+
+    What has not to be said is labelled `IGNORED`: some tokenizers pad with the token that ends a text.
+    """
+    fed, lengths = pad([[*opening, *ids] for ids in texts], tokenizer.pad_id)
+    unsaid = [IGNORED] * (len(opening) - 1)
+    said, _ = pad([[*unsaid, *ids, tokenizer.eos_id] for ids in texts], IGNORED)
+    return Rows(fed, lengths), said
+
+
+def pieces(samples: Samples, most: int, rate: int) -> list[tuple[int, int]]:
+    """Where to cut samples so that no piece has more than `most`: at the quietest places near their ends."""
+    found, begin, width = [], 0, max(1, round(_QUIET * rate))
+    while len(samples) - begin > most:
+        searched = min(most, max(width, round(most * _SEARCHED)))
+        first = begin + most - searched
+        power = np.square(samples[first : begin + most], dtype=np.float64)
+        loudness = np.convolve(power, np.ones(min(width, len(power))), "same")
+        end = first + int(loudness.argmin())
+        end = end if end > begin else begin + most
+        found.append((begin, end))
+        begin = end
+    return [*found, (begin, len(samples))]

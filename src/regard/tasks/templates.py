@@ -1,0 +1,135 @@
+"""Texts as rows of ids between special tokens, none longer than a model reads.
+
+    reading models (BERT)        [CLS] a [SEP]        [CLS] a [SEP] b [SEP]        as their tokenizer frames them
+    continuing models (GPT)      <s> a </s>           <s> a </s> b </s>            closing: start, delimiter, extract
+
+The second is the framing of Radford et al. (2018): a model that looks back only has read everything at the last token,
+so there has to be one after the text. Special tokens of their own ("delimiter", "extract") would have to be learnt
+from the labelled examples alone; beginning and end of text are known already.
+
+What is too long is cut at its end, the longer text of a pair first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.data.text.special_tokens import Roles
+from regard.data.text.templates import Frame, Framed, frame_by_roles
+from regard.data.text.tokenizers import Tokenizer
+from regard.errors import UsageError
+
+Text = str | tuple[str, str]
+Ids = Sequence[int]
+_CHUNK = 4096  # texts encoded at once
+
+
+class Framer:
+    """Frames one text or a pair in at most `max_tokens`; `closing` ends every row with a special token of its own."""
+
+    def __init__(self, tokenizer: Tokenizer, *, max_tokens: int = 128, closing: bool = False) -> None:
+        self.tokenizer, self.max_tokens = tokenizer, max_tokens
+        self._frame = _closing_frame(tokenizer) if closing else None
+        self._parts_two = self._framed([], []).starts != (0, 0)
+        if min(self.room(pair=False), self.room(pair=True)) < 1:
+            raise UsageError(
+                f"rows of {max_tokens} tokens have no room for text between their special tokens",
+                hint="raise max_tokens",
+            )
+
+    def room(self, *, pair: bool) -> int:
+        """How many tokens of text fit into a row, special tokens taken off."""
+        return self.max_tokens - len(self._framed([], [] if pair else None).ids)
+
+    def __call__(self, texts: Sequence[Text]) -> list[Framed]:
+        """Each text, or pair of texts, framed and, where it is too long, cut."""
+        return [self.frame(*ids) for ids in self.encode(texts)]
+
+    def encode(self, texts: Sequence[Text]) -> list[tuple[list[int], list[int] | None]]:
+        """The ids of each text, or of both of a pair, whole and without special tokens."""
+        firsts = self.tokenizer.encode_batch([text if isinstance(text, str) else text[0] for text in texts])
+        seconds = iter(self.tokenizer.encode_batch([text[1] for text in texts if not isinstance(text, str)]))
+        return [
+            (first, None if isinstance(text, str) else next(seconds)) for text, first in zip(texts, firsts, strict=True)
+        ]
+
+    def frame(self, first: Ids, second: Ids | None = None) -> Framed:
+        """Ids between their special tokens, cut to fit; nothing at all still makes a row of one token of padding."""
+        if second is not None and not self._parts_two:
+            raise UsageError(
+                "this tokenizer has no special token to part two texts by",
+                hint="join them into one text, or use another",
+            )
+        framed = self._framed(*cut(first, second, room=self.room(pair=second is not None)))
+        return framed if framed.ids else Framed([self.tokenizer.pad_id], [0], framed.starts)
+
+    def _framed(self, first: Ids, second: Ids | None) -> Framed:
+        return self.tokenizer.frame(first, second) if self._frame is None else self._frame(first, second)
+
+
+def cut(first: Ids, second: Ids | None, *, room: int) -> tuple[Ids, Ids | None]:
+    """Both texts in `room` tokens together: the longer one loses its end until they are equal, then both do."""
+    if second is None:
+        return first[:room], None
+    shorter = min(len(first), len(second))
+    most = max(room - shorter, -(-room // 2))  # what the longer may keep
+    if len(first) >= len(second):
+        first = first[:most]
+        return first, second[: room - len(first)]
+    second = second[:most]
+    return first[: room - len(second)], second
+
+
+def _closing_frame(tokenizer: Tokenizer) -> Frame:
+    roles = tokenizer.roles
+    opening = roles.bos if roles.bos is not None else roles.cls
+    closing = roles.eos if roles.eos is not None else roles.sep
+    return frame_by_roles(Roles(cls=opening, sep=closing))
+
+
+class FramedRows:
+    """Framed texts end to end in memory: ids and segments (tokens,), and where each row begins."""
+
+    def __init__(self, rows: Iterable[Framed], *, shortened: int = 0) -> None:
+        ids, segments, lengths = [], [], []
+        for row in rows:
+            ids.append(np.array(row.ids, np.int32))
+            segments.append(np.array(row.segments, np.uint8))
+            lengths.append(len(row.ids))
+        self.lengths: npt.NDArray[np.int64] = np.array(lengths, np.int64)  # (n,)
+        self._ids = np.concatenate(ids) if ids else np.zeros(0, np.int32)
+        self._segments = np.concatenate(segments) if segments else np.zeros(0, np.uint8)
+        self._offsets = np.concatenate([[0], np.cumsum(self.lengths)])
+        self.shortened = shortened
+
+    @classmethod
+    def of(cls, framer: Framer, texts: Iterable[Text]) -> FramedRows:
+        """Encode and frame texts, a few thousand at a time; `shortened` counts those that were cut."""
+        found: list[Framed] = []
+        shortened = 0
+        for chunk in _chunks(texts):
+            for first, second in framer.encode(chunk):
+                found.append(framer.frame(first, second))
+                shortened += len(first) + len(second or []) > framer.room(pair=second is not None)
+        return cls(found, shortened=shortened)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def ids(self, index: int) -> npt.NDArray[np.int32]:
+        """The ids of a row, (length,)."""
+        return self._ids[self._offsets[index] : self._offsets[index + 1]]
+
+    def segments(self, index: int) -> npt.NDArray[np.uint8]:
+        """The segment of each token of a row, (length,)."""
+        return self._segments[self._offsets[index] : self._offsets[index + 1]]
+
+
+def _chunks(texts: Iterable[Text]) -> Iterator[list[Text]]:
+    texts = iter(texts)
+    while chunk := list(islice(texts, _CHUNK)):
+        yield chunk

@@ -1,0 +1,1 @@
+"""Text in one language in, text in another out."""

@@ -1,0 +1,141 @@
+"""Sentence pairs to train a translator on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.checkpoints.spec import Described, Pretrained, completed
+from regard.config.recipe import Recipe
+from regard.data.text.corpus import Corpus
+from regard.data.text.pairs import PairSource
+from regard.decoding import DecodeOptions
+from regard.errors import CheckpointError, ConfigError
+from regard.metrics.scores import Metric, exact_match, score_translations
+from regard.models.flops import count_parameters
+from regard.models.interfaces.text import as_seq2seq
+from regard.models.registry import build
+from regard.tasks.pairs import Languages, PairFiles, encode_training, read_pairs
+from regard.tasks.translation.training import PairTraining
+from regard.tasks.translation.translator import Translator, usual_bleu
+from regard.training.setup import Place, Say
+from regard.training.warm_start import load_known, open_start
+
+
+class TranslationJob:
+    """Pairs, their languages, and a sequence-to-sequence model."""
+
+    def __init__(self, recipe: Recipe, place: Place) -> None:
+        self.recipe = recipe
+        self.files = PairFiles(recipe.data, place.data_root, place.run.path / "data")
+        start = open_start(recipe, place.data_root)
+        known = None if start is None else _languages_of(start, recipe)
+
+        def prepare(say: Say) -> tuple[Languages, Corpus]:
+            return encode_training(self.files, recipe.tokenizer, place.run.path / "data", known=known, say=say)
+
+        self.languages, corpus = place.first(prepare)
+        if place.world.first:
+            self.languages.save(place.run.path)
+        self.task = self._task(corpus, packed=_packed(recipe, place.device))
+        self.described = describe(recipe, self.languages, {} if start is None else start.options)
+        torch.manual_seed(recipe.train.seed)
+        self.model = build(self.described.model, self.described.options)
+        if start is not None:
+            load_known(self.model, start.tensors, origin=start.origin)
+
+    def introduction(self) -> str:
+        """The model's size, the pairs, the padding."""
+        model, task = self.recipe.model, self.task
+        size = f" {model['size']}" if "size" in model else ""
+        return (
+            f"{model['name']}{size}: {count_parameters(self.model):,} parameters; {len(task.corpus):,} pairs, "
+            f"{task.plan.padding():.1%} padding"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """How many pairs, and the fingerprints of the files."""
+        sources = {"train": self.files.train, "valid": self.files.valid} | dict(self.files.tests)
+        return {
+            "pairs": len(self.task.corpus),
+            "padding": round(self.task.plan.padding(), 4),
+            "fingerprints": {name: source.fingerprint() for name, source in sources.items()},
+        }
+
+    def measure(self, say: Say) -> dict[str, dict[str, Any]]:
+        """Every test set, translated and scored."""
+        return measure(self.model, self.languages, self.files.tests, self.recipe.decode, say=say)
+
+    def _task(self, corpus: Corpus, *, packed: bool) -> PairTraining:
+        train = self.recipe.train
+        valid = list(read_pairs(self.files.valid, self.recipe.data, say=lambda _: None))
+        return PairTraining(
+            self.languages,
+            corpus,
+            valid,
+            budget_tokens=train.batch_tokens,
+            seed=train.seed,
+            packed=packed,
+            label_smoothing=train.label_smoothing,
+            r_drop=train.r_drop,
+            piece_dropout=self.recipe.tokenizer.dropout,
+        )
+
+
+def describe(recipe: Recipe, languages: Languages, start: Mapping[str, Any]) -> Described:
+    """The model of a recipe, for these vocabularies; what it does not say is as at its start."""
+    options = dict(start) | {key: value for key, value in recipe.model.items() if key not in ("name", "start")}
+    sizes = {"n_source": len(languages.source.tokenizer), "n_target": len(languages.target.tokenizer)}
+    if recipe.model["name"] == "transformer" and not languages.joint and "tied" not in options:
+        options["tied"] = "output"  # two vocabularies cannot share one matrix
+    return completed(Described(recipe.task, recipe.model["name"], options | sizes))
+
+
+def _languages_of(start: Pretrained, recipe: Recipe) -> Languages:
+    """The vocabularies that a translator was trained with."""
+    name = recipe.model["name"]
+    if start.model != name:
+        alike = start.task == recipe.task
+        raise ConfigError(
+            f"{start.origin} is a {start.model}; model.name says {name!r}",
+            hint=f"set model.name={start.model}" if alike else "start from a translator",
+        )
+    if start.tokenizer is None:
+        raise CheckpointError(f"{start.origin}: there is no tokenizer beside the weights")
+    return Languages.of(start.tokenizer, start.target_tokenizer, moses=recipe.data.moses)
+
+
+def measure(
+    model: nn.Module, languages: Languages, tests: Mapping[str, PairSource], decode: DecodeOptions, *, say: Say
+) -> dict[str, dict[str, Any]]:
+    """Translate every test set and score it: name → metric → value and signature."""
+    found = {}
+    translator = Translator([as_seq2seq(model)], languages)
+    for name, source in tests.items():
+        pairs = list(source.pairs())
+        hypotheses = [several[0].text for several in translator([pair.source for pair in pairs], decode)]
+        metrics = scores(languages, hypotheses, [pair.target for pair in pairs])
+        found[name] = {key: metric.record() for key, metric in metrics.items()}
+        say(f"{name}: " + "  ".join(f"{metric.name} {metric.value:.2f}" for metric in metrics.values()))
+    return found
+
+
+def scores(languages: Languages, hypotheses: list[str], references: list[str]) -> dict[str, Metric]:
+    """All that is reported of a set of translations, by name."""
+    several = {metric.name.lower(): metric for metric in score_translations(hypotheses, references)}
+    usual = usual_bleu(languages, hypotheses, references)
+    extra = {} if usual.signature == several["bleu"].signature else {"usual bleu": usual}
+    exact = exact_match(hypotheses, references)
+    return extra | several | {"exact match": exact}
+
+
+def _packed(recipe: Recipe, device: torch.device) -> bool:
+    """Packed where it pays by itself: a Transformer on a GPU."""
+    if recipe.train.layout != "auto":
+        if recipe.train.layout == "packed" and recipe.model["name"] != "transformer":
+            raise ConfigError("train.layout=packed is for Transformers; recurrent models read padded rows")
+        return recipe.train.layout == "packed"
+    return device.type == "cuda" and recipe.model["name"] == "transformer"

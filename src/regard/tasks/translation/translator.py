@@ -1,0 +1,149 @@
+"""Translation: text in, text out, through any encoder–decoder.
+
+    source   ids + </s>                 what the encoder reads
+    target   <s> + ids                  what the decoder is fed
+    labels   ids + </s>                 what it has to say
+
+Sentences are grouped by length and decoded together; what comes out does not depend on who shared the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+import numpy as np
+import torch
+
+from regard.attention import Rows
+from regard.data.batching.plan import pad
+from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, decode
+from regard.metrics.scores import Metric, bleu
+from regard.models.interfaces.text import Seq2SeqModel
+from regard.tasks.pairs import Languages
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One way to say it: the text, its pieces, and how sure the model is."""
+
+    text: str
+    tokens: list[str] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    score: float = 0.0
+    log_prob: float = 0.0
+    finished: bool = True
+
+
+class Translator:
+    """Turns texts into translations with one model, or with several that vote at every step."""
+
+    def __init__(self, models: Sequence[Seq2SeqModel], languages: Languages, *, batch_tokens: int = 8192) -> None:
+        self.models, self.languages, self.batch_tokens = list(models), languages, batch_tokens
+
+    def __call__(
+        self,
+        texts: Sequence[str],
+        options: DecodeOptions,
+        *,
+        prefixes: Sequence[str] | None = None,
+        keys: Sequence[int] | None = None,
+    ) -> list[list[Translation]]:
+        """The translations of each text, best first; a text without words has one, without words.
+
+        `keys` name the texts in the random stream of sampling; by default they are their places in the list.
+        """
+        named = range(len(texts)) if keys is None else keys
+        sources = self.languages.source.encode(texts)
+        forced = self.languages.target.encode(prefixes) if prefixes is not None else [[]] * len(texts)
+        found: list[list[Translation]] = [[Translation("")] for _ in texts]
+        for rows in self._batches(sources, width=max(options.beam, options.n_samples)):
+            hypotheses = self._decode(
+                [sources[i] for i in rows], options, [forced[i] for i in rows], [named[i] for i in rows]
+            )
+            for i, several in zip(rows, hypotheses, strict=True):
+                found[i] = [self._translation(hypothesis) for hypothesis in several]
+        return found
+
+    def source_rows(self, sources: Sequence[Sequence[int]]) -> Rows:
+        """Ids of sentences as the encoder reads them: (B, S) with </s>."""
+        tokenizer = self.languages.source.tokenizer
+        ids, lengths = pad([[*ids, tokenizer.eos_id] for ids in sources], tokenizer.pad_id)
+        return Rows(ids.to(self.device), lengths.to(self.device))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the models are."""
+        return next(iter(self.models[0].parameters())).device
+
+    def _batches(self, sources: Sequence[Sequence[int]], *, width: int) -> list[list[int]]:
+        """Sentences of like length together, within the budget; empty ones are left out."""
+        lengths = np.array([len(ids) for ids in sources])
+        order = [int(i) for i in np.argsort(lengths, kind="stable")[::-1] if lengths[i] > 0]
+        batches: list[list[int]] = []
+        for i in order:
+            longest = lengths[batches[-1][0]] if batches else 0
+            if batches and (len(batches[-1]) + 1) * int(longest + 1) * width <= self.batch_tokens:
+                batches[-1].append(i)
+            else:
+                batches.append([i])
+        return batches
+
+    @torch.inference_mode()
+    def _decode(
+        self,
+        sources: list[Sequence[int]],
+        options: DecodeOptions,
+        prefixes: list[list[int]],
+        keys: list[int],
+    ) -> list[list[Hypothesis]]:
+        tokenizer = self.languages.target.tokenizer
+        rows = self.source_rows(sources)
+        assert rows.lengths is not None
+        limits = options.limits(rows.lengths.cpu())
+        watched = options.coverage_penalty > 0
+        steppers = [model.start(rows, capacity=int(limits.max()), watched=watched) for model in self.models]
+        return decode(
+            steppers[0] if len(steppers) == 1 else EnsembleStepper(steppers),
+            n_rows=len(sources),
+            bos_id=tokenizer.bos_id,
+            eos_id=tokenizer.eos_id,
+            pad_id=tokenizer.pad_id,
+            options=options,
+            max_lengths=limits,
+            prefixes=prefixes if any(prefixes) else None,
+            row_keys=keys,
+        )
+
+    def _translation(self, hypothesis: Hypothesis) -> Translation:
+        target = self.languages.target
+        return Translation(
+            target.decode(hypothesis.tokens),
+            target.tokenizer.tokens(hypothesis.tokens),
+            list(hypothesis.tokens),
+            hypothesis.score,
+            hypothesis.log_prob,
+            hypothesis.finished,
+        )
+
+
+class Cut(TypedDict):
+    """How texts are cut and compared when they are scored: options of `metrics.bleu` and its like."""
+
+    tokenize: str
+    lowercase: bool
+    language: str | None
+
+
+def usual_cut(languages: Languages) -> Cut:
+    """What is usual for these languages: lower-cased Moses tokens where the task works on them, else 13a."""
+    target = languages.target
+    if target.language and target.tokenizer.lowercase:
+        return Cut(tokenize="moses-lower", lowercase=False, language=target.language)
+    return Cut(tokenize="13a", lowercase=target.tokenizer.lowercase, language=None)
+
+
+def usual_bleu(languages: Languages, hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
+    """BLEU as it is usual for these languages."""
+    return bleu(hypotheses, references, **usual_cut(languages))

@@ -1,0 +1,1 @@
+"""Word vectors: which words are alike."""

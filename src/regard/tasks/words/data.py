@@ -1,0 +1,201 @@
+"""Word vectors: what they are learnt from, and how they are measured.
+
+questions    lines `a b c d`: a is to b as c is to d; `: name` begins a section (Mikolov et al., 2013). Accuracy.
+pairs        lines `word, word, how alike people find them`, parted by tabs, commas or spaces. Spearman's ρ.
+
+Which of the two a file is can be seen from its first line. What holds an unknown word is left out, and counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regard.data.io.lines import display_name, stream_lines
+from regard.data.text.documents import Split
+from regard.errors import ConfigError, DataError
+from regard.metrics.scores import Metric
+from regard.models.word_vectors import WordVectors
+from regard.tasks.texts import TextData, TextFiles
+from regard.tasks.words.skipgrams import WordKind
+
+_PARTS = re.compile(r"[\t,; ]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordData:
+    """The `[data]` section: the texts, which words are kept, and what stands around a word.
+
+    `window` is the widest radius around a word, `negatives` how many random words a pair is told from, `min_count` how
+    often a word has to occur, `max_words` how many are kept at most (0: all), `sample` from which share of all words on
+    a frequent one is thinned out (0: none is). `split` says where documents end: no pair crosses that.
+    """
+
+    train: tuple[str, ...] = ()
+    test: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    split: Split = "line"
+    column: str = "text"
+    window: int = 5
+    negatives: int = 5
+    min_count: int = 5
+    max_words: int = 0
+    sample: float = 1e-3
+
+    def __post_init__(self) -> None:
+        least = {"window": 1, "negatives": 1, "min_count": 1, "max_words": 0, "sample": 0}
+        wrong = [f"data.{k} is {getattr(self, k)}, at least {v}" for k, v in least.items() if getattr(self, k) < v]
+        if wrong:
+            raise ConfigError("; ".join(wrong))
+
+    def files(self, root: Path | None, made: Path) -> TextFiles:
+        """The texts, found."""
+        return TextFiles(TextData(train=self.train, split=self.split, column=self.column), root, made)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordPieces:
+    """The `[tokenizer]` section: `words` are runs of letters and digits, `spaces` is whatever stands between them."""
+
+    kind: WordKind = "words"
+    lowercase: bool = True
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Analogies: the section of each, and its four words."""
+
+    sections: Sequence[str]
+    words: Sequence[tuple[str, str, str, str]]
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Pairs of words, and how alike people found them."""
+
+    words: Sequence[tuple[str, str]]
+    judged: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a model made of a test set: `value` is 0 or 1 for each question, or a cosine for each pair.
+
+    `judged` holds the people's figures of pairs; `n` counts what was asked, with unknown words too.
+    """
+
+    n: int
+    values: NDArray[np.float64]
+    sections: Sequence[str] = ()
+    judged: NDArray[np.float64] | None = None
+
+    @property
+    def name(self) -> str:
+        """The figure that counts."""
+        return "accuracy" if self.judged is None else "spearman"
+
+    def figure(self, drawn: NDArray[np.int64]) -> float:
+        """That figure over some of the known questions or pairs."""
+        if self.judged is None:
+            return float(self.values[drawn].mean()) if len(drawn) else 0.0
+        return spearman(self.values[drawn], self.judged[drawn])
+
+    def metrics(self) -> dict[str, Metric]:
+        """The figure in all, what share was known, and the accuracy of each section."""
+        known, what = len(self.values), "questions" if self.judged is None else "pairs"
+        covered = f"{known:,} of {self.n:,} {what}, the others hold unknown words"
+        every = np.arange(known)
+        found = {self.name: Metric(self.name, self.figure(every), covered, digits=4)}
+        found["covered"] = Metric("covered", known / self.n, covered, digits=4)
+        for section in dict.fromkeys(self.sections):
+            some = np.array([i for i, its in enumerate(self.sections) if its == section], np.int64)
+            found[section] = Metric(section, self.figure(some), f"accuracy, {len(some):,} questions", digits=4)
+        return found
+
+
+def read_test(path: Path | str) -> Questions | Likeness:
+    """The questions or the judged pairs of a file."""
+    lines = [(i, line.strip()) for i, line in enumerate(stream_lines(path), start=1)]
+    lines = [(i, line) for i, line in lines if line and not line.startswith("#")]
+    if not lines:
+        raise DataError(f"{display_name(path)}: holds no questions and no pairs")
+    first = lines[0][1]
+    if first.startswith(":") or len(first.split()) == 4:
+        return _questions(path, lines)
+    if not _is_number(_PARTS.split(first)[-1]):
+        lines = lines[1:]  # a heading
+    return _likeness(path, lines)
+
+
+def _questions(path: Path | str, lines: Sequence[tuple[int, str]]) -> Questions:
+    section, sections, words = "all", [], []
+    for number, line in lines:
+        if line.startswith(":"):
+            section = line[1:].strip() or "unnamed"
+            continue
+        parts = line.split()
+        if len(parts) != 4:
+            raise DataError(f"{display_name(path)}:{number}: {len(parts)} words; a question has 4: {line[:60]!r}")
+        sections.append(section)
+        words.append((parts[0], parts[1], parts[2], parts[3]))
+    if not words:
+        raise DataError(f"{display_name(path)}: holds sections and no questions")
+    return Questions(sections, words)
+
+
+def _likeness(path: Path | str, lines: Sequence[tuple[int, str]]) -> Likeness:
+    words, judged = [], []
+    for number, line in lines:
+        parts = _PARTS.split(line)
+        if len(parts) != 3 or not _is_number(parts[2]):
+            raise DataError(
+                f"{display_name(path)}:{number}: not two words and a number: {line[:60]!r}",
+                hint="allowed are lines `a b c d` of analogies, or `word word 7.5` of judged pairs",
+            )
+        words.append((parts[0], parts[1]))
+        judged.append(float(parts[2]))
+    if not words:
+        raise DataError(f"{display_name(path)}: holds no pairs")
+    return Likeness(words, judged)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False
+
+
+def measure(model: WordVectors, ids: Mapping[str, int], test: Questions | Likeness, *, lowercase: bool) -> Measured:
+    """What the vectors say to questions or pairs whose words all have one."""
+    rows = [[ids.get(word.lower() if lowercase else word) for word in words] for words in test.words]
+    known = [i for i, row in enumerate(rows) if None not in row]
+    asked = torch.tensor([rows[i] for i in known], dtype=torch.int64).view(len(known), len(rows[0]))
+    asked = asked.to(model.input.device)
+    if isinstance(test, Questions):
+        right = model.answer(asked[:, :3]).to(asked) == asked[:, 3]
+        return Measured(len(rows), right.double().cpu().numpy(), [test.sections[i] for i in known])
+    unit = model.unit()
+    cosines = (unit[asked[:, 0]] * unit[asked[:, 1]]).sum(1)
+    return Measured(len(rows), cosines.double().cpu().numpy(), judged=np.array([test.judged[i] for i in known]))
+
+
+def spearman(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    """Rank correlation; equal values share their mean rank. 0 where one side is all equal."""
+    if len(a) < 2:
+        return 0.0
+    first, second = _ranks(a), _ranks(b)
+    spread = first.std() * second.std()
+    return float(((first - first.mean()) * (second - second.mean())).mean() / spread) if spread else 0.0
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    mean: NDArray[np.float64] = (ends - (counts - 1) / 2)[group]
+    return mean

@@ -1,0 +1,188 @@
+"""Word vectors: which words are alike, and what is to one as another is to a third.
+
+model = regard.load("runs/words")
+model("king")                        → Neighbours: the nearest words with their cosines
+model("king - man + woman")          → the nearest to a sum; the words of the question are left out
+model.vector("king")                 → (D,)
+model.map(["king", "queen", …])      → places in a plane (n, 2)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.checkpoints.foreign.word2vec import NamedVectors
+from regard.checkpoints.weights import read_tensors, weights_of, write_tensors
+from regard.config.recipe import Recipe
+from regard.data.io.paths import find_data
+from regard.data.text.tokenizers import Tokenizer
+from regard.errors import UsageError
+from regard.inspection.invariants import Finding
+from regard.metrics.bootstrap import Drawn
+from regard.metrics.comparing import Compared, Figures, paired
+from regard.models.word_vectors import WordVectors
+from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, refuse_options, test_sets
+from regard.tasks.words.data import Measured, measure, read_test
+
+_NEAR = 50_000  # of the commonest words, those among which a mistyped one is looked for
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The words nearest to a query, with their cosines, best first."""
+
+    query: str
+    words: list[str] = field(default_factory=list)
+    cosines: list[float] = field(default_factory=list)
+
+    def plain(self) -> str:
+        """Words and cosines in one line."""
+        return "  ".join(f"{word} {cosine:.3f}" for word, cosine in zip(self.words, self.cosines, strict=True))
+
+    def record(self) -> dict[str, Any]:
+        """The query and its neighbours."""
+        near = [{"word": word, "cosine": cosine} for word, cosine in zip(self.words, self.cosines, strict=True)]
+        return {"query": self.query, "neighbours": near}
+
+
+class Asked(NamedTuple):
+    """The ids that a query adds up, and those that it takes away."""
+
+    plus: list[int]
+    minus: list[int]
+
+
+class WordsPredictor(Predictor[Neighbours]):
+    """Word vectors with their words."""
+
+    def __init__(self, module: nn.Module, tokenizer: Tokenizer, config: Recipe) -> None:
+        super().__init__(module, config)
+        assert isinstance(module, WordVectors)
+        self.vectors, self.tokenizer = module, tokenizer
+        first = module.config.n_reserved
+        self.words = tuple(word for word, _ in sorted(tokenizer.core.get_vocab().items(), key=lambda item: item[1]))[
+            first:
+        ]
+        self.ids: Mapping[str, int] = {word: first + i for i, word in enumerate(self.words)}
+
+    def predict(self, texts: Sequence[str], *, keys: Sequence[int] | None = None, **options: Any) -> list[Neighbours]:
+        """The `k` nearest words of each query: a word, or words with + and - between them."""
+        k = self.options(options).k
+        return [self._near(text, k) for text in texts]
+
+    def vector(self, word: str) -> Tensor:
+        """The vector of a word (D,)."""
+        return self.vectors.vectors[self._id(word)]
+
+    def cosine(self, one: str, other: str) -> float:
+        """How alike two words are, from -1 to 1."""
+        unit = self.vectors.unit()
+        return float(unit[self._id(one)] @ unit[self._id(other)])
+
+    def map(self, words: Sequence[str]) -> Tensor:
+        """Places of words in the plane in which they differ most (n, 2); `inspection.plots_words` draws them."""
+        check_texts(words)
+        if not words:
+            raise UsageError("no words were given", hint="name those that the map should show")
+        return self.vectors.principal([self._id(word) for word in words])
+
+    def named(self) -> NamedVectors:
+        """All words with their vectors, the most frequent first."""
+        return NamedVectors(self.words, self.vectors.vectors[self.vectors.config.n_reserved :].cpu())
+
+    def look(self, text: str, target: str | None = None, **options: Any) -> Any:
+        """Word vectors attend to nothing: this is an error that says so."""
+        raise UsageError("word vectors look at nothing: each word has one vector, whatever stands around it",
+                         hint="ask for its neighbours: regard predict RUN WORD")  # fmt: skip
+
+    def evaluate(self, data: ScoreData, **options: Any) -> Iterator[Evaluation]:
+        """Accuracy on analogies, or rank correlation with people's judgements, and how much was known."""
+        refuse_options(options, "when vectors are measured")
+        for name, path in self._tests(data).items():
+            measured = self._measure(path)
+            unit = "pairs" if measured.judged is not None else "questions"
+            yield Evaluation(name, measured.n, unit, measured.metrics(), [])
+
+    def compare(
+        self, other: Any, data: ScoreData, *, resamples: int = 1000, seed: int = 1, **options: Any
+    ) -> Iterator[Compared]:
+        """Both on the same questions or pairs; for that they need to know the same ones."""
+        refuse_options(options, "when vectors are measured")
+        self._check_same_task(other)
+        for name, path in self._tests(data).items():
+            a, b = self._measure(path), other._measure(path)
+            if len(a.values) != len(b.values) or list(a.sections) != list(b.sections):
+                raise UsageError(
+                    f"{name}: of {a.n:,} the models know {len(a.values):,} and {len(b.values):,}, so they are not "
+                    "asked the same",
+                    hint="train both on the same text with the same data.min_count",
+                )
+            compared = paired((_figures(a), _figures(b)), len(a.values), resamples=resamples, seed=seed)
+            yield Compared(name, len(a.values), "pairs" if a.judged is not None else "questions", compared)
+
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
+        """What is written to disk and read back is the same; a word asked alone comes out as among others."""
+        words = list(self.words[:n])
+        self.say(f"on the {len(words)} commonest words")
+        with TemporaryDirectory() as folder:
+            write_tensors(Path(folder) / "saved.safetensors", weights_of(self.vectors))
+            back = read_tensors(Path(folder) / "saved.safetensors")["input"]
+        gap = float((back - self.vectors.vectors.cpu()).abs().max())
+        yield Finding("saved and read back", gap, 0.0)
+        among, alone = self.predict(words), [self.predict([word])[0] for word in words]
+        yield Finding("alone as among others", 0.0, 0.0, sum(a != b for a, b in zip(among, alone, strict=True)))
+
+    def _near(self, text: str, k: int) -> Neighbours:
+        plus, minus = self._asked(text)
+        found = self.vectors.nearest(self.vectors.combine(plus, minus), k, without={*plus, *minus})
+        first = self.vectors.config.n_reserved
+        return Neighbours(text, [self.words[i - first] for i, _ in found], [cosine for _, cosine in found])
+
+    def _asked(self, text: str) -> Asked:
+        """Words and the signs before them; a hyphen inside a word is part of it."""
+        asked, sign = Asked([], []), "+"
+        for part in re.sub(r"(^|\s)([+\-−])(?=\S)", r"\1\2 ", text).split():
+            if part in ("+", "-", "−"):
+                sign = part
+                continue
+            (asked.plus if sign == "+" else asked.minus).append(self._id(part))
+            sign = "+"
+        if not asked.plus and not asked.minus:
+            raise UsageError(f"{text!r} names no word", hint='ask for one, or for a sum: "king - man + woman"')
+        return asked
+
+    def _id(self, word: str) -> int:
+        spelled = word.lower() if self.config.tokenizer.lowercase else word
+        if spelled in self.ids:
+            return self.ids[spelled]
+        near = get_close_matches(spelled, self.words[:_NEAR], n=3)
+        raise UsageError(
+            f"{word!r} is not among the {len(self.words):,} words that have a vector",
+            hint=f"did you mean {', '.join(near)}?" if near else "it was rare in the training text, or not there",
+        )
+
+    def _tests(self, data: ScoreData) -> Mapping[str, str]:
+        if data.files:
+            return {file: find_data(file, data.root) for file in data.files}
+        named = self.config.data.test.items()
+        return test_sets({name: find_data(file, data.root) for name, files in named for file in files})
+
+    @torch.inference_mode()
+    def _measure(self, path: str) -> Measured:
+        return measure(self.vectors, self.ids, read_test(path), lowercase=self.config.tokenizer.lowercase)
+
+
+def _figures(measured: Measured) -> Figures:
+    def figures(drawn: Drawn) -> dict[str, float]:
+        return {measured.name: measured.figure(drawn)}
+
+    return figures

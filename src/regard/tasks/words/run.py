@@ -1,0 +1,167 @@
+"""From a recipe for word vectors to a run; one that was stopped, or killed, goes on where it was last saved."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from regard.checkpoints.provenance import commit, hardware, versions
+from regard.checkpoints.run import RunFolder
+from regard.checkpoints.spec import Described, completed
+from regard.checkpoints.weights import load_weights, weights_of
+from regard.config.recipe import Recipe
+from regard.data.io.paths import find_data
+from regard.data.text.tokenizers import Tokenizer
+from regard.errors import CheckpointError, ConfigError, DataError
+from regard.models.flops import count_parameters
+from regard.models.registry import build
+from regard.models.word_vectors import WordVectors
+from regard.tasks.words.data import measure, read_test
+from regard.tasks.words.skipgrams import RESERVED, WordStream, cutter, read_words, word_tokenizer
+from regard.tasks.words.training import SkipGramOptions, Told, learn_vectors
+from regard.training.setup import Place
+from regard.training.signals import Interrupted, listening
+
+_SECONDS, _SAVED = 2.0, 60.0  # between two reports, and two checkpoints
+
+
+def train_words(recipe: Recipe, place: Place) -> dict[str, Any]:
+    """Read the text, learn the vectors, measure them, and write the run; what run.json says in the end."""
+    if not place.world.first:
+        return {}
+    run, files = place.run, recipe.data.files(place.data_root, place.run.path / "data")
+    cut = cutter(recipe.tokenizer.kind, lowercase=recipe.tokenizer.lowercase)
+    fingerprint = files.train.fingerprint()
+    stream = _read(files.train, cut, recipe)
+    tokenizer = word_tokenizer(stream.words, recipe.tokenizer.kind, lowercase=recipe.tokenizer.lowercase)
+    model, described = _model(recipe, len(tokenizer))
+    so_far = _restore(model, run, fingerprint)  # before anything is written over
+    run.write_config(recipe.resolved())
+    run.write_model(described)
+    tokenizer.save(run.path / "tokenizer.json")
+    place.say(f"{len(stream.words):,} words with {model.config.d_model} numbers each, {len(stream.ids):,} occurrences; "
+              f"documents: {len(np.unique(stream.documents)):,}")  # fmt: skip
+    training = _learn(model, stream, recipe, place, so_far)
+    run.write_weights(weights_of(model))
+    facts = {
+        "task": recipe.task,
+        "seed": recipe.train.seed,
+        "parameters": count_parameters(model),
+        "words": len(stream.words),
+        "tokens": len(stream.ids),
+        "fingerprints": {"train": fingerprint},
+        "versions": versions(),
+        "hardware": hardware(torch.device("cpu")),
+        "commit": commit(),
+        "training": training,
+        "metrics": _measure(model, tokenizer, recipe, place),
+    }
+    run.write_facts(facts)
+    return facts
+
+
+def _read(source: Any, cut: Callable[[str], list[str]], recipe: Recipe) -> WordStream:
+    data = recipe.data
+    try:
+        return read_words(source.documents(), cut, min_count=data.min_count, max_words=data.max_words)
+    except DataError as problem:
+        if str(problem).startswith(source.name):
+            raise
+        raise DataError(f"{source.name}: {problem}", hint=problem.hint) from problem
+
+
+def _model(recipe: Recipe, n_tokens: int) -> tuple[WordVectors, Described]:
+    options = {name: value for name, value in recipe.model.items() if name not in ("name", "start")}
+    fitting = options | {"n_tokens": n_tokens, "n_reserved": len(RESERVED)}
+    described = completed(Described(recipe.task, recipe.model["name"], fitting))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.train.seed)
+        model = build(described.model, described.options)
+    assert isinstance(model, WordVectors)
+    return model.eval(), described
+
+
+@dataclass(frozen=True)
+class _SoFar:
+    """What a checkpoint says: of which text the vectors are, how far they are, and the seconds that took."""
+
+    fingerprint: str
+    told: Told = field(default_factory=Told)
+    seconds: float = 0.0
+
+
+def _restore(model: WordVectors, run: RunFolder, fingerprint: str) -> _SoFar:
+    """Take the newest checkpoint, if there is one."""
+    if not (steps := run.steps()):
+        return _SoFar(fingerprint)
+    origin = f"{run.checkpoints / f'step-{steps[-1]:08d}'}"
+    tensors, facts = run.read(steps[-1], ["model"])
+    try:
+        found = _SoFar(str(facts["fingerprint"]), Told(**facts["told"]), float(facts["seconds"]))
+    except (KeyError, TypeError, ValueError) as problem:
+        raise CheckpointError(f"{origin}: its state.json is of another version ({problem!r})") from problem
+    if found.fingerprint != fingerprint:
+        raise ConfigError(f"{run.path} was begun with another text", hint="begin a new run, with another --out")
+    load_weights(model, tensors["model"], origin=origin)
+    return found
+
+
+def _learn(model: WordVectors, stream: WordStream, recipe: Recipe, place: Place, so_far: _SoFar) -> dict[str, Any]:
+    data, train = recipe.data, recipe.train
+    options = SkipGramOptions(
+        window=data.window,
+        negatives=data.negatives,
+        sample=data.sample,
+        epochs=train.epochs,
+        lr=train.lr,
+        batch=train.batch_tokens,
+        seed=train.seed,
+    )
+    began = said = saved = time.monotonic()
+    last = so_far.told
+    if last.step:
+        place.say(f"going on after {last.done:.0%}")
+
+    def save() -> None:
+        reached = replace(so_far, told=last, seconds=so_far.seconds + time.monotonic() - began)
+        facts = vars(reached) | {"told": last._asdict()}
+        place.run.save(last.step, files={"model": weights_of(model)}, facts=facts)
+        place.run.keep([last.step])
+
+    with listening() as stopping:
+
+        def tell(told: Told) -> bool:
+            nonlocal said, saved, last
+            last, now = told, time.monotonic()
+            if now - said >= _SECONDS or told.done == 1.0:
+                said, rate = now, (told.words - so_far.told.words) / max(now - began, 1e-9)
+                place.say(f"{told.done:4.0%}  loss {told.loss:.3f}  {rate:,.0f} words a second")
+            if now - saved >= _SAVED:
+                saved = now
+                save()
+            return not stopping.is_set()
+
+        learn_vectors(model, stream, options, tell=tell, after=last)
+        save()
+        if stopping.is_set() and last.done < 1.0:
+            raise Interrupted(f"stopped after {last.done:.0%}", hint="go on with --resume")
+    seconds = so_far.seconds + time.monotonic() - began
+    return {"seconds": seconds, "words": last.words, "loss": last.loss, "epochs": train.epochs}
+
+
+def _measure(model: WordVectors, tokenizer: Tokenizer, recipe: Recipe, place: Place) -> dict[str, Any]:
+    """Figures on the recipe's test sets, by name."""
+    ids, found = tokenizer.core.get_vocab(), {}
+    for name, files in recipe.data.test.items():
+        for file in files:
+            test = read_test(find_data(file, place.data_root))
+            measured = measure(model, ids, test, lowercase=recipe.tokenizer.lowercase)
+            metrics = measured.metrics()
+            place.say(f"{name}: {measured.name} {metrics[measured.name].value:.4f}  ({metrics['covered'].signature})")
+            found[name if len(files) == 1 else f"{name}: {file}"] = {k: m.record() for k, m in metrics.items()}
+    return found

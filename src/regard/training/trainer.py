@@ -1,0 +1,254 @@
+"""The training loop: one for every task.
+
+    step:  accumulate batches, weighted by tokens → clip → optimizer → average
+    every so often:  report · evaluate on the task's own metric · save everything an exact continuation needs
+
+A step depends on nothing but the state in its checkpoint: weights, optimizer, averages, the position in the data and
+the step itself, which seeds the random numbers. So a run that was stopped, or killed at any instant, continues as if
+nothing had happened.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from hashlib import blake2b
+from threading import Event
+
+import torch
+from torch import Tensor, nn
+
+from regard.checkpoints.run import RunFolder
+from regard.checkpoints.weights import load_weights, weights_of
+from regard.config.devices import choose_device, computing, quick_products, uses_bf16
+from regard.config.training import TrainConfig
+from regard.data.batching.plan import Position
+from regard.errors import CheckpointError, EnvironmentProblem
+from regard.training.averaging import Averager, averaged, make_averager
+from regard.training.captured import RecordedStep
+from regard.training.distributed import World
+from regard.training.optimizers import clip_gradients, make_optimizer
+from regard.training.prefetch import Ahead
+from regard.training.progress import Progress, Window
+from regard.training.protocol import Batch, Losses, Trainable
+from regard.training.report import Reporter
+from regard.training.schedules import rate_at
+from regard.training.signals import Interrupted, listening
+
+
+class Trainer:
+    """Trains a model on a task, in a run folder."""
+
+    def __init__(self, task: Trainable, model: nn.Module, config: TrainConfig, run: RunFolder) -> None:
+        self.task, self.config, self.run = task, config, run
+        self.device = choose_device(config.device)
+        self.world = World.join(self.device)
+        self.bf16 = uses_bf16(config.precision, self.device)
+        self.model = model.to(self.device)
+        automatic = self.device.type == "cuda" and task.static_shapes
+        alone = config.accumulate == 1 and self.world.size == 1
+        recorded = self.device.type == "cuda" and config.graphs != "off" and alone and task.record()
+        self.optimizer = make_optimizer(
+            self.model,
+            name=config.optimizer,
+            lr=config.lr,
+            weight_decay=config.weight_decay,
+            betas=config.betas,
+            epsilon=config.epsilon,
+            recordable=recorded,
+        )
+        self.averager: Averager | None = make_averager(self.model, ema=config.ema, last=config.average)
+        self.progress = Progress()
+        self._saved = 0
+        self.reporter = Reporter(run, steps=config.steps, speaks=self.world.first)
+        self._recorded = RecordedStep(self._whole, self.device) if recorded else None
+        if config.compile == "on" or (config.compile == "auto" and automatic):
+            task.compile()
+
+    def fit(self) -> Progress:
+        """Train until the steps are done, the score stops rising, or somebody says stop."""
+        self.model.train()
+        self.reporter.start(self.progress.step)
+        batches = Ahead(self._batches, pinned=self.device.type == "cuda")
+        try:
+            with listening() as stopping, quick_products(self.device):
+                self._run(batches, stopping)
+        finally:
+            batches.close()
+            self.reporter.stop()
+            self.world.leave()
+        return self.progress
+
+    def restore(self) -> bool:
+        """Go on from the newest checkpoint, if there is one."""
+        steps = self.run.steps()
+        if not steps:
+            return False
+        names = ["model", "optimizer", *(["average"] if self.averager else [])]
+        tensors, facts = self.run.read(steps[-1], names)
+        origin = f"{self.run.checkpoints / f'step-{steps[-1]:08d}'}"
+        try:
+            progress = Progress.of(facts)
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            raise CheckpointError(f"{origin}: its state.json is of another version ({problem!r})") from problem
+        load_weights(self.model, tensors["model"], origin=origin)
+        self.optimizer.load_state_tensors(tensors["optimizer"])
+        if self.averager:
+            self.averager.load_state_tensors(tensors["average"])
+        progress.done = self._out_of_patience(progress)  # by today's patience
+        self.progress = progress
+        if self.world.first:
+            self._keep()  # a kill may have come between a save and its clearing up
+        return True
+
+    def _run(self, batches: Iterator[tuple[Position, Batch]], stopping: Event) -> None:
+        config, progress = self.config, self.progress
+        window = self._window()
+        while progress.step < config.steps and not progress.done:
+            self._step(batches, window)
+            if progress.step % config.log_every == 0:
+                window = self._report(window)
+            if progress.step % config.eval_every == 0:
+                if self.averager:
+                    self.averager.snapshot(self.model)
+                if progress.step >= config.eval_from:
+                    began = time.monotonic()
+                    self._evaluate()
+                    window.began += time.monotonic() - began  # no time of training
+            among_best = config.keep_best > 0 and progress.step in progress.best
+            if progress.step % config.save_every == 0 or among_best or progress.step == config.steps or progress.done:
+                self._save(window)
+            if self.world.total(stopping.is_set()) > 0:
+                self._save(window)
+                raise Interrupted(f"stopped after step {progress.step}", hint="go on with --resume")
+
+    def _step(self, batches: Iterator[tuple[Position, Batch]], window: Window) -> None:
+        config, progress = self.config, self.progress
+        some = [next(batches) for _ in range(config.accumulate)]
+        # Dropout draws from a stream of its own at each step and in each process, so no state has to be kept.
+        torch.manual_seed(_seed(config.seed, progress.step, self.world.rank))
+        n_tokens = self.world.total(sum(batch.n_tokens for _, batch in some))
+        progress.step += 1
+        rate = rate_at(
+            progress.step,
+            schedule=config.schedule,
+            lr=config.lr,
+            warmup=config.warmup,
+            steps=config.steps,
+            final=config.final_rate,
+        )
+        self.optimizer.set_rate(rate)
+        real = [batch for _, batch in some if batch.n_tokens]
+        if self._recorded and real:
+            window.add(self._recorded(real[0], n_tokens))
+        else:
+            for batch in real:
+                window.add(self._pass(batch.to(self.device), n_tokens))
+            self._update()
+        progress.position, progress.tokens = some[-1][0], progress.tokens + int(n_tokens)
+        window.rate = rate
+
+    def _whole(self, batch: Batch, n_tokens: Tensor) -> Losses:
+        """All that a step of one batch does on the device."""
+        losses = self._pass(batch, n_tokens)
+        self._update()
+        return losses
+
+    def _pass(self, batch: Batch, n_tokens: float | Tensor) -> Losses:
+        """Gradients of a batch's share of the mean over `n_tokens`."""
+        with computing(self.device, bf16=self.bf16):
+            losses = self.task.loss(self.model, batch)
+        (losses.total / n_tokens).backward()
+        return Losses(*(figure.detach() for figure in losses))
+
+    def _update(self) -> None:
+        """New weights by the gradients, which are forgotten then, and their average."""
+        self.world.sum_gradients(self.model.parameters())
+        if self.config.clip:
+            clip_gradients(self.model.parameters(), self.config.clip)
+        self.optimizer.apply()
+        self.optimizer.zero_grad()
+        if self.averager:
+            self.averager.update(self.model)
+
+    def _report(self, window: Window) -> Window:
+        loss, nll, count = self._sums(window)
+        now = time.monotonic()
+        self.progress.seconds += now - window.began
+        facts = {
+            "loss": loss / count,
+            "nll": nll / count,
+            "lr": window.rate,
+            "tokens_per_second": count / max(now - window.began, 1e-9),
+            "epoch": self.progress.position.epoch,
+        }
+        self.reporter.metrics(self.progress.step, facts)
+        return Window(now)
+
+    def _evaluate(self) -> None:
+        """Score the averaged weights if there are any, else the current ones, and keep the best."""
+        config, progress = self.config, self.progress
+        self.model.eval()
+        with averaged(self.model, self.averager), computing(self.device, bf16=self.bf16):
+            figures = self.task.evaluate(self.model)
+            self.reporter.metrics(progress.step, figures)
+            self.reporter.samples(progress.step, self.task.samples(self.model, config.n_samples))
+            score = figures[self.task.objective]
+            if score > max(progress.best.values(), default=-math.inf):
+                progress.since_best = 0
+                if self.world.first:
+                    self.run.write_weights(weights_of(self.model))
+            else:
+                progress.since_best += 1
+        self.model.train()
+        ranked = sorted((progress.best | {progress.step: score}).items(), key=lambda item: -item[1])
+        progress.best = dict(ranked[: max(1, config.keep_best)])
+        progress.done = self._out_of_patience(progress)
+
+    def _out_of_patience(self, progress: Progress) -> bool:
+        return self.config.patience > 0 and progress.since_best >= self.config.patience
+
+    def _window(self) -> Window:
+        """An open window, with what a checkpoint kept of the last one."""
+        *sums, seconds = self.progress.unreported
+        return Window(time.monotonic() - seconds, sums if self.world.first else [0.0] * 3)
+
+    def _sums(self, window: Window) -> list[float]:
+        """Loss, nll and tokens of a window over all processes; what is no number is neither told nor saved."""
+        sums = [self.world.total(value) for value in window.total()]
+        if not math.isfinite(sums[0]):
+            raise EnvironmentProblem(
+                f"the loss is {sums[0]} at step {self.progress.step}", hint="lower train.lr, or set train.clip=1"
+            )
+        return sums
+
+    def _save(self, window: Window) -> None:
+        if self.progress.step == self._saved:  # replacing a checkpoint would leave an instant without any
+            return
+        self._saved = self.progress.step
+        self.progress.unreported = [*self._sums(window), time.monotonic() - window.began]
+        self.world.wait()
+        if not self.world.first:
+            return
+        files = {
+            "model": weights_of(self.model),
+            "optimizer": self.optimizer.state_tensors(),
+        }
+        if self.averager:
+            files["average"] = self.averager.state_tensors()
+        self.run.save(self.progress.step, files=files, facts=self.progress.facts())
+        self._keep()
+
+    def _keep(self) -> None:
+        """Remove all checkpoints but the last and the best."""
+        best = sorted(self.progress.best) if self.config.keep_best else []
+        self.run.keep([self.progress.step, *best])
+
+    def _batches(self) -> Iterator[tuple[Position, Batch]]:
+        return self.task.batches(self.progress.position, rank=self.world.rank, world=self.world.size)
+
+
+def _seed(*parts: int) -> int:
+    """Whole numbers as one seed in whose every bit they all take part: a CPU's generator uses 32 of them only."""
+    return int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest(), "little") >> 1

@@ -1,0 +1,114 @@
+"""What a run starts from: nothing, or a model that was trained before, by us or by others.
+
+    [model]
+    start = "runs/bert"          a run folder, a Hugging Face folder, a llama2.c `.bin` or a `.gguf` file
+
+The start gives the tokenizer, the architecture and the weights; options given beside it change what they name. A model
+that starts from nothing may begin at word vectors, see `vectors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.checkpoints.opening import open_model
+from regard.checkpoints.spec import Described, Pretrained, completed
+from regard.checkpoints.weights import load_weights, weights_of
+from regard.config.recipe import Recipe
+from regard.data.io.paths import find_data
+from regard.data.text.tokenizers import Tokenizer
+from regard.errors import CheckpointError, ConfigError
+from regard.models.registry import build
+from regard.training.setup import Place
+from regard.training.word_vectors import begin_at_vectors
+
+
+def open_start(recipe: Recipe, root: Path | None) -> Pretrained | None:
+    """The model that `[model] start` names, found here or under the data root."""
+    named = recipe.model.get("start")
+    return None if named is None else open_model(find_data(str(named), root))
+
+
+def begin_text_model(
+    recipe: Recipe, tokenizer: Tokenizer, start: Pretrained | None, place: Place, *, forced: Mapping[str, Any]
+) -> tuple[nn.Module, Described]:
+    """A model of one text for this tokenizer, with the weights of its start if it has one.
+
+    `forced` are options that follow from the data and hold unless the recipe or the start says otherwise.
+    """
+    options = _options(recipe)
+    name = recipe.model["name"]
+    vocabulary = {"n_tokens": len(tokenizer), "pad_id": tokenizer.pad_id}
+    if start is not None:
+        if start.model != name:
+            raise ConfigError(f"{start.origin} is a {start.model}; model.name says {name!r}")
+        described = completed(Described(recipe.task, name, dict(start.options) | options))
+    else:
+        described = completed(Described(recipe.task, name, dict(forced) | options | vocabulary))
+    torch.manual_seed(recipe.train.seed)
+    model = build(name, described.options)
+    if start is not None:
+        load_known(model, start.tensors, origin=start.origin)
+    begin_at_vectors(recipe, model, tokenizer, place)
+    return model, described
+
+
+def begin_with_backbone(
+    recipe: Recipe,
+    tokenizer: Tokenizer,
+    start: Pretrained | None,
+    place: Place,
+    *,
+    forced: Mapping[str, Any],
+    n_positions: int,
+) -> tuple[nn.Module, Described]:
+    """A head on a backbone: a fresh one that the recipe describes, or that of a model trained before."""
+    options = _options(recipe)
+    given = dict(options.pop("backbone", {}))
+    if start is None:
+        backbone = given or {"name": "bert", "size": "small"}
+        backbone |= {"n_tokens": len(tokenizer), "pad_id": tokenizer.pad_id}
+        if backbone["name"] != "recurrent-encoder":
+            backbone = {"n_positions": n_positions} | backbone
+    else:
+        backbone = _backbone_of(start) | given
+    whole = dict(forced) | options
+    if backbone["name"] == "bert":  # heads that a backbone under another head has no use for
+        backbone |= {"mlm": False, "nsp": False, "pooler": whole.get("transform") == "pooler"}
+    described = completed(Described(recipe.task, recipe.model["name"], whole | {"backbone": backbone}))
+    torch.manual_seed(recipe.train.seed)
+    model = build(described.model, described.options)
+    if start is not None:
+        prefix = "backbone." if "backbone" in start.options else ""
+        tensors = {name.removeprefix(prefix): t for name, t in start.tensors.items() if name.startswith(prefix)}
+        backbone_module = model.get_submodule("backbone")
+        load_known(backbone_module, tensors, origin=start.origin)
+    begin_at_vectors(recipe, model, tokenizer, place)
+    return model, described
+
+
+def load_known(module: nn.Module, tensors: Mapping[str, torch.Tensor], *, origin: str) -> None:
+    """Load what the module has a place for; heads that it does without are left aside, and BERT's pooler may be new."""
+    own = weights_of(module)
+    fresh = {name: tensor for name, tensor in own.items() if name.startswith("pooler.") and name not in tensors}
+    load_weights(module, {name: t for name, t in tensors.items() if name in own} | fresh, origin=origin)
+
+
+def _options(recipe: Recipe) -> dict[str, Any]:
+    """The model's own options: all but what it is called and where it begins."""
+    return {key: value for key, value in recipe.model.items() if key not in ("name", "start", "vectors")}
+
+
+def _backbone_of(start: Pretrained) -> dict[str, Any]:
+    if "backbone" in start.options:
+        return dict(start.options["backbone"])
+    if "n_tokens" not in start.options:
+        raise CheckpointError(
+            f"{start.origin}: a {start.model} cannot carry a head", hint="start from a model that reads one text"
+        )
+    return {"name": start.model, **start.options}

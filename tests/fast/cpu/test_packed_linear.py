@@ -1,0 +1,68 @@
+"""Packed weights compute what the plain ones do, up to the precision asked for, and leave the model alone."""
+
+import pytest
+import torch
+
+from regard.errors import UsageError
+from regard.fast.cpu.packed_linear import QuickLinear, quicken
+from regard.models.registry import build
+
+SIZES = {"n_source": 40, "n_target": 40}
+MODELS = {
+    "transformer": {"d_model": 32, "n_heads": 4, "d_feedforward": 64, "n_encoder_layers": 2, "n_decoder_layers": 2},
+    "recurrent": {"d_embedding": 24, "d_hidden": 32, "n_layers": 1, "attention": "additive"},
+}
+NEAR = {"fp32": 1e-5, "bf16": 3e-2, "int8": 8e-2}
+
+
+@pytest.mark.parametrize("precision", NEAR)
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_are_near(name, precision):
+    model = build(name, MODELS[name] | SIZES).eval()
+    before = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+    source, target = torch.randint(4, 40, (5, 9)), torch.randint(4, 40, (5, 6))
+    with torch.inference_mode():
+        quick = quicken(model, precision)
+        expected, found = model(source, target), quick(source, target)
+        apart = (found - expected).norm() / expected.norm()
+        assert apart < NEAR[precision]
+        assert precision == "fp32" or apart > 0, "fewer bits leave their mark"
+        assert any(isinstance(part, QuickLinear) for part in quick.modules())
+        assert torch.equal(model(source, target), expected), "the original is as it was"
+    assert all(torch.equal(tensor, before[key]) for key, tensor in model.state_dict().items())
+
+
+@pytest.mark.parametrize("precision", NEAR)
+def test_a_row_does_not_feel_its_neighbours(precision):
+    quick = QuickLinear(torch.randn(24, 64), torch.randn(24), precision=precision)
+    rows = torch.randn(6, 64)
+    alone, together = quick(rows[:1]), quick(torch.cat((rows[:1], rows[1:] * 1000)))
+    torch.testing.assert_close(together[:1], alone, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", NEAR)
+def test_rectified_layers_and_rows_of_nothing(precision):
+    inner, outer = torch.nn.Linear(64, 96), torch.nn.Linear(96, 64)
+    first = QuickLinear(inner.weight, inner.bias, precision=precision, relu=True)
+    second = QuickLinear(outer.weight, outer.bias, precision=precision, positive=True)
+    rows = torch.randn(5, 64)
+    rows[2] = 0
+    with torch.no_grad():
+        expected, found = outer(inner(rows).relu()), second(first(rows))
+        assert found.dtype == torch.float32
+        assert first(rows).min() == 0
+        assert (found - expected).norm() / expected.norm() < NEAR[precision] / 2
+        torch.testing.assert_close(second(torch.zeros(1, 96))[0], outer.bias, rtol=0, atol=NEAR[precision] / 10)
+
+
+def test_any_number_of_rows_and_leading_dimensions():
+    layer = torch.nn.Linear(16, 24)
+    quick = QuickLinear(layer.weight, layer.bias, precision="fp32")
+    for shape in ((1, 16), (3, 16), (2, 5, 16), (100, 16), (4, 16, 1)):
+        x = torch.randn(shape) if shape[-1] == 16 else torch.randn(4, 1, 16).mT.transpose(1, 2)
+        torch.testing.assert_close(quick(x), layer(x))
+
+
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(UsageError, match="'fp16'; allowed are 'fp32', 'bf16' and 'int8'"):
+        quicken(torch.nn.Linear(2, 2), "fp16")

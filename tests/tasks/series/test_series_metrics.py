@@ -1,0 +1,87 @@
+"""Errors of forecasts against plain numpy, and the simple forecasts against what they are meant to be."""
+
+import numpy as np
+import pytest
+import tiny_series
+import torch
+
+from regard.data.series.space import SeriesSpace
+from regard.data.series.windows import Windows, places_in
+from regard.tasks.series.baselines import Ridge, baselines, naive, seasonal
+from regard.tasks.series.metrics import errors_of, metrics, pinball
+from regard.tasks.series.training import series_loss
+
+QUANTILES = (0.1, 0.5, 0.8)
+
+
+def windows(table, *, n_inputs=None, targets=None, context=24, horizon=6, begin=0):
+    values = np.stack(list(table.values()), 1).astype(np.float32)
+    places = places_in(begin, len(values), before=context, horizon=horizon)
+    C = values.shape[1]
+    marks = np.zeros((len(values), 0), np.float32)
+    return Windows(values, marks, places, context, horizon, n_inputs or C, targets or tuple(range(C)))
+
+
+def test_errors_are_numpys_over_every_window():
+    some = windows(tiny_series.wave(700))
+    said = np.random.default_rng(0).standard_normal((len(some), 6, 2, 3)).astype(np.float32)
+    truth = np.stack([some.values[p : p + 6] for p in some.places]).astype(np.float64)
+    apart = said[..., 1].astype(np.float64) - truth
+    errors = errors_of(said, some, quantiles=QUANTILES)
+    figures = errors.figures()
+    assert len(errors.squared) == 671
+    assert figures["mse"] == pytest.approx((apart**2).mean(), rel=1e-12)
+    assert figures["mae"] == pytest.approx(np.abs(apart).mean(), rel=1e-12)
+    total = 0.0
+    for k, q in enumerate(QUANTILES):
+        e = truth - said[..., k]
+        total += np.where(e >= 0, q * e, (q - 1) * e).mean() / 3
+    assert figures["pinball"] == pytest.approx(total, rel=1e-9)
+    assert figures["coverage"] == ((said[..., 0] <= truth) & (truth <= said[..., 2])).mean()
+
+
+def test_own_units_are_the_errors_of_unscaled_numbers():
+    space = SeriesSpace(("one", "two"), ("one", "two"), {"one": 3.0, "two": -1.0}, {"one": 2.0, "two": 10.0})
+    some = windows(tiny_series.wave(60))
+    said = np.zeros((len(some), 6, 2, 1), np.float32)
+    found = metrics(errors_of(said, some), space, signature="s", horizon=6)
+    assert found["mse"].low < found["mse"].value < found["mse"].high
+    assert found["mse"].signature == "s|scaled|ci:95%|bootstrap:300|block:6|seed:1"
+    truth = space.unscaled(np.stack([some.values[p : p + 6] for p in some.places])[..., None])[..., 0]
+    apart = truth - np.array([3.0, -1.0])
+    assert found["mae two"].value == pytest.approx(np.abs(apart[..., 1]).mean())
+    assert found["rmse one"].value == pytest.approx(np.sqrt((apart[..., 0] ** 2).mean()))
+
+
+@pytest.mark.parametrize("kind", ["mse", "mae", "pinball"])
+def test_the_loss_is_the_metric(kind):
+    random = np.random.default_rng(1)
+    said, truth = random.standard_normal((5, 6, 2, 3)), random.standard_normal((5, 6, 2))
+    quantiles = QUANTILES if kind == "pinball" else ()
+    said = said if quantiles else said[..., :1]
+    loss = series_loss(torch.from_numpy(said).float(), torch.from_numpy(truth).float(), kind, quantiles)
+    apart = said[..., 0] - truth
+    expected = {"mse": apart**2, "mae": np.abs(apart), "pinball": pinball(said, truth, quantiles or (0.5,))}[kind]
+    assert float(loss) == pytest.approx(expected.mean() * 5, rel=1e-5)
+
+
+def test_naive_forecasts_repeat_what_was():
+    some = windows(tiny_series.wave(60))
+    assert (naive(some)[3, :, 1, 0] == some.values[some.places[3] - 1, 1]).all()
+    season = seasonal(some, 4)
+    p = some.places[5]
+    assert season[5, :, 0, 0].tolist() == some.values[[p - 4, p - 3, p - 2, p - 1, p - 4, p - 3], 0].tolist()
+    exact = windows({"x": np.sin(2 * np.pi * np.arange(80) / 12)})
+    found = baselines(exact, season=12, ridge=None)
+    truth = np.stack([exact.values[p : p + 6] for p in exact.places]).astype(np.float64)
+    assert found["mean"].figures()["mse"] == pytest.approx((truth**2).mean())
+    assert found["seasonal naive"].figures()["mse"] < 1e-10 < found["naive"].figures()["mse"]
+
+
+def test_ridge_finds_what_is_linear():
+    wave = {"x": np.sin(2 * np.pi * np.arange(200) / 12) + 0.01 * np.arange(200)}
+    assert errors_of(Ridge.fit(windows(wave), windows(wave))(windows(wave)), windows(wave)).figures()["mse"] < 1e-4
+    table = tiny_series.echo(400)
+    some = windows(table, n_inputs=1, targets=(1,), context=8, horizon=4)
+    assert errors_of(Ridge.fit(some, some)(some), some).figures()["mse"] < 1e-3
+    assert errors_of(naive(some), some).figures()["mse"] > 1
