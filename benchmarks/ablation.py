@@ -33,8 +33,9 @@ from parts import Figures, Part, Parts, folder_of, mean
 from record import DATA, row, save, spread
 from regard.checkpoints.opening import open_model
 from regard.checkpoints.run import RunFolder
-from regard.config.recipe import Recipe, find_recipe, make_recipe
-from regard.training.run import train
+from regard.config.recipe import Recipe
+from regard.tasks.recipes import find_recipe, make_recipe
+from regard.tasks.training import train
 
 PRETRAINED = {  # how each backbone is pre-trained: a recipe, and what is changed in it
     "gpt": ("language/wikitext2", ["tokenizer.lowercase=true"]),

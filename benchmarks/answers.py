@@ -22,11 +22,12 @@ from answers_peer import fine_tune_answers
 from glue import FINAL, trained
 from parts import Figures, Part, Parts, folder_of, mean
 from record import DATA, row, save, spread
-from regard.config.recipe import Recipe, find_recipe, make_recipe
+from regard.config.recipe import Recipe
 from regard.config.training import TuningConfig
 from regard.data.io.paths import find_data
 from regard.tasks.answers.data import AnswerFiles, QuestionSets
 from regard.tasks.answers.metrics import answer_figures
+from regard.tasks.recipes import find_recipe, make_recipe
 
 SIDES = ("ours", "alike", "peer")
 FIGURES = ("f1", "exact")

@@ -27,8 +27,8 @@ from typing import Any
 from PIL import Image
 
 from record import DATA, row, save, spread
-from regard.config.recipe import find_recipe, make_recipe
-from regard.training.run import train
+from regard.tasks.recipes import find_recipe, make_recipe
+from regard.tasks.training import train
 
 RECIPES = {name: f"captions/flickr8k-{name}" for name in ("attend", "mean", "transformer")}
 FIGURES = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "CIDEr-D")

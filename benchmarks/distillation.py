@@ -21,12 +21,12 @@ import regard
 from multi30k import collect, shown
 from record import DATA, save
 from regard.checkpoints.run import RunFolder
-from regard.config.recipe import find_recipe, make_recipe
 from regard.data.io.lines import read_lines
 from regard.data.io.paths import find_data
 from regard.tasks.base import Predictor
+from regard.tasks.recipes import find_recipe, make_recipe
+from regard.tasks.training import train
 from regard.tasks.translation.predictor import TranslationPredictor
-from regard.training.run import train
 
 RECIPE = "translation/multi30k-tiny"
 TEACHERS = {  # what each has of its own

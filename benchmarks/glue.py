@@ -30,11 +30,12 @@ from glue_peer import fine_tune_labels
 from glue_tasks import TASKS, GlueTask, thinned
 from parts import Figures, Part, Parts, folder_of, mean
 from record import DATA, row, save, spread
-from regard.config.recipe import Recipe, find_recipe, make_recipe
+from regard.config.recipe import Recipe
 from regard.config.training import TuningConfig
 from regard.data.io.paths import find_data
 from regard.tasks.labels.data import LabelFiles
-from regard.training.run import train
+from regard.tasks.recipes import find_recipe, make_recipe
+from regard.tasks.training import train
 
 SIDES = ("ours", "alike", "peer")
 AS_THE_PEER = ["train.r_drop=0", "model.pooling=first", "model.transform=pooler"]

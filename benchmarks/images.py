@@ -25,9 +25,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from record import DATA, row, save, spread
-from regard.config.recipe import Recipe, find_recipe, make_recipe
+from regard.config.recipe import Recipe
 from regard.models.registry import build
-from regard.training.run import train
+from regard.tasks.recipes import find_recipe, make_recipe
+from regard.tasks.training import train
 
 RECIPE = "images/cifar10"
 PEER = ("CCT-7/3x1, Hassani et al. 2021, 300 epochs", 0.965)

@@ -33,7 +33,6 @@ from record import row, save
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.weights import load_weights, read_tensors
 from regard.config.devices import choose_device, computing
-from regard.config.recipe import find_recipe, make_recipe
 from regard.config.training import ReadingConfig
 from regard.data.text.streams import StreamHeader, TokenStream
 from regard.data.text.tokenizers import Tokenizer
@@ -42,6 +41,7 @@ from regard.fast.loss import cross_entropy as losses
 from regard.models.gpt import GPT, GPTConfig
 from regard.tasks.language.setup import LanguageJob
 from regard.tasks.language.training import LanguageTraining, language_loss
+from regard.tasks.recipes import find_recipe, make_recipe
 from regard.training.distributed import World
 from regard.training.optimizers import make_optimizer
 from regard.training.prefetch import Ahead

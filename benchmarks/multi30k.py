@@ -93,7 +93,7 @@ def _read(folder: Path) -> dict[str, Any]:
 
 def _settings(config: dict[str, Any], recipe: str) -> str:
     """What differs from the recipe, as it would be written on the command line, seeds aside."""
-    from regard.config.recipe import find_recipe, make_recipe
+    from regard.tasks.recipes import find_recipe, make_recipe
 
     usual = make_recipe(find_recipe(recipe)).resolved()
     changed = [

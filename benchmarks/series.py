@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from record import DATA, row, save, spread
-from regard.config.recipe import find_recipe, make_recipe
-from regard.training.run import train
+from regard.tasks.recipes import find_recipe, make_recipe
+from regard.tasks.training import train
 
 RECIPES = {"patch-forecaster": "series/etth1-96", "dlinear": "series/etth1-dlinear"}
 PUBLISHED = {  # MSE by horizon

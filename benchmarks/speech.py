@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from record import DATA, row, save, spread
-from regard.config.recipe import find_recipe, make_recipe
 from regard.data.synthetic.digits import WORDS, Recordings
 from regard.tasks.base import ScoreData
 from regard.tasks.opening import load
+from regard.tasks.recipes import find_recipe, make_recipe
 from regard.tasks.speech.data import SpeechData, SpeechFiles
 from regard.tasks.speech.metrics import score_transcripts
-from regard.training.run import train
+from regard.tasks.training import train
 
 RECIPES = {"las": "speech/digits-las", "transformer": "speech/digits-transformer"}
 NAMES = {"las": "Listen, Attend and Spell", "transformer": "speech Transformer", "whisper": "Whisper tiny.en"}

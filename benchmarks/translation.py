@@ -28,7 +28,7 @@ from regard.data.text.corpus import Corpus
 from regard.data.text.pairs import Pair
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.decoding import DecodeOptions, decode
-from regard.fast.cpu.packed_linear import Precision, quicken
+from regard.fast.cpu.packed_linear import Precision, pack_linears
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.tasks.pairs import Languages, TextSide
 from regard.tasks.translation.training import PairTraining
@@ -148,7 +148,7 @@ def decoding(options: argparse.Namespace) -> dict[str, float]:
     torch.manual_seed(0)
     ours = transformer(shape).to(device).eval()
     ours.recordings.compiled = options.compiled
-    quick = {"": ours.bfloat16()} if device == "cuda" else {f" {kind}": quicken(ours, kind) for kind in KINDS}
+    quick = {"": ours.bfloat16()} if device == "cuda" else {f" {kind}": pack_linears(ours, kind) for kind in KINDS}
     theirs = Marian(marian(*shape[:5]), device=device)
     found = {}
     for n_rows, beam in cases:

@@ -14,9 +14,8 @@ import pytest
 if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
-import torch
-
 import tiny_runs
+import torch
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -3,7 +3,6 @@
 from functools import cache
 
 import pytest
-
 import tiny_tasks
 
 

@@ -4,7 +4,6 @@ import json
 import shutil
 
 import pytest
-
 import tiny_tasks
 
 

@@ -4,10 +4,10 @@ import json
 import shutil
 
 import pytest
+import tiny_runs
 import torch
 
 import regard
-import tiny_runs
 from regard.decoding import DecodeOptions
 from regard.errors import CheckpointError, ConfigError, UsageError
 

@@ -8,9 +8,9 @@ import tiny_runs
 from PIL import Image
 
 from regard.cli.compare import verdict
-from regard.config.recipe import TASKS
 from regard.inspection.look import Look
 from regard.metrics.scores import Comparison
+from regard.tasks.registry import task_names
 
 
 @pytest.fixture(scope="module")
@@ -215,8 +215,8 @@ def test_recipes_are_listed_shown_copied_and_checked(command, tmp_path):
 def test_recipes_are_listed_by_task(command):
     tasks = [line.split("/")[0] for line in command("recipes").out.splitlines()]
     assert tasks[0] == "translation"
-    assert list(dict.fromkeys(tasks)) == [task for task in TASKS if task in tasks]
-    assert len(tasks) == sum(len(command("recipes", "--task", task).out.splitlines()) for task in TASKS)
+    assert list(dict.fromkeys(tasks)) == [task for task in task_names() if task in tasks]
+    assert len(tasks) == sum(len(command("recipes", "--task", task).out.splitlines()) for task in task_names())
     assert "language/shakespeare-tiny" in command("recipes", "--task", "language").out
     assert "--task cooking: there are translation, language" in command("recipes", "--task", "cooking").err
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from regard.config.recipe import find_recipe, make_recipe, override, read_recipe, shipped
+from regard.config.recipe import override, read_recipe
 from regard.config.toml import write_toml
 from regard.config.training import TrainConfig
 from regard.errors import ConfigError
+from regard.tasks.recipes import find_recipe, make_recipe, shipped
 
 
 def problems_of(table: dict[str, Any], *overrides: str) -> str:

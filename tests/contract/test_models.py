@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from regard.attention import Causal, Rows, watch
 from regard.models.interfaces.text import Seq2SeqModel, Seq2SeqStepper, offers
-from regard.models.registry import MODELS, build
+from regard.models.registry import build, names
 
 LENGTHS, TARGET_LENGTHS = (6, 3, 1, 4), (5, 4, 2, 3)
 N_SOURCE, N_TARGET = 11, 13
@@ -104,7 +104,7 @@ def test_every_registered_model_is_under_contract():
     elsewhere = {"word-vectors"}  # not a model of texts: tests/models/test_word_vectors.py
     modules = (text_models, series_models, image_models, caption_models, speech_models)
     known = set(VARIANTS).union(elsewhere, *(module.VARIANTS for module in modules))
-    assert known == set(MODELS)
+    assert known == set(names())
 
 
 @every_model

@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from regard.attention import Rows, watch
 from regard.config.toml import write_toml
 from regard.errors import ConfigError, ShapeError
-from regard.models.classifier import Classifier, ClassifierConfig, SpanReader
+from regard.models.classifier import Classifier, ClassifierConfig
 from regard.models.registry import build
+from regard.models.span_reader import SpanReader
 
 BACKBONES = {
     "recurrent-encoder": {"n_tokens": 19, "d_embedding": 6, "d_hidden": 4, "dropout": 0.0},

@@ -6,7 +6,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.models.flops import count_parameters, forward_flops, training_flops
-from regard.models.registry import MODELS, build, configure
+from regard.models.registry import build, configure, entry, names
 from regard.models.transformer import Transformer, TransformerConfig
 
 VOCABULARY = 37_000  # the paper's joint vocabulary for English–German
@@ -81,18 +81,18 @@ PAPER_FLOPS = {"base": (100_000, 3.3e18), "big": (300_000, 2.3e19)}  # steps, an
 
 
 def sized(name, size):
-    known = [side for side in ("n_source", "n_target", "n_tokens") if side in MODELS[name].options]
+    known = [side for side in ("n_source", "n_target", "n_tokens") if side in entry(name).options]
     return configure(name, size, **dict.fromkeys(known, VOCABULARY))
 
 
 def test_no_size_of_any_model_is_missing_from_the_table():
-    assert set(PARAMETERS) == {(name, size) for name, entry in MODELS.items() for size in entry.sizes}
+    assert set(PARAMETERS) == {(name, size) for name in names() for size in entry(name).sizes}
 
 
 @pytest.mark.parametrize(("name", "size"), PARAMETERS)
 def test_parameters(name, size):
     with torch.device("meta"):
-        model = MODELS[name].model(sized(name, size))
+        model = entry(name).module(sized(name, size))
     assert count_parameters(model) == PARAMETERS[name, size]
 
 
@@ -100,7 +100,7 @@ def test_parameters(name, size):
 def test_published_parameters(name, size, n_tokens):
     bare = {"mlm": False, "nsp": False} if name == "bert" else {}
     with torch.device("meta"):
-        model = MODELS[name].model(configure(name, size, n_tokens=n_tokens, **bare))
+        model = entry(name).module(configure(name, size, n_tokens=n_tokens, **bare))
     assert count_parameters(model) == PUBLISHED[name, size, n_tokens]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from regard.errors import ConfigError
-from regard.models.registry import MODELS, build, configure, entry
+from regard.models.registry import build, configure, entry, names
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_overrides_win_over_sizes_and_sizes_over_defaults():
     assert (model.config.d_model, model.config.n_heads, model.config.n_encoder_layers) == (16, 4, 4)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", names())
 def test_every_size_is_a_config_of_its_model(name):
     for size, options in entry(name).sizes.items():
         config = configure(name, size)
@@ -93,9 +93,9 @@ def test_every_size_is_a_config_of_its_model(name):
         assert {option: getattr(config, option) for option in options} == options
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", names())
 def test_every_model_is_of_a_task(name):
-    from regard.tasks.registry import KINDS
+    from regard.tasks.registry import task_names, task_spec
 
     below_a_head = {"recurrent-encoder"}
-    assert name in below_a_head or any(name in kind.models for kind in KINDS.values())
+    assert name in below_a_head or any(name in kind.models for kind in map(task_spec, task_names()))

@@ -21,8 +21,9 @@ import sacrebleu  # noqa: F401 - imported before the forks, like all that a trai
 import torch
 import torch.utils.tensorboard
 
-from regard.config.recipe import make_recipe, read_recipe
-from regard.training.run import train
+from regard.config.recipe import read_recipe
+from regard.tasks.recipes import make_recipe
+from regard.tasks.training import train
 
 DISK = ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "shutil.rmtree")
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from regard.attention import Rows
 from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
-from regard.models.classifier import SpanLogits, SpanReader
 from regard.models.registry import build
+from regard.models.span_reader import SpanLogits, SpanReader
 from regard.tasks.answers.squad import Answer, Question
 from regard.tasks.answers.windows import Windows
 from regard.tasks.templates import Framer

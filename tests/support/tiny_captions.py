@@ -61,8 +61,8 @@ def captions(folder: Path) -> list[str]:
 
 def train_captions(folder: Path, *given: str) -> Path:
     """A run of a tiny captioner, made through the same functions as the command."""
-    from regard.config.recipe import find_recipe, make_recipe
-    from regard.training.run import train
+    from regard.tasks.recipes import find_recipe, make_recipe
+    from regard.tasks.training import train
 
     name, *settings = captions(folder)
     recipe = make_recipe(find_recipe(name), [*settings, *given])

@@ -69,8 +69,8 @@ def images(folder: Path, n: int = 40) -> list[str]:
 
 def train_images(folder: Path, *given: str, resume: bool = False) -> tuple[Path, dict[str, Any]]:
     """A run of a tiny classifier, made through the same functions as the command, and what it says of itself."""
-    from regard.config.recipe import find_recipe, make_recipe
-    from regard.training.run import train
+    from regard.tasks.recipes import find_recipe, make_recipe
+    from regard.tasks.training import train
 
     recipe = make_recipe(find_recipe("images"), [*QUICK, *given])
     facts = train(recipe, folder / "run", data_root=None, resume=resume, say=lambda _: None)

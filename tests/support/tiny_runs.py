@@ -99,8 +99,8 @@ TINY = [
 
 def train_tiny(folder: Path, *overrides: str) -> Path:
     """A run of the tiny model, made through the same functions as the command."""
-    from regard.config.recipe import find_recipe, make_recipe
-    from regard.training.run import train
+    from regard.tasks.recipes import find_recipe, make_recipe
+    from regard.tasks.training import train
 
     name, *given = settings(folder)
     recipe = make_recipe(find_recipe(name), [*given, *overrides])

@@ -54,8 +54,8 @@ def series(folder: Path) -> list[str]:
 
 def train_series(folder: Path, *given: str) -> Path:
     """A run of a tiny forecaster, made through the same functions as the command."""
-    from regard.config.recipe import find_recipe, make_recipe
-    from regard.training.run import train
+    from regard.tasks.recipes import find_recipe, make_recipe
+    from regard.tasks.training import train
 
     recipe = make_recipe(find_recipe("series"), [*QUICK, *given])
     train(recipe, folder / "run", data_root=None, resume=False, say=lambda _: None)

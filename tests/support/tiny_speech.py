@@ -69,8 +69,8 @@ def speech(folder: Path, model: str = "speech-transformer") -> list[str]:
 
 def train_speech(folder: Path, *given: str, model: str = "speech-transformer") -> Path:
     """A run of a tiny transcriber, made through the same functions as the command."""
-    from regard.config.recipe import find_recipe, make_recipe
-    from regard.training.run import train
+    from regard.tasks.recipes import find_recipe, make_recipe
+    from regard.tasks.training import train
 
     arguments = speech(folder, model)
     recipe = make_recipe(find_recipe(arguments[0]), [*arguments[1:], *given])

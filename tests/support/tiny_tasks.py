@@ -110,8 +110,8 @@ TASKS: dict[str, Any] = {"language": language, "masked": masked, "labels": label
 
 def train_tiny(task: str, folder: Path, *overrides: str, **how: Any) -> Path:
     """A run of a tiny model, made through the same functions as the command."""
-    from regard.config.recipe import find_recipe, make_recipe
-    from regard.training.run import train
+    from regard.tasks.recipes import find_recipe, make_recipe
+    from regard.tasks.training import train
 
     name, *given = TASKS[task](folder, **how)
     recipe = make_recipe(find_recipe(name), [*given, *overrides])

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import regard
-from regard.config.recipe import find_recipe, make_recipe
 from regard.data.synthetic.shapes import SIDE, shape_scenes
 from regard.inspection.look import look_at
 from regard.tasks.captions.look import caption_scene
-from regard.training.run import train
+from regard.tasks.recipes import find_recipe, make_recipe
+from regard.tasks.training import train
 
 SHORT = [
     "data.n_train=1200",

@@ -15,8 +15,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from regard.config.recipe import make_recipe, read_recipe
-from regard.training.run import train
+from regard.config.recipe import read_recipe
+from regard.tasks.recipes import make_recipe
+from regard.tasks.training import train
 
 # All that has a state: dropout, new cuts each epoch, smoothing, an average of snapshots, reports across checkpoints.
 RECIPE = """

@@ -11,8 +11,6 @@ from regard.checkpoints.weights import read_tensors
 from regard.data.text.tokenizer_files import read_tokenizers
 from regard.errors import CheckpointError
 
-WITHOUT_PIECES = ("series", "images")  # tasks that read no text
-
 
 def open_model(path: Path | str) -> Pretrained:
     """A run folder, a Hugging Face folder, a llama2.c `.bin` or a `.gguf` file, in our terms."""
@@ -38,7 +36,7 @@ def open_run(run: RunFolder) -> Pretrained:
             hint=f"train it to its first evaluation: regard train --resume --out {run.path}",
         )
     said = {field.name: getattr(described, field.name) for field in fields(Described)}
-    tokenizer, target = (None, None) if described.task in WITHOUT_PIECES else read_tokenizers(run.path)
+    tokenizer, target = read_tokenizers(run.path)
     tensors = read_tensors(run.weights)
     return Pretrained(**said, tensors=tensors, tokenizer=tokenizer, target_tokenizer=target, origin=str(run.weights))
 

@@ -33,23 +33,6 @@ Rest = Annotated[
 ]
 
 _SETTING = re.compile(r"[A-Za-z_]\w*(\.\w+)+=\S*")
-# Options that mean something to some tasks only.
-_ONLY_FOR: Mapping[str, tuple[str, ...]] = {
-    "--beam": ("translation", "language", "captions", "speech"),
-    "--n-best": ("translation", "language", "answers", "captions", "speech"),
-    "--prefix": ("translation", "captions"),
-    "--align": ("translation",),
-    "--ensemble": ("translation", "captions"),
-    "--by-length": ("translation",),
-    "--target": ("translation", "captions", "speech"),
-    "--stop": ("language",),
-    "--stream": ("language",),
-    "--few-shot": ("language",),
-    "--task": ("language",),
-    "--stride": ("language",),
-    "--context": ("answers",),
-    "--embed": ("masked",),
-}
 
 
 def split_settings(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
@@ -66,12 +49,14 @@ def split_settings(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
 
 
 def refuse_strange(task: str, given: Mapping[str, Any]) -> None:
-    """Refuse options that were given and mean nothing to the task."""
-    for option, value in given.items():
-        if value not in (None, False, []) and task not in _ONLY_FOR[option]:
-            raise UsageError(
-                f"{option} means nothing to a model for {task}", hint=f"it is for {' and '.join(_ONLY_FOR[option])}"
-            )
+    """Refuse options that were given and mean nothing to the task: `given` holds them by the names of its flags."""
+    from regard.tasks.registry import task_names, task_spec
+
+    for name, value in given.items():
+        if value not in (None, False, []) and name not in task_spec(task).flags:
+            theirs = [other for other in task_names() if name in task_spec(other).flags]
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} means nothing to a model for {task}", hint=f"it is for {' and '.join(theirs)}")
 
 
 @contextmanager

@@ -53,8 +53,8 @@ def demo(
 
 
 def _train(run: Path, steps: int | None) -> dict[str, Any]:
-    from regard.config.recipe import find_recipe, make_recipe
-    from regard.training.run import train
+    from regard.tasks.recipes import find_recipe, make_recipe
+    from regard.tasks.training import train
     from regard.training.signals import Interrupted
 
     settings = ["train.device=cpu", *([] if steps is None else [f"train.steps={steps}"])]

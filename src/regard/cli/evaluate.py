@@ -52,7 +52,7 @@ def evaluate(
     files, options = split_settings(rest or [])
     options |= ({"by_length": True} if by_length else {}) | ({} if stride is None else {"stride": stride})
     predictor = load(run, device, precision=precision)
-    refuse_strange(predictor.config.task, {"--by-length": by_length, "--stride": stride})
+    refuse_strange(predictor.config.task, {"by_length": by_length, "stride": stride})
     predictor.say = say
     with scored_on(run, [*(data or []), *files], data_root) as scored:
         found = list(predictor.evaluate(scored, **options))

@@ -66,9 +66,8 @@ def predict(
         raise UsageError(f"there are texts to predict for and --input {input_file}; allowed is one of the two")
     predictor = load(run, device, precision=precision)
     predictor.say = say
-    flags: dict[str, Any] = {f"--{name.replace('_', '-')}": value for name, value in given.items()}
-    flags |= {"--align": alignment, "--ensemble": ensemble, "--stream": stream, "--few-shot": few_shot}
-    refuse_strange(predictor.config.task, flags | {"--task": task, "--context": context, "--embed": embed})
+    flags: dict[str, Any] = given | {"align": alignment, "ensemble": ensemble, "stream": stream, "few_shot": few_shot}
+    refuse_strange(predictor.config.task, flags | {"task": task, "context": context, "embed": embed})
     if ensemble:
         predictor = predictor.ensemble(*(load(other, device, precision=precision) for other in ensemble))
     _check_shown(options, as_json=as_json)
@@ -101,7 +100,7 @@ class Show:
     def __call__(self, predictor: Any, line: str, answer: Any) -> None:
         """Show one answer."""
         aligned = predictor.align(line, answer) if self.alignment else None
-        if self.n and not self.as_json and not self.asked and predictor.config.task == "language":
+        if self.n and not self.as_json and not self.asked and predictor.multiline:
             put("")
         self.n += 1
         if self.asked and not self.as_json:
@@ -140,10 +139,7 @@ def _embed(predictor: Any, lines: Iterable[str], *, chunk: int) -> None:
 
 def _can_stream(predictor: Any, texts: list[str], options: dict[str, Any], *, as_json: bool) -> bool:
     """Whether somebody watches one text being written."""
-    if predictor.config.task != "language" or len(texts) != 1 or as_json or not sys.stdout.isatty():
-        return False
-    chosen = predictor.options({name: value for name, value in options.items() if name != "stop"})
-    return bool(chosen.strategy != "beam" and chosen.n_samples == 1)
+    return len(texts) == 1 and not as_json and sys.stdout.isatty() and bool(predictor.can_stream(**options))
 
 
 def _tell(predictor: Any, texts: list[str], *, options: dict[str, Any], as_json: bool) -> None:

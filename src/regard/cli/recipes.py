@@ -22,21 +22,24 @@ def recipes(
     task: Annotated[str | None, typer.Option(help="Those of one task.", show_default=False)] = None,
 ) -> None:
     """List the recipes that come with regard, task by task."""
-    from regard.config.recipe import TASKS, shipped
+    from regard.tasks.recipes import shipped
+    from regard.tasks.registry import task_names
 
-    if task is not None and task not in TASKS:
-        raise UsageError(f"--task {task}: there are {', '.join(TASKS)}")
+    tasks = task_names()
+
+    if task is not None and task not in tasks:
+        raise UsageError(f"--task {task}: there are {', '.join(tasks)}")
     if context.invoked_subcommand is None:
         known = {name: path for name, path in shipped().items() if task in (None, name.split("/")[0])}
         width = max(map(len, known), default=0)
-        for name in sorted(known, key=lambda name: (TASKS.index(name.split("/")[0]), name)):
+        for name in sorted(known, key=lambda name: (tasks.index(name.split("/")[0]), name)):
             put(f"{name:<{width}}  {_first_comment(known[name])}".rstrip())
 
 
 @app.command()
 def show(name: Name) -> None:
     """Print a recipe."""
-    from regard.config.recipe import find_shipped
+    from regard.tasks.recipes import find_shipped
 
     put(find_shipped(name).read_text(encoding="utf-8").rstrip())
 
@@ -49,7 +52,7 @@ def copy(
     ] = None,
 ) -> None:
     """Copy a recipe, to change it."""
-    from regard.config.recipe import find_shipped
+    from regard.tasks.recipes import find_shipped
 
     source = find_shipped(name)
     path = to or Path()
@@ -64,7 +67,7 @@ def copy(
 @app.command()
 def check(name: Annotated[str, typer.Argument(help="A file, or the name of a recipe.", show_default=False)]) -> None:
     """Check a recipe, and list everything that is wrong with it."""
-    from regard.config.recipe import find_recipe, make_recipe
+    from regard.tasks.recipes import find_recipe, make_recipe
 
     made = make_recipe(find_recipe(name))
     put(f"{name}: a recipe for {made.task} with the model {made.model['name']}")

@@ -30,8 +30,8 @@ def train(
     ] = None,
 ) -> None:
     """Train a model."""
-    from regard.config.recipe import find_recipe, make_recipe
-    from regard.training.run import train as run_training
+    from regard.tasks.recipes import find_recipe, make_recipe
+    from regard.tasks.training import train as run_training
     from regard.training.signals import Interrupted
 
     settings = list(overrides or [])

@@ -11,8 +11,9 @@ may be given the vectors of a few positions only: the masked ones are all that t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,7 @@ from regard.errors import ConfigError, ShapeError, UsageError
 from regard.layers import ActivationName, Dropout, Embedding, EncoderBlock, EncoderStack, FeedForward, norm_of
 from regard.layers.feedforward import activation_of
 from regard.layers.pooling import first_token
+from regard.models.entry import Entry
 
 _STD = 0.02  # of embeddings at the start, as published
 
@@ -194,3 +196,11 @@ def _check(config: BertConfig) -> None:
         raise ConfigError(f"n_segments is {config.n_segments}; allowed: 0 for none, or the number of texts in a row")
     if config.nsp and not config.pooler:
         raise ConfigError("the judge of sentence pairs stands on the pooler, which is off", hint="set pooler = true")
+
+
+def _under_a_head(head: Mapping[str, Any]) -> dict[str, bool]:
+    """Without heads of its own, for which a backbone under another head has no use."""
+    return {"mlm": False, "nsp": False, "pooler": head.get("transform") == "pooler"}
+
+
+ENTRY = Entry(BertConfig, Bert, SIZES, head={"pooling": "first", "transform": "pooler"}, as_backbone=_under_a_head)

@@ -28,6 +28,7 @@ from regard.layers import Dropout, Embedding
 from regard.layers.convolution import NormName
 from regard.layers.embeddings import in_working_precision
 from regard.layers.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, score_of
+from regard.models.entry import Entry
 from regard.models.interfaces.captions import ImageEncoder, captions_an_image, check_captioner
 
 
@@ -229,3 +230,6 @@ def _check(config: RecurrentCaptionerConfig) -> None:
     for name in ("d_embedding", "d_hidden"):
         if getattr(config, name) < 1:
             raise ConfigError(f"{name} is at least 1, not {getattr(config, name)}")
+
+
+ENTRY = Entry(RecurrentCaptionerConfig, RecurrentCaptioner, SIZES)

@@ -1,7 +1,6 @@
-"""Heads on a backbone: what a text is (classes, or one number), and where in it an answer stands.
+"""A head on a backbone that says what a text is: classes, or one number.
 
-    Classifier    rows (B, T) → pool → transform → dropout → output    (B, n_outputs): scores of classes, or a number
-    SpanReader    rows (B, T) → dropout → output at every token        start and end scores, (B, T) each
+    rows (B, T) → pool → transform → dropout → output    (B, n_outputs): scores of classes, or a number
 
 The backbone is any registered model with `encode`; the config's `backbone` names it and its options, as `[model]` does:
 
@@ -21,9 +20,9 @@ Packed rows (1, T) of N documents give (N, n_outputs), one row a document.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -33,6 +32,8 @@ from regard.errors import ConfigError
 from regard.layers import Dropout
 from regard.layers.pooling import AttentionPooling, first_token, last_token, mean_of_tokens
 from regard.layers.state_attention import AttentionName, score_of
+from regard.models.entry import Entry
+from regard.models.interfaces.backbone import Backbone, build_backbone, encode_with, output_layer
 
 Pooling = Literal["first", "last", "mean", "attention"]
 Transform = Literal["none", "pooler", "tanh", "relu"]
@@ -42,19 +43,6 @@ _POOLS: dict[str, Callable[[Tensor, Rows], Tensor]] = {
     "last": last_token,
     "mean": mean_of_tokens,
 }
-
-
-class Backbone(Protocol):
-    """What heads ask of the model they stand on."""
-
-    @property
-    def config(self) -> Any:
-        """What it was built of; it says `d_model`."""
-        ...
-
-    def encode(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> Tensor:
-        """The contextual vectors of all tokens (B, T, D)."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +74,7 @@ class Classifier(nn.Module):
         self.pool = AttentionPooling(D, score=score_of(config.score, D)) if config.pooling == "attention" else None
         self.transform = _dense(D) if config.transform in ("tanh", "relu") else None
         self.dropout = Dropout(config.dropout)
-        self.output = _output(D, config.n_outputs)
+        self.output = output_layer(D, config.n_outputs)
 
     def forward(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> Tensor:
         """The scores of each row (B, n_outputs)."""
@@ -95,7 +83,7 @@ class Classifier(nn.Module):
 
     def encode(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> Tensor:
         """The backbone's vectors of all tokens (B, T, D)."""
-        return _encode(self.backbone, ids, segments)
+        return encode_with(self.backbone, ids, segments)
 
     def classify(self, encoded: Tensor, rows: Rows) -> Tensor:
         """What `encode` gave (B, T, D) → the scores of each row (B, n_outputs)."""
@@ -113,69 +101,8 @@ class Classifier(nn.Module):
         return (F.relu if self.config.transform == "relu" else F.tanh)(self.transform(vector))
 
 
-@dataclass(frozen=True, kw_only=True)
-class SpanReaderConfig:
-    """A backbone and the dropout before the output."""
-
-    backbone: dict[str, Any] = field(default_factory=dict)
-    dropout: float = 0.1
-
-
-class SpanLogits(NamedTuple):
-    """How well an answer could start, and end, at each token: (B, T) each."""
-
-    start: Tensor
-    end: Tensor
-
-
-class SpanReader(nn.Module):
-    """Where in a text an answer stands (Devlin et al., 2019): rows 0 and 1 of `output`, as in Hugging Face's models."""
-
-    def __init__(self, config: SpanReaderConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.backbone = build_backbone(config.backbone)
-        self.dropout = Dropout(config.dropout)
-        self.output = _output(self.backbone.config.d_model, 2)
-
-    def forward(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> SpanLogits:
-        """Scores of starts and of ends at every token (B, T); what they say about padding is for nobody."""
-        encoded = _encode(self.backbone, ids, segments)
-        return SpanLogits(*self.output(self.dropout(encoded)).unbind(-1))
-
-
-def build_backbone(section: Mapping[str, Any]) -> Any:
-    """The registered model that a `[model.backbone]` table describes: its name and its options."""
-    from regard.models.registry import build, entry  # here, for the registry lists the heads too
-
-    if "name" not in section:
-        raise ConfigError(
-            f"the backbone has no name; given: {dict(section) or 'nothing'}",
-            hint='write backbone = { name = "bert", size = "tiny" }, for example',
-        )
-    name = str(section["name"])
-    if "n_tokens" not in entry(name).options:  # what all models of one text have, and heads and translators have not
-        raise ConfigError(f"a head cannot stand on {name!r}: it takes a model that reads one text")
-    return build(name, {option: value for option, value in section.items() if option != "name"})
-
-
-def _encode(backbone: Backbone, ids: Tensor | Rows, segments: Tensor | None) -> Tensor:
-    """Segments go to backbones that have embeddings for them; the others part two texts by a token alone."""
-    if not getattr(backbone.config, "n_segments", 0):
-        segments = None
-    return backbone.encode(ids, segments=segments)
-
-
 def _has_pooler(backbone: Backbone) -> bool:
     return callable(getattr(backbone, "pooled", None)) and getattr(backbone.config, "pooler", True) is not False
-
-
-def _output(d_model: int, n_outputs: int) -> nn.Linear:
-    """Small at first, so that every class starts about as likely as the others."""
-    output = nn.Linear(d_model, n_outputs)
-    nn.init.normal_(output.weight, std=0.02)
-    nn.init.zeros_(output.bias)
-    return output
 
 
 def _dense(d_model: int) -> nn.Linear:
@@ -193,3 +120,6 @@ def _check(config: ClassifierConfig) -> None:
         raise ConfigError(f"n_outputs is {config.n_outputs}; allowed: 1 for a number, or the number of classes")
     if config.transform == "pooler" and config.pooling != "first":
         raise ConfigError(f'transform "pooler" reads the first token, and pooling is {config.pooling!r}')
+
+
+ENTRY = Entry(ClassifierConfig, Classifier)

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import ConfigError
+from regard.models.entry import Entry
 from regard.models.interfaces.series import Forecaster, ForecasterConfig, own_columns
 
 
@@ -58,3 +59,6 @@ def moving_average(rows: Tensor, window: int) -> Tensor:
     reach = (window - 1) // 2
     padded = F.pad(rows[:, None], (reach, reach), mode="replicate")
     return F.avg_pool1d(padded, window, stride=1)[:, 0]
+
+
+ENTRY = Entry(DLinearConfig, DLinear, SIZES)

@@ -37,6 +37,7 @@ from regard.layers import (
     norm_of,
 )
 from regard.layers.embeddings import in_working_precision
+from regard.models.entry import Entry
 from regard.models.gpt_stepper import GPTStepper, refuse_beyond
 
 PositionName = Literal["learned", "rotary", "sinusoidal"]
@@ -275,3 +276,6 @@ def _check(config: GPTConfig) -> None:
     for name in ("n_tokens", "d_model", "n_heads", "n_layers", "n_positions"):
         if getattr(config, name) < 1:
             raise ConfigError(f"{name} is {getattr(config, name)}; allowed is 1 or more")
+
+
+ENTRY = Entry(GPTConfig, GPT, SIZES, head={"pooling": "last"}, continues=True)

@@ -21,6 +21,7 @@ from regard.errors import ConfigError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName
 from regard.layers.pyramid import Pyramid
 from regard.layers.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, score_of
+from regard.models.entry import Entry
 from regard.models.interfaces.speech import Frames, Heard
 from regard.models.recurrent import Progress
 
@@ -206,3 +207,6 @@ def _check(config: LASConfig) -> None:
         raise ConfigError(f"n_halvings is from 0 to 5, not {config.n_halvings}")
     if not 0 <= config.dropout < 1:
         raise ConfigError(f"dropout is from 0 up to, but not including, 1; not {config.dropout}")
+
+
+ENTRY = Entry(LASConfig, ListenAttendSpell, SIZES)

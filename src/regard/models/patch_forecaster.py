@@ -20,6 +20,7 @@ from regard.attention import Learned, MultiHeadAttention
 from regard.errors import ConfigError
 from regard.layers import ActivationName, Dropout, EncoderBlock, EncoderStack, FeedForward, Order, norm_of
 from regard.layers.norms import NormMaker
+from regard.models.entry import Entry
 from regard.models.interfaces.series import Forecaster, ForecasterConfig, own_columns
 
 
@@ -117,3 +118,6 @@ def _check(config: PatchForecasterConfig) -> None:
         raise ConfigError(
             f"patches of {config.patch} steps every {config.stride} do not fit a context of {config.context}"
         )
+
+
+ENTRY = Entry(PatchForecasterConfig, PatchForecaster, SIZES)

@@ -29,6 +29,7 @@ from regard.attention import Cache, Mask, MultiHeadAttention, Padding, Rows
 from regard.errors import ConfigError, ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName, merge_directions
 from regard.layers.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, score_of
+from regard.models.entry import Entry
 from regard.models.transformer import Tied
 
 
@@ -291,3 +292,6 @@ def _check(config: RecurrentConfig) -> None:
             "input_feeding, projected and n_heads are about attention, and attention is 'none'",
             hint=f"choose an attention: {', '.join(get_args(AttentionName)[1:])}",
         )
+
+
+ENTRY = Entry(RecurrentConfig, RecurrentSeq2Seq, SIZES)

@@ -17,6 +17,7 @@ from regard.attention import Rows, Tap
 from regard.errors import ConfigError, ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName
 from regard.layers.state_attention import AttentionName, score_of
+from regard.models.entry import Entry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,3 +99,6 @@ def _check(config: RecurrentEncoderConfig) -> None:
             raise ConfigError(f"{name} is at least 1, not {getattr(config, name)}")
     if not 0 <= config.dropout < 1:
         raise ConfigError(f"dropout is from 0 up to, but not including, 1; not {config.dropout}")
+
+
+ENTRY = Entry(RecurrentEncoderConfig, RecurrentEncoder, SIZES, head={"pooling": "attention"})

@@ -19,6 +19,7 @@ from regard.attention import Learned
 from regard.errors import ConfigError
 from regard.layers import Dropout, Recurrent, RecurrentName
 from regard.layers.state_attention import AttentionName, StateAttention, score_of
+from regard.models.entry import Entry
 from regard.models.interfaces.series import Forecaster, ForecasterConfig, at_steps_asked, with_marks
 
 
@@ -77,3 +78,6 @@ class RecurrentForecaster(Forecaster):
     def last_layers(self) -> list[nn.Linear]:
         """One."""
         return [self.head]
+
+
+ENTRY = Entry(RecurrentForecasterConfig, RecurrentForecaster, SIZES)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from regard.attention import Rows
 from regard.errors import ConfigError, ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName
+from regard.models.entry import Entry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,3 +165,6 @@ def _check(config: RecurrentLMConfig) -> None:
             raise ConfigError(f"{name} is {getattr(config, name)}; allowed is 1 or more")
     if not 0 <= config.dropout < 1:
         raise ConfigError(f"dropout is from 0 up to, but not including, 1; not {config.dropout}")
+
+
+ENTRY = Entry(RecurrentLMConfig, RecurrentLM, SIZES, head={"pooling": "last"}, continues=True)

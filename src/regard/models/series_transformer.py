@@ -26,6 +26,7 @@ from regard.layers import (
     NormName,
     norm_of,
 )
+from regard.models.entry import Entry
 from regard.models.interfaces.series import Forecaster, ForecasterConfig, at_steps_asked, with_marks
 
 
@@ -116,3 +117,6 @@ def _decoder_block(config: SeriesTransformerConfig) -> DecoderBlock:
 
 def _feedforward(config: SeriesTransformerConfig) -> FeedForward:
     return FeedForward(config.d_model, config.d_feedforward, activation=config.activation, dropout=config.dropout)
+
+
+ENTRY = Entry(SeriesTransformerConfig, SeriesTransformer, SIZES)

@@ -34,6 +34,7 @@ from regard.layers import (
     norm_of,
 )
 from regard.models import whisper
+from regard.models.entry import Entry
 from regard.models.interfaces.speech import Frames, Heard
 from regard.models.speech_stepper import SpeechStepper
 from regard.models.whisper import Waves
@@ -243,3 +244,6 @@ def _check(config: SpeechTransformerConfig) -> None:
         raise ConfigError(f"strides are whole numbers from 1, one a convolution; not {list(config.strides)}")
     if config.d_model % 2:
         raise ShapeError(f"d_model = {config.d_model} is odd, and sines and cosines come in pairs")
+
+
+ENTRY = Entry(SpeechTransformerConfig, SpeechTransformer, SIZES)

@@ -34,6 +34,7 @@ from regard.layers import (
     Order,
     norm_of,
 )
+from regard.models.entry import Entry
 
 PositionName = Literal["sinusoidal", "learned", "rotary"]
 Tied = Literal["all", "output", "none"]
@@ -335,3 +336,6 @@ def _check(config: TransformerConfig) -> None:
             f"one shared embedding needs one vocabulary, got {config.n_source} source and {config.n_target} target ids",
             hint='learn a joint tokenizer, or set model.tied="output"',
         )
+
+
+ENTRY = Entry(TransformerConfig, Transformer, SIZES, packs=True, separate_vocabularies={"tied": "output"})

@@ -29,6 +29,7 @@ from regard.layers import (
 )
 from regard.layers.convolution import NormName
 from regard.layers.embeddings import in_working_precision
+from regard.models.entry import Entry
 from regard.models.interfaces.captions import ImageEncoder, captions_an_image, check_captioner
 
 
@@ -204,3 +205,6 @@ def _check(config: TransformerCaptionerConfig) -> None:
             f"{config.n_encoder_layers} encoder and {config.n_decoder_layers} decoder layers were asked for; "
             "allowed are none or more of the first and one or more of the second"
         )
+
+
+ENTRY = Entry(TransformerCaptionerConfig, TransformerCaptioner, SIZES)

@@ -24,6 +24,7 @@ from regard.layers.convolution import NormName
 from regard.layers.pooling import AttentionPooling
 from regard.layers.stems import ConvStem, Grid, LearnedGrid, PatchStem, ResidualStem, SinusoidalGrid
 from regard.layers.stochastic_depth import depth_rates, skip_at_random
+from regard.models.entry import Entry
 
 _STD = 0.02  # of the head and the class token at the start
 
@@ -181,3 +182,6 @@ def _check(config: ViTConfig) -> None:
         )
     if not 0 <= config.skip < 1:
         raise ConfigError(f"skip is {config.skip}, from 0 to below 1")
+
+
+ENTRY = Entry(ViTConfig, ViT, SIZES)

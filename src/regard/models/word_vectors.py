@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import ConfigError, ShapeError
+from regard.models.entry import Entry
 
 _SCORES = 2**24  # that are held at once when questions are answered
 
@@ -122,3 +123,6 @@ def start_embedding(weight: Tensor, pieces: Sequence[str], words: Sequence[str],
 def _word(piece: str, rows: dict[str, int]) -> str | None:
     bare = piece.removeprefix("▁")
     return next((word for word in (bare, bare.lower()) if word in rows), None)
+
+
+ENTRY = Entry(WordVectorsConfig, WordVectors)

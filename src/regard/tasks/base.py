@@ -16,16 +16,17 @@ from dataclasses import asdict, dataclass, field, fields
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Generic, Protocol, Self, TypeVar, overload
 
-from torch import nn
+from torch import Tensor, nn
 
+from regard.checkpoints.spec import Described, Pretrained
 from regard.config.recipe import Recipe
 from regard.config.schema import typed
 from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions
 from regard.decoding.options import ONLY_FOR
-from regard.errors import DataError, UsageError
+from regard.errors import CheckpointError, DataError, UsageError
 from regard.inspection.forward_case import Scene
 from regard.inspection.invariants import Finding
 from regard.inspection.look import look_at
@@ -93,11 +94,33 @@ class Predictor(ABC, Generic[Said]):
     """A model with the recipe it was made by, ready for its task. Made by `load`.
 
     `say` is told what a user should know about inputs, such as that one was cut; by default nobody listens.
+    `multiline` says that predictions may have several lines.
     """
+
+    multiline = False
 
     def __init__(self, module: nn.Module, config: Recipe) -> None:
         self.module, self.config = module, config
         self.say: Callable[[str], None] = lambda _: None
+
+    @classmethod
+    @abstractmethod
+    def open(cls, found: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
+        """The predictor of an opened model, with what lies beside its weights."""
+
+    @classmethod
+    def reading(cls, found: Pretrained) -> dict[str, Any]:
+        """What the `[data]` section says about how a model of others reads: as much as it can."""
+        return {}
+
+    @classmethod
+    def keep(cls, found: Pretrained, folder: Path) -> None:
+        """Write what a run keeps beside the weights of a model that others trained."""
+
+    @classmethod
+    def for_others(cls, found: Pretrained) -> tuple[Described, Mapping[str, Tensor], Mapping[str, Any]]:
+        """What a model is in the terms of others, its weights, and JSON files that go beside them."""
+        return Described(found.task, found.model, found.options, found.labels, found.decode), found.tensors, {}
 
     @overload
     def __call__(self, inputs: str, /, **options: Any) -> Said: ...
@@ -149,6 +172,10 @@ class Predictor(ABC, Generic[Said]):
     def scene(self, text: str, target: str | None = None, **options: Any) -> Scene:
         """The model and what it is given, ready to be looked at; a model without attention has nothing to show."""
         raise UsageError(f"a model for {self.config.task} has no attention to look at")
+
+    def can_stream(self, **options: Any) -> bool:
+        """Whether a prediction with these options can be shown as it comes."""
+        return False
 
     def options(self, overrides: Mapping[str, Any]) -> Any:
         """The recipe's `[decode]` section, changed by the overrides, as what it is for the task.
@@ -231,3 +258,19 @@ def check_texts(texts: Sequence[object]) -> None:
             text.encode()
         except UnicodeEncodeError:
             raise UsageError(f"input {number} is not valid Unicode: {text[:40]!a}") from None
+
+
+def tokenizer_of(found: Pretrained) -> Tokenizer:
+    """The tokenizer of a model, without which nothing can be asked of it."""
+    if found.tokenizer is None:
+        raise CheckpointError(
+            f"{found.origin}: there is no tokenizer beside the weights",
+            hint="put its files into the same folder",
+        )
+    return found.tokenizer
+
+
+def folder_of(found: Pretrained) -> Path:
+    """Where a model lies."""
+    origin = Path(found.origin)
+    return origin if origin.is_dir() else origin.parent

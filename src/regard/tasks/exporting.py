@@ -1,25 +1,16 @@
-"""A trained model in Hugging Face's layout, as `transformers` opens it.
-
-A model of numbers learnt them on a scale of its own; others have no place for one, so it goes into the last weights.
-"""
+"""A trained model in Hugging Face's layout, as `transformers` opens it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
-from torch import Tensor
-
 from regard.checkpoints.foreign.hub import write_hub
-from regard.checkpoints.opening import WITHOUT_PIECES, open_model
-from regard.checkpoints.spec import Described
-from regard.data.images.space import THEIR_FILE
-from regard.data.text.label_space import LabelSpace
+from regard.checkpoints.opening import open_model
 from regard.errors import CheckpointError, UsageError
-from regard.tasks.images.predictor import image_space
-from regard.tasks.opening import label_space, tokenizer_of
+from regard.tasks.base import tokenizer_of
+from regard.tasks.opening import predictor_of
+from regard.tasks.registry import task_spec
 
 
 def export_hub(path: Path | str, out: Path) -> str:
@@ -32,25 +23,10 @@ def export_hub(path: Path | str, out: Path) -> str:
             f"{path}: its two sides have tokenizers of their own, and a folder that regard writes holds one",
             hint="train it with tokenizer.joint=true",
         )
-    tokenizer = None if found.task in WITHOUT_PIECES else tokenizer_of(found)
-    tensors = found.tensors
-    described = Described(found.task, found.model, found.options, found.labels, found.decode)
-    if found.task == "labels":
-        space = label_space(found)
-        described = replace(described, labels=space.names or ("LABEL_0",))
-        tensors = _on_their_scale(tensors, space)
-    images = image_space(found) if found.task == "images" else None
-    if images is not None:
-        described = replace(described, labels=images.names or None)
+    described, tensors, files = predictor_of(found.task).for_others(found)
+    tokenizer = tokenizer_of(found) if task_spec(found.task).reads_text else None
     write_hub(out, described, tensors=tensors, tokenizer=tokenizer)
-    if images is not None:
-        (out / THEIR_FILE).write_text(json.dumps(images.for_others(), indent=2) + "\n", encoding="utf-8")
+    for name, said in files.items():
+        (out / name).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
     config = json.loads((out / "config.json").read_text(encoding="utf-8"))
     return str(config["architectures"][0])
-
-
-def _on_their_scale(tensors: Mapping[str, Tensor], space: LabelSpace) -> dict[str, Tensor]:
-    if not space.numeric:
-        return dict(tensors)
-    weight, bias = tensors["output.weight"] * space.scale, tensors["output.bias"] * space.scale + space.mean
-    return dict(tensors) | {"output.weight": weight, "output.bias": bias}

@@ -113,7 +113,9 @@ class Languages:
     @classmethod
     def load(cls, folder: Path, *, moses: tuple[str, str] | None) -> Languages:
         """Read what `save` wrote."""
-        return cls.of(*read_tokenizers(folder), moses=moses)
+        source, target = read_tokenizers(folder)
+        assert source is not None  # both are written whole, or not at all
+        return cls.of(source, target, moses=moses)
 
     @classmethod
     def learn(

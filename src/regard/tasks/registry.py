@@ -1,30 +1,40 @@
-"""The tasks there are, and what a recipe of each consists of: the types of its sections and the models it can have."""
+"""The tasks there are: a line and a folder each.
+
+    task_spec("series").data            the type of its `[data]` section
+    register_task(TaskSpec(name="mine", …))     one from outside the package
+
+A task is the `TASK` of its folder's `config.py`, which is imported when the task is first asked for; what trains and
+what predicts is imported when that is needed. Packages add theirs by one call, or as entry points of the group
+`regard.tasks`: "mine = package.module:TASK".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any
 
-from regard.config.training import ReadingConfig, TrainConfig, TuningConfig
-from regard.decoding import DecodeOptions
-from regard.tasks.answers.data import AnswerData, AnswerOptions
-from regard.tasks.captions.config import CaptionConfig
-from regard.tasks.captions.data import CaptionData, CaptionDecode, CaptionPieces
-from regard.tasks.images.classifier import ImageOptions
-from regard.tasks.images.config import ImageConfig
-from regard.tasks.images.data import ImageData
-from regard.tasks.labels.data import LabelData
-from regard.tasks.masked.data import MaskedData, MaskedPieces
-from regard.tasks.pairs import PairData, PieceConfig
-from regard.tasks.series.config import SeriesConfig
-from regard.tasks.series.data import SeriesData
-from regard.tasks.speech.config import SpeechTrainConfig
-from regard.tasks.speech.data import SpeechData, SpeechPieces
-from regard.tasks.speech.options import SpeechOptions
-from regard.tasks.texts import TextData, TextPieces
-from regard.tasks.words.config import WordsConfig
-from regard.tasks.words.data import WordData, WordPieces
+from regard.config.recipe import SECTIONS
+from regard.config.training import TrainConfig
+from regard.decoding.options import DecodeOptions
+from regard.errors import UsageError
+
+OURS = (
+    "translation",
+    "language",
+    "masked",
+    "labels",
+    "answers",
+    "words",
+    "series",
+    "images",
+    "captions",
+    "speech",
+)
+Place = str | Callable[..., Any]  # "package.module:name", or the thing itself
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,23 +46,32 @@ class GuessOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class NoOptions:
-    """The `[decode]` section of a task that leaves no choice."""
+    """A section that leaves no choice."""
 
 
-@dataclass(frozen=True)
-class Kind:
-    """What recipes of one task are made of. The first of its models goes without saying, and so does its `size`.
+@dataclass(frozen=True, kw_only=True)
+class TaskSpec:
+    """What a task consists of. The first of its models goes without saying, and so does its `size`.
 
-    `beginnings` are the keys of `[model]` that say where its weights begin.
+    data … train    the types of the sections of its recipes; `beginnings` are keys of `[model]` that say where weights
+                    begin
+    setup           what is trained on what, a `training.setup.TaskSetup`; or `loop`, a training of its own
+    predictor       a `tasks.base.Predictor`
+    flags           the options of the command line that mean something to it, besides those of every task
     """
 
+    name: str
     models: tuple[str, ...]
     data: type[Any]
-    tokenizer: type[Any]
+    tokenizer: type[Any] = NoOptions
     decode: type[Any] = DecodeOptions
     train: type[TrainConfig] = TrainConfig
     size: str | None = None
     beginnings: tuple[str, ...] = ("start",)
+    setup: Place = ""
+    loop: Place = ""
+    predictor: Place
+    flags: tuple[str, ...] = ()
 
     def model(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The `[model]` section with what goes without saying."""
@@ -61,32 +80,50 @@ class Kind:
         return named if sized or self.size is None else {"name": named["name"], "size": self.size} | named
 
     @property
+    def reads_text(self) -> bool:
+        """Whether a tokenizer belongs to its models."""
+        return self.tokenizer is not NoOptions
+
+    @property
     def sections(self) -> Mapping[str, type[Any]]:
         """The types of all sections but the model's."""
         return {name: getattr(self, name) for name in SECTIONS}
 
 
-SECTIONS = ("data", "tokenizer", "train", "decode")
-_TEXT = ("start", "vectors")
-KINDS: Mapping[str, Kind] = {
-    "translation": Kind(("transformer", "recurrent"), PairData, PieceConfig),
-    "language": Kind(
-        ("gpt", "recurrent-lm"), TextData, TextPieces, train=ReadingConfig, size="small", beginnings=_TEXT
-    ),
-    "masked": Kind(("bert",), MaskedData, MaskedPieces, GuessOptions, ReadingConfig, "small", _TEXT),
-    "labels": Kind(("classifier",), LabelData, MaskedPieces, NoOptions, TuningConfig, beginnings=_TEXT),
-    "answers": Kind(("span-reader",), AnswerData, MaskedPieces, AnswerOptions, TuningConfig, beginnings=_TEXT),
-    "words": Kind(("word-vectors",), WordData, WordPieces, GuessOptions, WordsConfig),
-    "series": Kind(
-        ("patch-forecaster", "series-transformer", "recurrent-forecaster", "dlinear"),
-        SeriesData,
-        NoOptions,
-        NoOptions,
-        SeriesConfig,
-    ),
-    "images": Kind(("vit",), ImageData, NoOptions, ImageOptions, ImageConfig),
-    "captions": Kind(
-        ("captioner", "transformer-captioner"), CaptionData, CaptionPieces, CaptionDecode, CaptionConfig, "base"
-    ),
-    "speech": Kind(("speech-transformer", "las"), SpeechData, SpeechPieces, SpeechOptions, SpeechTrainConfig, "small"),
-}
+_registered: dict[str, TaskSpec] = {}
+
+
+def register_task(spec: TaskSpec) -> None:
+    """Add a task from outside the package."""
+    if spec.name in task_names() and _registered.get(spec.name) != spec:
+        raise UsageError(f"there is a task called {spec.name!r} already", hint="give it another name")
+    _registered[spec.name] = spec
+
+
+def task_names() -> tuple[str, ...]:
+    """All tasks there are, by name."""
+    return (*OURS, *(name for name in (*_published(), *_registered) if name not in OURS))
+
+
+def task_spec(name: str) -> TaskSpec:
+    """The task of that name."""
+    if name not in task_names():
+        raise UsageError(f"no task is called {name!r}; there are {', '.join(task_names())}")
+    if name not in _registered:
+        point = _published().get(name)
+        _registered[name] = import_module(f"regard.tasks.{name}.config").TASK if point is None else point.load()
+    return _registered[name]
+
+
+def resolve(place: Place) -> Any:
+    """What stands at a place."""
+    if callable(place):
+        return place
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+@cache
+def _published() -> dict[str, Any]:
+    """What installed packages offer."""
+    return {point.name: point for point in entry_points(group="regard.tasks")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,53 +13,33 @@ from regard.config.devices import choose_device
 from regard.config.recipe import Recipe
 from regard.errors import ConfigError, UsageError
 from regard.models.flops import count_parameters
-from regard.tasks.answers.setup import AnswerJob
-from regard.tasks.captions.setup import CaptionJob
-from regard.tasks.images.setup import ImageJob
-from regard.tasks.labels.setup import LabelJob
-from regard.tasks.language.setup import LanguageJob
-from regard.tasks.masked.setup import MaskedJob
-from regard.tasks.series.setup import SeriesJob
-from regard.tasks.speech.setup import SpeechJob
-from regard.tasks.translation.setup import TranslationJob
-from regard.tasks.words.run import train_words
 from regard.training.averaging import averaged
 from regard.training.distributed import World
 from regard.training.setup import Begin, Job, Place, Say
 from regard.training.trainer import Trainer
 
-JOBS: Mapping[str, Begin] = {
-    "translation": TranslationJob,
-    "language": LanguageJob,
-    "masked": MaskedJob,
-    "labels": LabelJob,
-    "answers": AnswerJob,
-    "series": SeriesJob,
-    "images": ImageJob,
-    "captions": CaptionJob,
-    "speech": SpeechJob,
-}
-# Tasks with a loop of their own.
-LOOPS: Mapping[str, Callable[[Recipe, Place], dict[str, Any]]] = {"words": train_words}
+Loop = Callable[[Recipe, Place, bool], dict[str, Any]]
 
 
-def train(recipe: Recipe, out: Path, *, data_root: Path | None, resume: bool, say: Say) -> dict[str, Any]:
+def train(recipe: Recipe, out: Path, *, loop: Loop, data_root: Path | None, resume: bool, say: Say) -> dict[str, Any]:
     """Train a recipe in the folder `out`, or go on with the run that is there; what run.json says in the end."""
     run = RunFolder(out)
     _check_folder(run, recipe, resume=resume)
     device = choose_device(recipe.train.device)
-    place = Place(run, data_root, device, World.join(device), say)
-    if recipe.task in LOOPS:
-        return LOOPS[recipe.task](recipe, place)
-    job = JOBS[recipe.task](recipe, place)
+    return loop(recipe, Place(run, data_root, device, World.join(device), say), resume)
+
+
+def fit(recipe: Recipe, place: Place, resume: bool, *, begin: Begin) -> dict[str, Any]:
+    """The loop of every task that trains by the trainer: `begin` makes what is trained."""
+    job = begin(recipe, place)
     first = place.world.first
     if first:
-        run.write_config(recipe.resolved())
-        run.write_model(job.described)
-        say(job.introduction())
-    trainer = Trainer(job.task, job.model, recipe.train.for_epochs(job.task.batches_an_epoch), run)
+        place.run.write_config(recipe.resolved())
+        place.run.write_model(job.described)
+        place.say(job.introduction())
+    trainer = Trainer(job.task, job.model, recipe.train.for_epochs(job.task.batches_an_epoch), place.run)
     if resume and trainer.restore() and first:
-        say(f"going on after step {trainer.progress.step}")
+        place.say(f"going on after step {trainer.progress.step}")
     trainer.fit()
     return _finish(recipe, job, trainer, place) if first else {}
 

@@ -23,9 +23,11 @@ from regard.config.recipe import Recipe
 from regard.data.io.paths import find_data
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError, ConfigError
-from regard.models.registry import build
+from regard.models.registry import build, entry
 from regard.training.setup import Place
 from regard.training.word_vectors import begin_at_vectors
+
+BACKBONE = {"name": "bert", "size": "small"}  # below a head, unless the recipe says otherwise
 
 
 def open_start(recipe: Recipe, root: Path | None) -> Pretrained | None:
@@ -71,15 +73,14 @@ def begin_with_backbone(
     options = _options(recipe)
     given = dict(options.pop("backbone", {}))
     if start is None:
-        backbone = given or {"name": "bert", "size": "small"}
+        backbone = given or dict(BACKBONE)
         backbone |= {"n_tokens": len(tokenizer), "pad_id": tokenizer.pad_id}
-        if backbone["name"] != "recurrent-encoder":
+        if "n_positions" in entry(backbone["name"]).options:
             backbone = {"n_positions": n_positions} | backbone
     else:
         backbone = _backbone_of(start) | given
     whole = dict(forced) | options
-    if backbone["name"] == "bert":  # heads that a backbone under another head has no use for
-        backbone |= {"mlm": False, "nsp": False, "pooler": whole.get("transform") == "pooler"}
+    backbone |= dict(entry(backbone["name"]).as_backbone(whole))
     described = completed(Described(recipe.task, recipe.model["name"], whole | {"backbone": backbone}))
     torch.manual_seed(recipe.train.seed)
     model = build(described.model, described.options)
@@ -90,6 +91,12 @@ def begin_with_backbone(
         load_known(backbone_module, tensors, origin=start.origin)
     begin_at_vectors(recipe, model, tokenizer, place)
     return model, described
+
+
+def backbone_name(recipe: Recipe, start: Pretrained | None) -> str:
+    """The name of the model below the head."""
+    given = dict(recipe.model.get("backbone", {}))
+    return str(given.get("name") or (BACKBONE if start is None else _backbone_of(start))["name"])
 
 
 def load_known(module: nn.Module, tensors: Mapping[str, torch.Tensor], *, origin: str) -> None:

@@ -97,7 +97,7 @@ def test_written_and_opened_by_transformers(tmp_path):
     tokenizer = read_tokenizer(source, {"model_type": "bert"})
     out.mkdir()
     folder_of(out, "bert")
-    write_tokenizer(out, tokenizer, task="masked")
+    write_tokenizer(out, tokenizer, template="cls-sep")
     same_ids(out, tokenizer)
     assert transformers.AutoTokenizer.from_pretrained(out).mask_token == "[MASK]"
     assert read_tokenizer(out, {"model_type": "bert"}).roles == tokenizer.roles

@@ -135,8 +135,8 @@ def test_promises_hold_and_models_compare(shapes):
 
 def test_resumed_is_uninterrupted_to_the_bit(tmp_path):
     """With everything that is drawn at random: crops, operations, boxes, mixes, skipped blocks, dropout."""
-    from regard.config.recipe import find_recipe, make_recipe
-    from regard.training.run import train
+    from regard.tasks.recipes import find_recipe, make_recipe
+    from regard.tasks.training import train
 
     place = tiny_images.write_npz(tmp_path / "s.npz", 48)
     drawn = ["train.operations=2", "train.erase=0.5", "train.mixup=0.8", "train.cutmix=1.0", "model.skip=0.2",

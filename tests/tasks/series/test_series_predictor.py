@@ -151,8 +151,8 @@ def test_files_are_joined_and_asked_for_together(tmp_path):
 
 
 def test_resumed_is_uninterrupted_to_the_bit(tmp_path):
-    from regard.config.recipe import find_recipe, make_recipe
-    from regard.training.run import train
+    from regard.tasks.recipes import find_recipe, make_recipe
+    from regard.tasks.training import train
 
     _, *given = tiny_series.series(tmp_path)
     given += [
@@ -177,8 +177,8 @@ def test_resumed_is_uninterrupted_to_the_bit(tmp_path):
 
 
 def test_a_run_needs_files_and_all_mistakes_are_told(tmp_path):
-    from regard.config.recipe import make_recipe
     from regard.errors import ConfigError
+    from regard.tasks.recipes import make_recipe
 
     with pytest.raises(
         ConfigError, match=r"(?s)data.horizn is not known; did you mean data.horizon\?.*train.loss = 'l2'"

@@ -39,8 +39,8 @@ def test_interrupted_and_resumed_is_the_whole(model, tmp_path, capsys, monkeypat
 
 def test_shares_of_processes_make_up_the_batch(tmp_path):
     from regard.checkpoints.run import RunFolder
-    from regard.config.recipe import find_recipe, make_recipe
     from regard.data.batching.plan import Position
+    from regard.tasks.recipes import find_recipe, make_recipe
     from regard.tasks.speech.setup import SpeechJob
     from regard.training.distributed import World
     from regard.training.setup import Place

@@ -7,15 +7,15 @@ from threading import Event
 import pytest
 import torch
 
-from regard.config.recipe import find_recipe, make_recipe
 from regard.errors import CheckpointError, ConfigError, DataError, ShapeError, UsageError
 from regard.models.registry import build
 from regard.tasks.base import ScoreData
 from regard.tasks.opening import load
+from regard.tasks.recipes import find_recipe, make_recipe
+from regard.tasks.training import train
 from regard.tasks.words import run as words
 from regard.tasks.words.exchange import export_vectors, import_vectors, start_from_vectors, vectors_of
 from regard.tasks.words.plot import draw_words
-from regard.training.run import train
 from regard.training.signals import Interrupted
 
 GROUPS = (("cat", "dog", "cow", "pig"), ("red", "green", "blue", "black"))

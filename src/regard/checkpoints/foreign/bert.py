@@ -196,4 +196,4 @@ def _heads(model: str, *, tied: bool) -> tuple[Rule, ...]:
     )
 
 
-BERT = Family("bert", recognise=_recognise, names=_names, config=_config)
+BERT = Family("bert", recognise=_recognise, names=_names, config=_config, template="cls-sep")

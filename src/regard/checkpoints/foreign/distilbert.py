@@ -107,4 +107,4 @@ def _heads(model: str, *, tied: bool) -> tuple[Rule, ...]:
     )
 
 
-DISTILBERT = Family("distilbert", recognise=_recognise, names=_names, config=_config)
+DISTILBERT = Family("distilbert", recognise=_recognise, names=_names, config=_config, template="cls-sep")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -20,6 +20,8 @@ from regard.checkpoints.foreign.names import NameMap
 from regard.checkpoints.spec import Described
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError
+
+Template = Literal["bare", "cls-sep", "eos"]
 
 
 class TheirConfig(dict[str, Any]):
@@ -46,6 +48,7 @@ class Family:
     """A family of foreign models, known by the `model_type` in its config.json.
 
     `stored` are tensors that ours compute and theirs keep; `generation` is what their generation_config.json says.
+    `template` is what is put around a text, where its tokenizer does not say; None: it reads no text.
     """
 
     model_type: str
@@ -54,6 +57,7 @@ class Family:
     config: Callable[[Described], dict[str, Any] | None]
     stored: Callable[[Described], dict[str, Tensor]] = lambda model: {}
     generation: Callable[[Described, Tokenizer], dict[str, Any]] | None = None
+    template: Template | None = "bare"
 
 
 # What others call the activations that we have; the first of several names is the one that is written.

@@ -28,7 +28,6 @@ from regard.checkpoints.foreign.names import shapes_of
 from regard.checkpoints.foreign.vit import VIT
 from regard.checkpoints.foreign.vocabularies import read_tokenizers, write_tokenizer
 from regard.checkpoints.foreign.whisper import WHISPER
-from regard.checkpoints.opening import WITHOUT_PIECES
 from regard.checkpoints.spec import Described, Pretrained, completed
 from regard.checkpoints.weights import write_tensors
 from regard.data.text.tokenizers import Tokenizer
@@ -79,7 +78,7 @@ def write_hub(
     _write_json(folder / "config.json", config)
     write_tensors(folder / "model.safetensors", theirs)
     if tokenizer is not None:
-        write_tokenizer(folder, tokenizer, task=model.task)
+        write_tokenizer(folder, tokenizer, template=family.template)
         if family.generation is not None:
             _write_json(folder / "generation_config.json", family.generation(model, tokenizer))
 
@@ -102,7 +101,7 @@ def _open_folder(folder: Path) -> Pretrained:
         raise CheckpointError(f"{path}: {problem}", hint=problem.hint) from problem
     ours = family.names(found).read(tensors, shapes, origin=str(origin))
     said = {field.name: getattr(found, field.name) for field in fields(Described)}
-    tokenizer, target = (None, None) if found.task in WITHOUT_PIECES else read_tokenizers(folder, config)
+    tokenizer, target = (None, None) if family.template is None else read_tokenizers(folder, config)
     return Pretrained(**said, tensors=ours, tokenizer=tokenizer, target_tokenizer=target, origin=str(folder))
 
 

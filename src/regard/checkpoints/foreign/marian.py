@@ -170,4 +170,4 @@ class _Names:
         )
 
 
-MARIAN = Family("marian", recognise=_recognise, names=_names, config=_config)
+MARIAN = Family("marian", recognise=_recognise, names=_names, config=_config, template="eos")

@@ -133,4 +133,4 @@ def _patch(config: TheirConfig) -> int:
     return down
 
 
-VIT = Family("vit", recognise=_recognise, names=_names, config=_config)
+VIT = Family("vit", recognise=_recognise, names=_names, config=_config, template=None)

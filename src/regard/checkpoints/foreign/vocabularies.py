@@ -20,6 +20,7 @@ from typing import Any
 from tokenizers import Tokenizer as Core
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
+from regard.checkpoints.foreign.family import Template
 from regard.checkpoints.foreign.files import read_json
 from regard.checkpoints.foreign.spm import llama_tokenizer, marian_tokenizers
 from regard.data.text.special_tokens import Roles
@@ -67,13 +68,13 @@ def read_tokenizer(folder: Path, config: Mapping[str, Any]) -> Tokenizer:
     return Tokenizer.foreign(core, roles=roles)
 
 
-def write_tokenizer(folder: Path, tokenizer: Tokenizer, *, task: str) -> None:
-    """Write tokenizer.json and what `transformers` needs beside it; the task decides what is put around a text."""
+def write_tokenizer(folder: Path, tokenizer: Tokenizer, *, template: Template | None) -> None:
+    """Write tokenizer.json and what `transformers` needs beside it; `template` is what is put around a text."""
     core = Core.from_str(tokenizer.core.to_str())
     names = {role: core.id_to_token(index) or "" for role, index in tokenizer.roles.present().items()}
-    if core.post_processor is None and task in ("masked", "labels", "answers") and {"cls", "sep"} <= names.keys():
+    if core.post_processor is None and template == "cls-sep" and {"cls", "sep"} <= names.keys():
         core.post_processor = _bert_frame(core, names["cls"], names["sep"])
-    if core.post_processor is None and task == "translation" and "eos" in names:
+    if core.post_processor is None and template == "eos" and "eos" in names:
         end = [(names["eos"], core.token_to_id(names["eos"]))]
         core.post_processor = processors.TemplateProcessing(single=f"$A {end[0][0]}", special_tokens=end)
     said = {f"{role}_token": token for role, token in names.items()}

@@ -17,8 +17,10 @@ def save_tokenizers(folder: Path, source: Tokenizer, target: Tokenizer | None = 
         target.save(folder / "target.json")
 
 
-def read_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer | None]:
-    """What `save_tokenizers` wrote."""
-    if (folder / "tokenizer.json").exists() or not (folder / "source.json").exists():
+def read_tokenizers(folder: Path) -> tuple[Tokenizer | None, Tokenizer | None]:
+    """What `save_tokenizers` wrote: for both sides, or one for each; none where nothing is read as text."""
+    if (folder / "tokenizer.json").exists():
         return Tokenizer.load(folder / "tokenizer.json"), None
+    if not (folder / "source.json").exists():
+        return None, None
     return Tokenizer.load(folder / "source.json"), Tokenizer.load(folder / "target.json")

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 
 from regard.data.batching.plan import like_lengths
-from regard.models.classifier import SpanReader
+from regard.models.span_reader import SpanReader
 from regard.tasks.answers.data import AnswerOptions
 from regard.tasks.answers.squad import Question
 from regard.tasks.answers.windows import NOT_HERE, Passage, Windows

@@ -7,23 +7,26 @@ model("Who wrote it?\tIt was written by Ada Lovelace in 1843.")     → Answered
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from torch import nn
 
+from regard.checkpoints.spec import Pretrained
 from regard.config.recipe import Recipe
 from regard.errors import UsageError
 from regard.inspection.forward_case import Scene
 from regard.inspection.invariants import Finding, Given, Trial, measure_alone, measure_reading
 from regard.inspection.look import text_scene
 from regard.metrics.comparing import Compared, Figures, paired
-from regard.models.classifier import SpanReader
+from regard.models.span_reader import SpanReader
 from regard.tasks.answers.answerer import Answered, Answerer
 from regard.tasks.answers.data import AnswerFiles
 from regard.tasks.answers.metrics import answer_metrics, scores
+from regard.tasks.answers.setup import windows_for
 from regard.tasks.answers.squad import Question
 from regard.tasks.answers.windows import Windows
+from regard.tasks.backbones import longest
 from regard.tasks.base import (
     Evaluation,
     Predictor,
@@ -33,6 +36,7 @@ from regard.tasks.base import (
     random_texts,
     refuse_target,
     test_sets,
+    tokenizer_of,
     varied,
 )
 from regard.tasks.labels.labeller import padded
@@ -46,6 +50,16 @@ class AnswerPredictor(Predictor[Answered]):
         super().__init__(module, config)
         assert isinstance(module, SpanReader)
         self.windows, self.answerer = windows, Answerer(module, windows)
+
+    @classmethod
+    def open(cls, found: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
+        """The predictor of an opened model."""
+        return cls(module, windows_for(tokenizer_of(found), found.options, recipe), recipe)
+
+    @classmethod
+    def reading(cls, found: Pretrained) -> dict[str, Any]:
+        """How long its rows may be."""
+        return longest(found)
 
     def predict(self, texts: Sequence[str], *, keys: Sequence[int] | None = None, **options: Any) -> list[Answered]:
         """Answer each question, which stands before a tab and its passage; `options` are those of `AnswerOptions`."""

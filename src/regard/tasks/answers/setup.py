@@ -6,14 +6,14 @@ from typing import Any
 
 from regard.config.recipe import Recipe
 from regard.config.training import TuningConfig
-from regard.models.classifier import SpanReader
 from regard.models.flops import count_parameters
+from regard.models.span_reader import SpanReader
 from regard.tasks.answers.answerer import Answerer
 from regard.tasks.answers.data import AnswerFiles, QuestionSets
 from regard.tasks.answers.metrics import answer_metrics
 from regard.tasks.answers.training import AnswerTraining
 from regard.tasks.answers.windows import Windows
-from regard.tasks.labels.setup import framer_for
+from regard.tasks.backbones import framer_for
 from regard.tasks.tokenizing import tokenizer_for
 from regard.training.setup import Place, Say
 from regard.training.warm_start import begin_with_backbone, open_start

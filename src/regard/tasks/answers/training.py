@@ -24,7 +24,7 @@ from regard.attention import Rows
 from regard.data.batching.examples import example_plan
 from regard.data.batching.plan import Indices, Position, pad
 from regard.fast.loss.cross_entropy import Losses
-from regard.models.classifier import SpanReader
+from regard.models.span_reader import SpanReader
 from regard.tasks.answers.answerer import Answerer
 from regard.tasks.answers.data import AnswerOptions
 from regard.tasks.answers.metrics import answer_figures

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from regard.config.training import ScheduleName, TrainConfig
 from regard.errors import ConfigError
+from regard.tasks.captions.data import CaptionData, CaptionDecode, CaptionPieces
 from regard.tasks.captions.loss import Weights
 from regard.tasks.captions.training import Views
+from regard.tasks.registry import TaskSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,3 +61,17 @@ class CaptionConfig(TrainConfig):
     def views(self) -> Views:
         """How images are changed."""
         return Views(self.crop, self.flip, self.jitter)
+
+
+TASK = TaskSpec(
+    name="captions",
+    models=("captioner", "transformer-captioner"),
+    data=CaptionData,
+    tokenizer=CaptionPieces,
+    decode=CaptionDecode,
+    train=CaptionConfig,
+    size="base",
+    setup="regard.tasks.captions.setup:CaptionJob",
+    predictor="regard.tasks.captions.predictor:CaptionPredictor",
+    flags=("beam", "n_best", "prefix", "ensemble", "target"),
+)

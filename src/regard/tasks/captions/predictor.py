@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from torch import nn
 
+from regard.checkpoints.spec import Pretrained
 from regard.config.recipe import Recipe
 from regard.data.images.arrays import Array
 from regard.data.images.files import read_image
@@ -27,7 +28,7 @@ from regard.inspection.invariants import Finding
 from regard.inspection.look import look_at
 from regard.metrics.comparing import Compared, paired
 from regard.models.interfaces.captions import as_captioner
-from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, test_sets
+from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, test_sets, tokenizer_of
 from regard.tasks.captions.data import CaptionFiles, Pictures, as_text
 from regard.tasks.captions.invariants import measure_captions
 from regard.tasks.captions.look import CaptionLook, caption_scene
@@ -74,6 +75,11 @@ class CaptionPredictor(Predictor[CaptionPrediction]):
         self.modules, self.tokenizer, self.precision = list(modules), tokenizer, precision
         quick = [as_captioner(in_precision(module, precision)) for module in self.modules]
         self.writer = CaptionWriter(quick, tokenizer)
+
+    @classmethod
+    def open(cls, found: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
+        """The predictor of an opened model."""
+        return cls([module], tokenizer_of(found), recipe, precision=precision)
 
     def predict(
         self,

@@ -12,7 +12,7 @@ from regard.data.text.tokenizers import Tokenizer
 from regard.errors import ConfigError
 from regard.models.flops import count_parameters
 from regard.models.interfaces.captions import as_captioner
-from regard.models.registry import build
+from regard.models.registry import build, entry
 from regard.tasks.captions.config import CaptionConfig
 from regard.tasks.captions.data import CaptionFiles, CaptionSets, as_text
 from regard.tasks.captions.metrics import CaptionJudge
@@ -94,7 +94,7 @@ def texts_of(recipe: Recipe, sets: CaptionSets) -> list[str]:
 def _check(recipe: Recipe, train: CaptionConfig) -> None:
     if "start" in recipe.model:
         raise ConfigError("model.start is for models of texts; a captioner begins anew")
-    looks_once = recipe.model["name"] == "captioner" and recipe.model.get("attention") != "none"
+    looks_once = "attention" in entry(recipe.model["name"]).options and recipe.model.get("attention") != "none"
     if train.doubly and not looks_once:
         raise ConfigError(
             f"train.doubly is {train.doubly}, and this model does not look at the image once a word",

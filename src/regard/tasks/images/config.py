@@ -7,6 +7,9 @@ from dataclasses import dataclass, fields, replace
 from regard.config.training import ScheduleName, TrainConfig
 from regard.errors import ConfigError
 from regard.tasks.images.augmentation import Augmentation
+from regard.tasks.images.classifier import ImageOptions
+from regard.tasks.images.data import ImageData
+from regard.tasks.registry import TaskSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,3 +68,14 @@ class ImageConfig(TrainConfig):
         n = max(1, min(self.evaluations, round(steps / each)))
         every = max(1, round(steps / n))
         return replace(self, steps=every * n, eval_every=every, save_every=every, warmup=min(self.warmup, steps // 10))
+
+
+TASK = TaskSpec(
+    name="images",
+    models=("vit",),
+    data=ImageData,
+    decode=ImageOptions,
+    train=ImageConfig,
+    setup="regard.tasks.images.setup:ImageJob",
+    predictor="regard.tasks.images.predictor:ImagePredictor",
+)

@@ -9,18 +9,19 @@ model.look("cat.jpg").plot("seen.png")
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from regard.checkpoints.run import RunFolder
-from regard.checkpoints.spec import Pretrained
+from regard.checkpoints.spec import Described, Pretrained
 from regard.config.recipe import Recipe
 from regard.data.images.files import read_image
-from regard.data.images.space import FILE, ImageSpace
+from regard.data.images.space import FILE, THEIR_FILE, ImageSpace
 from regard.errors import RegardError, UsageError
 from regard.inspection.forward_case import Scene, Speech
 from regard.inspection.invariants import Finding, measure_plain
@@ -28,7 +29,7 @@ from regard.inspection.look import look_at
 from regard.inspection.record import Axis
 from regard.metrics.comparing import Compared, Figures, paired
 from regard.models.vit import ViT
-from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, refuse_target, test_sets
+from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, folder_of, refuse_target, test_sets
 from regard.tasks.images.classifier import ImageClassifier, ImageGuess
 from regard.tasks.images.data import ImageFiles, ImageSet
 from regard.tasks.images.look import ImageLook, Shown
@@ -43,6 +44,23 @@ class ImagePredictor(Predictor[ImageGuess]):
         super().__init__(module, config)
         assert isinstance(module, ViT)
         self.space, self.vit = space, module
+
+    @classmethod
+    def open(cls, found: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
+        """The predictor of an opened model."""
+        return cls(module, image_space(found), recipe)
+
+    @classmethod
+    def keep(cls, found: Pretrained, folder: Path) -> None:
+        """How it reads images, and its classes."""
+        image_space(found).save(folder)
+
+    @classmethod
+    def for_others(cls, found: Pretrained) -> tuple[Described, Mapping[str, Tensor], Mapping[str, Any]]:
+        """With its classes, and how it reads images."""
+        described, tensors, _ = super().for_others(found)
+        space = image_space(found)
+        return replace(described, labels=space.names or None), tensors, {THEIR_FILE: space.for_others()}
 
     def predict(self, texts: Sequence[str], *, keys: Sequence[int] | None = None, **options: Any) -> list[ImageGuess]:
         """What each image file shows."""
@@ -159,7 +177,7 @@ class ImagePredictor(Predictor[ImageGuess]):
 
 def image_space(found: Pretrained) -> ImageSpace:
     """How a model reads images, and what its classes are: as the run says, else as was published with it."""
-    folder = Path(found.origin) if Path(found.origin).is_dir() else Path(found.origin).parent
+    folder = folder_of(found)
     if (folder / FILE).exists() or RunFolder(folder).exists():
         return ImageSpace.load(folder)  # which says so if a run has lost it
     height, width = found.options["image"]

@@ -8,11 +8,14 @@ model("A dog runs.\tAn animal moves.")             a pair, parted by a tab
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
+from regard.checkpoints.spec import Described, Pretrained
 from regard.config.recipe import Recipe
 from regard.data.text.label_space import LabelSpace
 from regard.data.text.labelled import Example
@@ -22,16 +25,19 @@ from regard.inspection.invariants import Finding, Given, Trial, measure_alone, m
 from regard.inspection.look import text_scene
 from regard.metrics.comparing import Compared, Figures, paired
 from regard.models.classifier import Classifier
+from regard.tasks.backbones import framer_for, longest
 from regard.tasks.base import (
     Evaluation,
     Predictor,
     ScoreData,
     check_texts,
     first_of,
+    folder_of,
     random_texts,
     refuse_options,
     refuse_target,
     test_sets,
+    tokenizer_of,
     varied,
 )
 from regard.tasks.labels.data import LabelFiles
@@ -48,6 +54,32 @@ class LabelPredictor(Predictor[Labelling]):
         super().__init__(module, config)
         assert isinstance(module, Classifier)
         self.space, self.labeller = space, Labeller(module, framer, space)
+
+    @classmethod
+    def open(cls, found: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
+        """The predictor of an opened model."""
+        return cls(module, framer_for(tokenizer_of(found), found.options, recipe), label_space(found), recipe)
+
+    @classmethod
+    def reading(cls, found: Pretrained) -> dict[str, Any]:
+        """How long its texts may be, and whether it says classes or numbers."""
+        return longest(found) | {"labels": "numbers" if found.options["n_outputs"] == 1 else "classes"}
+
+    @classmethod
+    def keep(cls, found: Pretrained, folder: Path) -> None:
+        """Its labels."""
+        label_space(found).save(folder)
+
+    @classmethod
+    def for_others(cls, found: Pretrained) -> tuple[Described, Mapping[str, Tensor], Mapping[str, Any]]:
+        """With its labels; numbers were learnt on a scale, and others have no place for one but the last weights."""
+        described, tensors, files = super().for_others(found)
+        space = label_space(found)
+        described = replace(described, labels=space.names or ("LABEL_0",))
+        if space.numeric:
+            weight, bias = tensors["output.weight"] * space.scale, tensors["output.bias"] * space.scale + space.mean
+            tensors = dict(tensors) | {"output.weight": weight, "output.bias": bias}
+        return described, tensors, files
 
     def predict(self, texts: Sequence[str], *, keys: Sequence[int] | None = None, **options: Any) -> list[Labelling]:
         """Label each text; a tab parts the two texts of a pair."""
@@ -141,3 +173,12 @@ def _named(space: LabelSpace) -> str:
 def _parts(text: str) -> Text:
     first, tab, second = text.partition("\t")
     return (first, second) if tab else first
+
+
+def label_space(found: Pretrained) -> LabelSpace:
+    """What a classifier's outputs mean: the run's labels, else those that were published; one output is a number."""
+    folder = folder_of(found)
+    if (folder / "labels.json").exists():
+        return LabelSpace.load(folder)
+    n = int(found.options["n_outputs"])
+    return LabelSpace((found.labels or tuple(f"LABEL_{i}" for i in range(n))) if n > 1 else ())

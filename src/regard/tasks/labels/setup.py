@@ -8,26 +8,19 @@ from typing import Any
 from regard.config.recipe import Recipe
 from regard.config.training import TuningConfig
 from regard.data.text.labelled import Example
-from regard.data.text.tokenizers import Tokenizer
 from regard.errors import ConfigError
 from regard.metrics.scores import Metric
 from regard.models.classifier import Classifier
 from regard.models.flops import count_parameters
+from regard.models.registry import entry
+from regard.tasks.backbones import framer_for
 from regard.tasks.labels.data import LabelFiles, LabelledSets
 from regard.tasks.labels.labeller import Labeller
 from regard.tasks.labels.training import LabelTraining, metrics, text_of
 from regard.tasks.templates import FramedRows, Framer
 from regard.tasks.tokenizing import tokenizer_for
 from regard.training.setup import Place, Say
-from regard.training.warm_start import begin_with_backbone, open_start
-
-POOLING: dict[str, dict[str, str]] = {  # what suits a backbone, unless the recipe says otherwise
-    "bert": {"pooling": "first", "transform": "pooler"},
-    "gpt": {"pooling": "last"},
-    "recurrent-lm": {"pooling": "last"},
-    "recurrent-encoder": {"pooling": "attention"},
-}
-CONTINUING = ("gpt", "recurrent-lm")  # backbones that read forward, and predict the next word
+from regard.training.warm_start import backbone_name, begin_with_backbone, open_start
 
 
 class LabelJob:
@@ -39,8 +32,8 @@ class LabelJob:
         self.sets: LabelledSets = self.files.read(say=place.say if place.world.first else lambda _: None)
         start = open_start(recipe, place.data_root)
         self.tokenizer = tokenizer_for(recipe, place, start, lambda: self._texts(self.sets.train))
-        backbone = start_backbone(recipe, start)
-        forced = {"n_outputs": self.sets.space.n_outputs} | POOLING.get(backbone, {})
+        backbone = backbone_name(recipe, start)
+        forced = {"n_outputs": self.sets.space.n_outputs} | dict(entry(backbone).head)
         length = recipe.data.max_tokens
         self.model, self.described = begin_with_backbone(
             recipe, self.tokenizer, start, place, forced=forced, n_positions=length
@@ -51,7 +44,7 @@ class LabelJob:
         self.framer = framer_for(self.tokenizer, self.described.options, recipe)
         train = recipe.train
         assert isinstance(train, TuningConfig)
-        if train.lm_weight and backbone not in CONTINUING:
+        if train.lm_weight and not entry(backbone).continues:
             raise ConfigError(
                 f"train.lm_weight is for a language model below the head, and this one stands on a {backbone}"
             )
@@ -97,20 +90,3 @@ def measured(model: Classifier, framer: Framer, space: Any, examples: list[Examp
     """What the metrics of the task say about a classifier."""
     outputs = Labeller(model, framer, space).outputs(FramedRows.of(framer, (text_of(e) for e in examples)))
     return metrics(space, outputs, examples)
-
-
-def framer_for(tokenizer: Tokenizer, options: Any, recipe: Recipe) -> Framer:
-    """How texts are put between special tokens for this backbone; no longer than it can read."""
-    backbone = options["backbone"]
-    longest = min(recipe.data.max_tokens, backbone.get("n_positions", recipe.data.max_tokens))
-    return Framer(tokenizer, max_tokens=longest, closing=backbone["name"] in CONTINUING)
-
-
-def start_backbone(recipe: Recipe, start: Any) -> str:
-    """The name of the model below the head."""
-    given = dict(recipe.model.get("backbone", {}))
-    if "name" in given:
-        return str(given["name"])
-    if start is None:
-        return "bert"
-    return str(start.options["backbone"]["name"] if "backbone" in start.options else start.model)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import nn
 
+from regard.checkpoints.spec import Pretrained
 from regard.config.recipe import Recipe
 from regard.data.text.documents import Document
 from regard.data.text.tokenizers import Tokenizer
@@ -36,9 +37,11 @@ from regard.tasks.base import (
     random_texts,
     refuse_options,
     test_sets,
+    tokenizer_of,
     varied,
 )
 from regard.tasks.language.metrics import TextMeasure, measure_text
+from regard.tasks.language.setup import context_of
 from regard.tasks.language.writer import Continuation, Writer
 from regard.tasks.texts import TextFiles
 from regard.tasks.writing_invariants import measure_continuing
@@ -88,6 +91,19 @@ class LanguagePredictor(Predictor[Written]):
         super().__init__(module, config)
         self.tokenizer, self.context = tokenizer, context
         self.writer = self._writer(in_precision(module, precision))
+
+    multiline = True
+
+    @classmethod
+    def open(cls, found: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
+        """The predictor of an opened model."""
+        context = context_of(found, recipe)
+        return cls(module, tokenizer_of(found), recipe, context=context, precision=precision)
+
+    def can_stream(self, **options: Any) -> bool:
+        """Whether one text is written, token by token."""
+        chosen = self.options({name: value for name, value in options.items() if name != "stop"})
+        return bool(chosen.strategy != "beam" and chosen.n_samples == 1)
 
     def predict(
         self,

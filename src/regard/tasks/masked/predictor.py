@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.checkpoints.spec import Pretrained
 from regard.config.recipe import Recipe
 from regard.data.text.documents import Document
 from regard.data.text.tokenizers import Tokenizer
@@ -39,6 +40,7 @@ from regard.tasks.base import (
     refuse_options,
     refuse_target,
     test_sets,
+    tokenizer_of,
     varied,
 )
 from regard.tasks.labels.labeller import padded
@@ -92,6 +94,16 @@ class MaskedPredictor(Predictor[Filled | Judged]):
         super().__init__(module, config)
         assert isinstance(module, Bert)
         self.bert, self.tokenizer, self.filler = module, tokenizer, Filler(module, tokenizer)
+
+    @classmethod
+    def open(cls, found: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
+        """The predictor of an opened model."""
+        return cls(module, tokenizer_of(found), recipe)
+
+    @classmethod
+    def reading(cls, found: Pretrained) -> dict[str, Any]:
+        """Whether it was taught which sentences follow one another."""
+        return {"next_sentence": bool(found.options.get("nsp", True))}
 
     def predict(
         self, texts: Sequence[str], *, keys: Sequence[int] | None = None, **options: Any

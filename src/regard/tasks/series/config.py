@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from regard.config.training import Precision, ScheduleName, TrainConfig
 from regard.errors import ConfigError
+from regard.tasks.registry import NoOptions, TaskSpec
+from regard.tasks.series.data import SeriesData
 from regard.tasks.series.training import LossName
 
 
@@ -36,3 +38,14 @@ class SeriesConfig(TrainConfig):
         for name in ("label_smoothing", "r_drop"):
             if getattr(self, name):
                 raise ConfigError(f"train.{name} is about words, and a series has none; leave it 0")
+
+
+TASK = TaskSpec(
+    name="series",
+    models=("patch-forecaster", "series-transformer", "recurrent-forecaster", "dlinear"),
+    data=SeriesData,
+    decode=NoOptions,
+    train=SeriesConfig,
+    setup="regard.tasks.series.setup:SeriesJob",
+    predictor="regard.tasks.series.predictor:SeriesPredictor",
+)

@@ -9,11 +9,13 @@ model.look("prices.csv", "OT").plot("seen.png")
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from torch import nn
 
+from regard.checkpoints.spec import Pretrained
+from regard.checkpoints.weights import read_tensors
 from regard.config.recipe import Recipe
 from regard.data.series.files import Series
 from regard.data.series.space import SeriesSpace
@@ -27,13 +29,14 @@ from regard.inspection.record import Axis
 from regard.metrics.comparing import Compared, paired
 from regard.models.interfaces.series import Forecaster
 from regard.models.patch_forecaster import PatchForecaster
-from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, refuse_options
+from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, folder_of, refuse_options
 from regard.tasks.series.baselines import Ridge
 from regard.tasks.series.data import SeriesFiles
 from regard.tasks.series.forecasting import Forecast, forecasts, forecasts_of, inputs_of
 from regard.tasks.series.look import SeriesLook, Told
 from regard.tasks.series.metrics import Errors, blocks_of, errors_of
 from regard.tasks.series.report import compared
+from regard.tasks.series.setup import BASELINE
 
 NOTHING = "to a forecaster: it forecasts its whole horizon"
 
@@ -47,6 +50,14 @@ class SeriesPredictor(Predictor[Forecast]):
         self.device = next(module.parameters()).device
         assert isinstance(module, Forecaster)
         self.forecaster, self.shape = module, module.config
+
+    @classmethod
+    def open(cls, found: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
+        """The predictor of an opened model."""
+        folder, ridge = folder_of(found), None
+        if (folder / BASELINE).exists():
+            ridge = Ridge(read_tensors(folder / BASELINE)["ridge"].numpy())
+        return cls(module, SeriesSpace.load(folder), recipe, ridge)
 
     def predict(self, texts: Sequence[str], *, keys: Sequence[int] | None = None, **options: Any) -> list[Forecast]:
         """The steps after the last row of each file; commas part files that belong together.

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from regard.config.training import ScheduleName, TrainConfig
 from regard.data.audio.augmentation import Changes
 from regard.errors import ConfigError
+from regard.tasks.registry import TaskSpec
+from regard.tasks.speech.data import SpeechData, SpeechPieces
+from regard.tasks.speech.options import SpeechOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,3 +71,17 @@ class SpeechTrainConfig(TrainConfig):
             time_masks=self.time_masks,
             time_width=self.time_width,
         )
+
+
+TASK = TaskSpec(
+    name="speech",
+    models=("speech-transformer", "las"),
+    data=SpeechData,
+    tokenizer=SpeechPieces,
+    decode=SpeechOptions,
+    train=SpeechTrainConfig,
+    size="small",
+    setup="regard.tasks.speech.setup:SpeechJob",
+    predictor="regard.tasks.speech.predictor:SpeechPredictor",
+    flags=("beam", "n_best", "target"),
+)

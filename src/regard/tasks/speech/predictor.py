@@ -13,17 +13,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import nn
 
 from regard.attention import Rows, watch
+from regard.checkpoints.spec import Pretrained
 from regard.config.recipe import Recipe
 from regard.data.audio.corpus import Utterances
 from regard.data.audio.files import Samples, read_audio
-from regard.data.audio.mel import Front
+from regard.data.audio.mel import SCALE, Front, Scale
 from regard.data.audio.resampling import resample
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import RegardError, UsageError
@@ -32,7 +33,7 @@ from regard.inspection.invariants import TOLERANCE, Finding, measure_saved
 from regard.inspection.look import look_at
 from regard.metrics.comparing import Compared, paired
 from regard.models.interfaces.speech import Frames, as_speech
-from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, test_sets
+from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, folder_of, test_sets, tokenizer_of
 from regard.tasks.speech.data import SpeechFiles
 from regard.tasks.speech.look import SpeechLook, speech_scene
 from regard.tasks.speech.metrics import ErrorCounts, score_transcripts
@@ -85,6 +86,18 @@ class SpeechPredictor(Predictor[Transcript]):
         seconds = config.data.max_seconds
         self.quick = Transcriber(as_speech(in_precision(module, precision)), tokenizer, front, seconds=seconds)
         self.exact = Transcriber(as_speech(module), tokenizer, front, seconds=seconds)
+
+    @classmethod
+    def open(cls, found: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
+        """The predictor of an opened model."""
+        folder = folder_of(found)
+        scale = Scale.load(folder) if (folder / SCALE).exists() else None
+        return cls(module, tokenizer_of(found), recipe, recipe.data.hearing(scale), precision=precision)
+
+    @classmethod
+    def reading(cls, found: Pretrained) -> dict[str, Any]:
+        """As Whisper hears, the one model of others there is."""
+        return {"front": "whisper", "rate": 16_000, "n_mels": int(found.options["n_mels"])}
 
     def predict(self, texts: Sequence[str], *, keys: Sequence[int] | None = None, **options: Any) -> list[Transcript]:
         """Transcribe sound files; `options` are fields of `SpeechOptions` that win over the recipe's."""

@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from torch import nn
 
+from regard.checkpoints.spec import Pretrained
 from regard.config.recipe import Recipe
 from regard.data.text.pairs import Pair
 from regard.errors import UsageError
@@ -27,7 +28,16 @@ from regard.inspection.look import look_at, pair_scene
 from regard.metrics.comparing import Compared
 from regard.metrics.scores import METRICS, Metric, bleu_by_length, paired_bootstrap
 from regard.models.interfaces.text import as_seq2seq
-from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, first_of, random_texts, test_sets
+from regard.tasks.base import (
+    Evaluation,
+    Predictor,
+    ScoreData,
+    check_texts,
+    first_of,
+    random_texts,
+    test_sets,
+    tokenizer_of,
+)
 from regard.tasks.pairs import Languages, PairFiles
 from regard.tasks.translation.scoring import given_log_probs
 from regard.tasks.translation.setup import scores
@@ -79,6 +89,12 @@ class TranslationPredictor(Predictor[Prediction]):
         self.modules, self.languages, self.precision = list(modules), languages, precision
         quick = [as_seq2seq(in_precision(module, precision)) for module in self.modules]
         self._translator = Translator(quick, languages)
+
+    @classmethod
+    def open(cls, found: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
+        """The predictor of an opened model."""
+        languages = Languages.of(tokenizer_of(found), found.target_tokenizer, moses=recipe.data.moses)
+        return cls([module], languages, recipe, precision=precision)
 
     def predict(
         self,

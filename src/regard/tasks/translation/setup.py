@@ -17,7 +17,7 @@ from regard.errors import CheckpointError, ConfigError
 from regard.metrics.scores import Metric, exact_match, score_translations
 from regard.models.flops import count_parameters
 from regard.models.interfaces.text import as_seq2seq
-from regard.models.registry import build
+from regard.models.registry import build, entry
 from regard.tasks.pairs import Languages, PairFiles, encode_training, read_pairs
 from regard.tasks.translation.training import PairTraining
 from regard.tasks.translation.translator import Translator, usual_bleu
@@ -89,8 +89,8 @@ def describe(recipe: Recipe, languages: Languages, start: Mapping[str, Any]) -> 
     """The model of a recipe, for these vocabularies; what it does not say is as at its start."""
     options = dict(start) | {key: value for key, value in recipe.model.items() if key not in ("name", "start")}
     sizes = {"n_source": len(languages.source.tokenizer), "n_target": len(languages.target.tokenizer)}
-    if recipe.model["name"] == "transformer" and not languages.joint and "tied" not in options:
-        options["tied"] = "output"  # two vocabularies cannot share one matrix
+    if not languages.joint:  # two vocabularies cannot share one matrix
+        options = dict(entry(recipe.model["name"]).separate_vocabularies) | options
     return completed(Described(recipe.task, recipe.model["name"], options | sizes))
 
 
@@ -133,9 +133,10 @@ def scores(languages: Languages, hypotheses: list[str], references: list[str]) -
 
 
 def _packed(recipe: Recipe, device: torch.device) -> bool:
-    """Packed where it pays by itself: a Transformer on a GPU."""
+    """Packed where it pays by itself: a model that can read such rows, on a GPU."""
+    packs = entry(recipe.model["name"]).packs
     if recipe.train.layout != "auto":
-        if recipe.train.layout == "packed" and recipe.model["name"] != "transformer":
+        if recipe.train.layout == "packed" and not packs:
             raise ConfigError("train.layout=packed is for Transformers; recurrent models read padded rows")
         return recipe.train.layout == "packed"
-    return device.type == "cuda" and recipe.model["name"] == "transformer"
+    return device.type == "cuda" and packs

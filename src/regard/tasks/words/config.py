@@ -6,6 +6,8 @@ from dataclasses import dataclass, fields
 
 from regard.config.training import TrainConfig
 from regard.errors import ConfigError
+from regard.tasks.registry import GuessOptions, TaskSpec
+from regard.tasks.words.data import WordData, WordPieces
 
 USED = ("epochs", "lr", "seed", "batch_tokens", "device")
 
@@ -35,3 +37,15 @@ class WordsConfig(TrainConfig):
             wrong.append(f"train.device is {self.device!r}; word vectors are learnt on the cpu")
         if wrong:
             raise ConfigError("; ".join(wrong))
+
+
+TASK = TaskSpec(
+    name="words",
+    models=("word-vectors",),
+    data=WordData,
+    tokenizer=WordPieces,
+    decode=GuessOptions,
+    train=WordsConfig,
+    loop="regard.tasks.words.run:train_words",
+    predictor="regard.tasks.words.predictor:WordsPredictor",
+)

@@ -16,10 +16,10 @@ from regard.checkpoints.provenance import versions
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.spec import Described
 from regard.checkpoints.weights import weights_of
-from regard.config.recipe import make_recipe
 from regard.errors import UsageError
 from regard.models.flops import count_parameters
 from regard.models.word_vectors import WordVectors, WordVectorsConfig
+from regard.tasks.recipes import make_recipe
 from regard.tasks.words.skipgrams import RESERVED, word_tokenizer
 from regard.training.word_vectors import MODEL, TASK, start_from_vectors, vectors_of
 

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 
 from regard.checkpoints.foreign.word2vec import NamedVectors
+from regard.checkpoints.spec import Pretrained
 from regard.checkpoints.weights import read_tensors, weights_of, write_tensors
 from regard.config.recipe import Recipe
 from regard.data.io.paths import find_data
@@ -30,7 +31,7 @@ from regard.inspection.invariants import Finding
 from regard.metrics.bootstrap import Drawn
 from regard.metrics.comparing import Compared, Figures, paired
 from regard.models.word_vectors import WordVectors
-from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, refuse_options, test_sets
+from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, refuse_options, test_sets, tokenizer_of
 from regard.tasks.words.data import Measured, measure, read_test
 
 _NEAR = 50_000  # of the commonest words, those among which a mistyped one is looked for
@@ -73,6 +74,11 @@ class WordsPredictor(Predictor[Neighbours]):
             first:
         ]
         self.ids: Mapping[str, int] = {word: first + i for i, word in enumerate(self.words)}
+
+    @classmethod
+    def open(cls, found: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
+        """The predictor of an opened model."""
+        return cls(module, tokenizer_of(found), recipe)
 
     def predict(self, texts: Sequence[str], *, keys: Sequence[int] | None = None, **options: Any) -> list[Neighbours]:
         """The `k` nearest words of each query: a word, or words with + and - between them."""

@@ -30,7 +30,7 @@ from regard.training.signals import Interrupted, listening
 _SECONDS, _SAVED = 2.0, 60.0  # between two reports, and two checkpoints
 
 
-def train_words(recipe: Recipe, place: Place) -> dict[str, Any]:
+def train_words(recipe: Recipe, place: Place, resume: bool) -> dict[str, Any]:
     """Read the text, learn the vectors, measure them, and write the run; what run.json says in the end."""
     if not place.world.first:
         return {}

@@ -1,0 +1,16 @@
+"""The settings of the task, and what it consists of."""
+
+from __future__ import annotations
+
+from regard.tasks.pairs import PairData, PieceConfig
+from regard.tasks.registry import TaskSpec
+
+TASK = TaskSpec(
+    name="translation",
+    models=("transformer", "recurrent"),
+    data=PairData,
+    tokenizer=PieceConfig,
+    setup="regard.tasks.translation.setup:TranslationJob",
+    predictor="regard.tasks.translation.predictor:TranslationPredictor",
+    flags=("beam", "n_best", "prefix", "align", "ensemble", "by_length", "target"),
+)
