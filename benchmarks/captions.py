@@ -131,9 +131,9 @@ def looked(model: Any, pixels: Any, ids: list[int]) -> Any:
 
     from regard.data.images.files import fit_image
     from regard.inspection.look import look_at
-    from regard.tasks.captions.look import CaptionLook, caption_scene
+    from regard.tasks.captions.look import CaptionLook, caption_case
 
-    seen = look_at(caption_scene(model.module, model.tokenizer, pixels, ids), kinds=["cross"], alternatives=0)
+    seen = look_at(caption_case(model.module, model.tokenizer, pixels, ids), kinds=["cross"], alternatives=0)
     fine = fit_image(from_numpy(pixels.copy()), size=480).numpy()
     look = CaptionLook(seen.axes, seen.maps, None, seen.title, fine)
     return fine, look.words, look.over_image(), look.title

@@ -39,14 +39,14 @@ from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.fast.loss import cross_entropy as losses
 from regard.models.gpt import GPT, GPTConfig
-from regard.tasks.language.setup import LanguageJob
+from regard.tasks.language.setup import LanguageSetup
 from regard.tasks.language.training import LanguageTraining, language_loss
 from regard.tasks.recipes import find_recipe, make_recipe
-from regard.training.distributed import World
+from regard.training.distributed import ProcessGroup
 from regard.training.optimizers import make_optimizer
-from regard.training.prefetch import Ahead
+from regard.training.prefetch import Prefetcher
 from regard.training.progress import Window
-from regard.training.setup import Place
+from regard.training.setup import RunContext
 from regard.training.trainer import Trainer
 
 ANCHORS = {  # GPT-2 124M with its vocabulary padded; on a CPU a toy that shows that all of this runs
@@ -161,7 +161,7 @@ def profile(shape: Shape, *, device: str, **model: Any) -> None:
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
     with trainer_of(shape, device=device, steps=100, **model) as trainer:
         trainer.model.train()
-        batches, window = Ahead(trainer._batches, pinned=device == "cuda"), Window(time.monotonic())
+        batches, window = Prefetcher(trainer._batches, pinned=device == "cuda"), Window(time.monotonic())
         for i in range(8 + PROFILED):
             if i == 8:
                 _wait(device)
@@ -290,7 +290,7 @@ def shakespeare(options: argparse.Namespace) -> list[dict[str, Any]]:
     recipe = make_recipe(find_recipe(RECIPES[device]), [*fixed, *short, *options.set])
     with tempfile.TemporaryDirectory() as folder:
         run = RunFolder(Path(folder))
-        job = LanguageJob(recipe, Place(run, options.data_root, choose_device(device), World(), say))
+        job = LanguageSetup(recipe, RunContext(run, options.data_root, choose_device(device), ProcessGroup(), say))
         say(job.introduction())
         trainer = Trainer(job.task, job.model, recipe.train.for_epochs(job.task.batches_an_epoch), run)
         begin = time.perf_counter()
@@ -315,7 +315,7 @@ def shakespeare(options: argparse.Namespace) -> list[dict[str, Any]]:
     return [*rows, row(name, "training time", round(seconds, 1), unit="s", peer_value=at, **facts)]
 
 
-def _nanogpt(job: LanguageJob, device: str, *, steps: int | None) -> tuple[float, float]:
+def _nanogpt(job: LanguageSetup, device: str, *, steps: int | None) -> tuple[float, float]:
     """Validation loss and seconds of the peer, on the very same ids, its evaluations and its start included."""
     train, valid = (torch.from_numpy(text.ids.astype(np.int64)) for text in (job.task.train, job.task.valid))
     settings = CPU_SETTINGS if device == "cpu" else GPU_SETTINGS

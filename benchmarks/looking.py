@@ -18,7 +18,7 @@ import torch
 
 from record import row, save
 from regard.data.text.vocabulary import learn_tokenizer
-from regard.inspection.look import look_at, text_scene
+from regard.inspection.look import look_at, text_case
 from regard.models.registry import build
 from side_by_side import rounds_in_turns
 
@@ -30,17 +30,17 @@ def measure(tokens: int, rounds: int) -> list[dict[str, Any]]:
     module = build("gpt", {"size": "gpt2", "n_tokens": 50_257, "n_positions": max(1024, tokens)}).eval()
     ids = torch.randint(5, len(tokenizer), (tokens,)).tolist()
     tokenizer.tokens = lambda ids: [f"t{index}" for index in ids]  # type: ignore[method-assign]
-    scene = text_scene(module, tokenizer, ids, says="next")
+    case = text_case(module, tokenizer, ids, says="next")
 
     def plain() -> object:
         with torch.inference_mode():
-            return module(scene.inputs[0])
+            return module(case.inputs[0])
 
     ways = {
         "forward": plain,
-        "look, one layer": lambda: look_at(scene, layers=[6]),
-        "look, one layer, with queries": lambda: look_at(scene, layers=[6], queries=True),
-        "look, all layers": lambda: look_at(scene),
+        "look, one layer": lambda: look_at(case, layers=[6]),
+        "look, one layer, with queries": lambda: look_at(case, layers=[6], queries=True),
+        "look, all layers": lambda: look_at(case),
     }
     seconds = rounds_in_turns(ways, rounds=rounds, device="cpu")
     rows = []
@@ -49,7 +49,7 @@ def measure(tokens: int, rounds: int) -> list[dict[str, Any]]:
         facts = {"n": rounds, "spread": [ratios[0], ratios[-1]], "peer": "plain forward pass", "peer_value": 1.0}
         middle = ratios[len(ratios) // 2]
         rows.append(row(name, f"time of the forward pass, gpt2, {tokens} tokens", middle, unit="×", **facts))
-    look = look_at(scene)
+    look = look_at(case)
     with tempfile.TemporaryDirectory() as folder:
         for suffix in ("html", "npz"):
             path = Path(folder) / f"a.{suffix}"

@@ -30,12 +30,12 @@ def explicit(found: Map, made: Computed) -> np.ndarray:
 
 @pytest.mark.parametrize("name", SCENES)
 def test_weights_are_those_of_the_explicit_computation(name):
-    scene = SCENES[name]()
+    case = SCENES[name]()
     with torch.inference_mode():
-        plain = scene.run()
-    seen = look_at(scene, queries=True)
+        plain = case.run()
+    seen = look_at(case, queries=True)
     with torch.inference_mode():
-        after = scene.run()
+        after = case.run()
     torch.testing.assert_close(plain, after, rtol=0, atol=0, msg="looking leaves nothing behind")
     assert seen.maps
     for found in seen.maps.values():
@@ -59,11 +59,11 @@ def test_a_record_round_trips(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["transformer", "gpt", "bert", "classifier pooled"])
 def test_one_layer_is_that_layer_of_all(name):
-    scene = SCENES[name]()
-    whole = look_at(scene)
+    case = SCENES[name]()
+    whole = look_at(case)
     kind = next(iter(whole.maps))
     last = whole.maps[kind].layers[-1]
-    alone = look_at(scene, layers=[last], kinds=[kind])
+    alone = look_at(case, layers=[last], kinds=[kind])
     assert list(alone.maps) == [kind]
     np.testing.assert_array_equal(alone.maps[kind].of_layer(last), whole.maps[kind].of_layer(last))
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from regard.attention import Rows
-from regard.inspection.invariants import MORE, Finding, Given, Trial, measure_alone, measure_reading
+from regard.inspection.invariants import MORE, Check, Given, Trial, measure_alone, measure_reading
 from regard.models.registry import build
 
 BERT = {"n_tokens": 11, "d_model": 16, "n_heads": 2, "d_feedforward": 16, "n_layers": 1, "n_positions": 16}
@@ -76,6 +76,6 @@ def test_small_outputs_are_held_to_a_small_tolerance(trial):
 
 
 def test_a_finding_is_kept_only_if_no_text_differs():
-    assert Finding("p", 0.0, 0.0).kept
-    assert not Finding("p", 0.0, 0.0, n_different=1).kept
-    assert not Finding("p", 2.0, 1.0).kept
+    assert Check("p", 0.0, 0.0).kept
+    assert not Check("p", 0.0, 0.0, n_different=1).kept
+    assert not Check("p", 2.0, 1.0).kept

@@ -7,11 +7,11 @@ from tokenizers import Tokenizer as Core
 from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from regard.data.text.special_tokens import Roles
+from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import DataError, ShapeError, UsageError
-from regard.inspection.look import Look, Words, look_at, pair_scene, text_scene
+from regard.inspection.look import Look, Words, look_at, pair_case, text_case
 from regard.inspection.record import Axis, Map
 from regard.models.registry import build
 from regard.tasks.pairs import Languages, TextSide
@@ -34,7 +34,7 @@ def recurrent(size: int, **options: object) -> torch.nn.Module:
 
 
 def look(module: torch.nn.Module, both: Languages, source: list[int], target: list[int], **options: object) -> Look:
-    return look_at(pair_scene(module, both, source=source, target=target), **options)
+    return look_at(pair_case(module, both, source=source, target=target), **options)
 
 
 @pytest.mark.parametrize("kind", ["bpe", "words", "bytes"])
@@ -74,7 +74,7 @@ def test_words_of_a_foreign_wordpiece():
     vocabulary = {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "run": 3, "##ning": 4, "dogs": 5, ".": 6}
     core = Core(WordPiece(vocabulary, unk_token="[UNK]"))
     core.pre_tokenizer = BertPreTokenizer()
-    tokenizer = Tokenizer.foreign(core, roles=Roles(unk=0, cls=1, sep=2))
+    tokenizer = Tokenizer.foreign(core, special_tokens=SpecialTokens(unk=0, cls=1, sep=2))
     words = Words.of(tokenizer, [1, *tokenizer.encode("running dogs."), 2])
     assert words.of_piece == [-1, 0, 0, 1, 2, -1]
     assert Axis(tokenizer.tokens([1, 3, 4, 5, 6, 2]), words=words).shown == [
@@ -122,9 +122,9 @@ def test_what_was_said_is_kept_with_what_might_have_been():
     said = look(module, both, source, target, alternatives=3).outputs
     assert (said.axis, said.says) == ("target", "here")
     assert [token for token, _ in said.given] == ["▁ein", "▁Hund", "</s>"]
-    scene = pair_scene(module, both, source=source, target=target)
+    case = pair_case(module, both, source=source, target=target)
     with torch.inference_mode():
-        probabilities = scene.log_probs(scene.run()).exp()
+        probabilities = case.log_probs(case.run()).exp()
     assert said.probabilities[1] == pytest.approx(probabilities[1].topk(3).values.tolist())
     assert said.given[1][1] == pytest.approx(float(probabilities[1, target[1]]))
     assert look(module, both, source, target, alternatives=0).outputs is None
@@ -179,11 +179,11 @@ def test_nothing_to_read_and_nothing_between_two_sentences():
     tokenizer = both.source.tokenizer
     module = recurrent(len(tokenizer), attention="dot")
     with pytest.raises(UsageError, match="the text is empty"):
-        pair_scene(module, both, source=[], target=[5])
+        pair_case(module, both, source=[], target=[5])
     gpt = build("gpt", {"n_tokens": len(tokenizer), "d_model": 16, "n_heads": 2, "n_layers": 1}).eval()
     with pytest.raises(UsageError, match="the text is empty"):
-        text_scene(gpt, tokenizer, [])
-    seen = look_at(text_scene(gpt, tokenizer, [5, 6], says="next"))
+        text_case(gpt, tokenizer, [])
+    seen = look_at(text_case(gpt, tokenizer, [5, 6], says="next"))
     assert seen.source == seen.target == tokenizer.tokens([5, 6])
     assert seen.outputs.given[-1] is None, "nothing is known of what comes after the last"
     with pytest.raises(UsageError, match="no attention between two sentences was seen; there is masked"):

@@ -60,36 +60,36 @@ def test_rollout_is_the_product_of_layers_with_the_way_around():
     np.testing.assert_allclose(first, weights[0].mean(0), atol=1e-6)
     with pytest.raises(UsageError, match="a residual share of 1 "):
         roll_out(seen, residual=1)
-    scene = SCENES["transformer"]()
+    case = SCENES["transformer"]()
     with pytest.raises(UsageError, match=r"rollout needs every layer, and the record has \[1\]") as problem:
-        roll_out(look_at(scene, layers=[1], kinds=["self"]))
+        roll_out(look_at(case, layers=[1], kinds=["self"]))
     assert "without layers" in problem.value.hint
     with pytest.raises(UsageError, match="seen was cross"):
-        roll_out(look_at(scene, kinds=["cross"]))
+        roll_out(look_at(case, kinds=["cross"]))
 
 
 @pytest.mark.parametrize("name", ["transformer", "gpt", "recurrent fed", "classifier pooled"])
 def test_gradient_times_attention_is_the_slope_of_the_log_probability(name):
-    scene = SCENES[name]()
-    kind = scene.sides["cross" if name != "gpt" else "masked"][0]
-    seen = weigh_by_gradient(scene, signed=True, kinds=[kind])
-    plain = look_at(scene, kinds=[kind])
+    case = SCENES[name]()
+    kind = case.sides["cross" if name != "gpt" else "masked"][0]
+    seen = weigh_by_gradient(case, signed=True, kinds=[kind])
+    plain = look_at(case, kinds=[kind])
     slopes = seen.maps[kind].weights
     assert slopes.shape == plain.maps[kind].weights.shape
     assert np.abs(slopes).max() > 1e-5
-    assert (weigh_by_gradient(scene, kinds=[kind]).maps[kind].weights == np.maximum(slopes, 0)).all()
+    assert (weigh_by_gradient(case, kinds=[kind]).maps[kind].weights == np.maximum(slopes, 0)).all()
     row, column = divmod(int(np.abs(slopes[-1, 0]).argmax()), slopes.shape[-1])
     step = 1e-2
-    nudged = [_log_prob_with(scene, kind, (row, column), 1 + sign * step) for sign in (1, -1)]
+    nudged = [_log_prob_with(case, kind, (row, column), 1 + sign * step) for sign in (1, -1)]
     assert (nudged[0] - nudged[1]) / (2 * step) == pytest.approx(float(slopes[-1, 0, row, column]), rel=0.05)
 
 
-def _log_prob_with(scene, kind, at, factor):
+def _log_prob_with(case, kind, at, factor):
     """The log-probability of the last output with one weight of the last layer's first head multiplied."""
     from regard.attention import taps
 
-    tap_kind = next(tap for tap, (name, _, _) in scene.sides.items() if name == kind)
-    last = [part for part in scene.module.modules() if isinstance(part, taps.Tap) and part.kind == tap_kind][-1]
+    tap_kind = next(tap for tap, (name, _, _) in case.sides.items() if name == kind)
+    last = [part for part in case.module.modules() if isinstance(part, taps.Tap) and part.kind == tap_kind][-1]
     weigh, calls = taps.weigh, []
 
     def changed(weights, value, **options):
@@ -108,57 +108,57 @@ def _log_prob_with(scene, kind, at, factor):
             return seen.sights[-1].weights.data_ptr() if seen.sights else None
 
         patch.setattr(taps, "weigh", changed)
-        log_probs = scene.log_probs(scene.run())[-1]
+        log_probs = case.log_probs(case.run())[-1]
     assert calls
-    given = scene.speech.given[-1] if scene.speech.given else None
+    given = case.speech.given[-1] if case.speech.given else None
     with torch.inference_mode():
-        usual = scene.log_probs(scene.run())[-1]
+        usual = case.log_probs(case.run())[-1]
     return float(log_probs[int(usual.argmax()) if given is None else given])
 
 
 def test_what_is_explained_has_to_be_there():
-    scene = SCENES["gpt"]()
+    case = SCENES["gpt"]()
     with pytest.raises(UsageError, match=f"there is no place 6; the output has {len(IDS)}"):
-        weigh_by_gradient(scene, place=6)
+        weigh_by_gradient(case, place=6)
     with pytest.raises(UsageError, match="there is no choice 900"):
-        weigh_by_gradient(scene, choice=900)
+        weigh_by_gradient(case, choice=900)
     with pytest.raises(UsageError, match="gives no probabilities"):
         weigh_by_gradient(SCENES["bert without words"]())
-    early = weigh_by_gradient(scene, place=1, choice=3).maps["masked"].weights
+    early = weigh_by_gradient(case, place=1, choice=3).maps["masked"].weights
     assert (early[:, :, 2:] == 0).all(), "what comes later had no say"
     assert early.any()
 
 
 @pytest.mark.parametrize("kind", ["cross", "self", "masked"])
 def test_a_silenced_head_is_one_whose_columns_of_the_projection_are_zero(kind):
-    scene = SCENES["transformer"]()
-    found = ablate_heads(scene, kind)
-    stack = scene.module.encoder if kind == "self" else scene.module.decoder
+    case = SCENES["transformer"]()
+    found = ablate_heads(case, kind)
+    stack = case.module.encoder if kind == "self" else case.module.decoder
     blocks = [block.cross if kind == "cross" else block.attention for block in stack.blocks]
     assert found.kl.shape == found.change.shape == (len(blocks), 4)
     layer, head = 1, 2
     with torch.no_grad():
-        before = scene.log_probs(scene.run())
+        before = case.log_probs(case.run())
         blocks[layer].out.weight[:, head * 4 : head * 4 + 4] = 0
-        after = scene.log_probs(scene.run())
+        after = case.log_probs(case.run())
     assert found.kl[layer, head] == pytest.approx(float((before.exp() * (before - after)).sum(-1).mean()), rel=1e-4)
-    places, given = range(len(scene.speech.given)), list(scene.speech.given)
+    places, given = range(len(case.speech.given)), list(case.speech.given)
     assert found.change[layer, head] == pytest.approx(float((after - before)[places, given].mean()), rel=1e-4)
     best = found.ranked()[0]
     assert best[2] == found.kl.max() > 0
 
 
 def test_silence_leaves_nothing_behind_and_refuses_what_is_not_there():
-    scene = SCENES["gpt"]()
+    case = SCENES["gpt"]()
     with torch.inference_mode():
-        before = scene.run()
-    assert not torch.equal(silence(scene, "masked", layer=0, head=1), scene.log_probs(before))
+        before = case.run()
+    assert not torch.equal(silence(case, "masked", layer=0, head=1), case.log_probs(before))
     with torch.inference_mode():
-        assert torch.equal(scene.run(), before)
+        assert torch.equal(case.run(), before)
     with pytest.raises(UsageError, match="there is no head 4; layer 1 has heads 0 to 3"):
-        silence(scene, "masked", layer=1, head=4)
+        silence(case, "masked", layer=1, head=4)
     with pytest.raises(UsageError, match="nothing to watch"):
-        silence(scene, "masked", layer=7, head=0)
+        silence(case, "masked", layer=7, head=0)
     labels = ablate_heads(SCENES["classifier"](), "self", layers=[2])
     assert labels.layers == (2,)
     assert labels.change is None

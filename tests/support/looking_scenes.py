@@ -5,8 +5,8 @@ from typing import Any
 import torch
 
 from regard.data.text.vocabulary import learn_tokenizer
-from regard.inspection.forward_case import Scene
-from regard.inspection.look import pair_scene, text_scene
+from regard.inspection.forward_case import ForwardCase
+from regard.inspection.look import pair_case, text_case
 from regard.models.registry import build
 from regard.tasks.pairs import Languages, TextSide
 
@@ -17,19 +17,19 @@ SMALL: dict[str, Any] = {"d_model": 16, "n_heads": 4, "dropout": 0.0, "attention
 ENCODER = SMALL | {"d_feedforward": 24, "n_layers": 3, "n_positions": 32, "name": "bert", "n_tokens": N}
 
 
-def pair(name: str, **options: Any) -> Scene:
+def pair(name: str, **options: Any) -> ForwardCase:
     module = build(name, {"n_source": N, "n_target": N, "dropout": 0.0} | options).eval()
     languages = Languages(TextSide(TOKENIZER), TextSide(TOKENIZER))
-    return pair_scene(_bold(module), languages, source=IDS, target=IDS[::-1])
+    return pair_case(_bold(module), languages, source=IDS, target=IDS[::-1])
 
 
-def recurrent(attention: str, **options: Any) -> Scene:
+def recurrent(attention: str, **options: Any) -> ForwardCase:
     return pair("recurrent", d_embedding=12, d_hidden=12, n_layers=1, attention=attention, **options)
 
 
-def text(name: str, says: Any, **options: Any) -> Scene:
+def text(name: str, says: Any, **options: Any) -> ForwardCase:
     names = ("yes", "no", "perhaps") if says == "label" else ()
-    return text_scene(_bold(build(name, options).eval()), TOKENIZER, IDS, says=says, names=names)
+    return text_case(_bold(build(name, options).eval()), TOKENIZER, IDS, says=says, names=names)
 
 
 def _bold(module: torch.nn.Module) -> torch.nn.Module:
@@ -41,7 +41,7 @@ def _bold(module: torch.nn.Module) -> torch.nn.Module:
     return module
 
 
-def classifier(backbone: dict[str, Any], **options: Any) -> Scene:
+def classifier(backbone: dict[str, Any], **options: Any) -> ForwardCase:
     return text("classifier", "label", backbone=backbone, n_outputs=3, **options)
 
 

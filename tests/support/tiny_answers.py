@@ -13,7 +13,7 @@ from regard.models.registry import build
 from regard.models.span_reader import SpanLogits, SpanReader
 from regard.tasks.answers.squad import Answer, Question
 from regard.tasks.answers.windows import Windows
-from regard.tasks.templates import Framer
+from regard.tasks.templates import TextTemplate
 
 ANIMALS, COLOURS = ("dog", "cat", "horse", "snow owl"), ("red", "green", "light blue")
 FILLERS = ("here", "runs", "under", "some", "trees", ",", "and", "then", "it", "sleeps")
@@ -43,7 +43,7 @@ def questions(n: int, seed: int = 0, *, unanswerable: bool = False, longest: int
 
 
 def windows(kind: str = "words", *, max_tokens: int = 24, overlap: int = 8, **options: Any) -> Windows:
-    return Windows(Framer(tokenizer(kind), max_tokens=max_tokens), overlap=overlap, **options)
+    return Windows(TextTemplate(tokenizer(kind), max_tokens=max_tokens), overlap=overlap, **options)
 
 
 def make_model(pieces: Tokenizer, *, seed: int = 0, name: str = "recurrent-encoder") -> SpanReader:

@@ -12,7 +12,7 @@ from regard.data.text.vocabulary import learn_tokenizer
 from regard.models.classifier import Classifier
 from regard.models.registry import build
 from regard.tasks.labels.training import LabelTraining
-from regard.tasks.templates import Framer
+from regard.tasks.templates import TextTemplate
 
 BACKBONES: dict[str, dict[str, Any]] = {
     "bert": {"d_model": 16, "n_heads": 2, "d_feedforward": 32, "n_layers": 2, "n_positions": 64,
@@ -67,13 +67,13 @@ def tokenizer() -> Tokenizer:
 def make_task(kind: str = "classes", *, n: int = 40, closing: bool = False, **options: Any) -> LabelTraining:
     train, valid = KINDS[kind](n), KINDS[kind](200, seed=1)
     space = LabelSpace.of(train, numbers=kind == "numbers")
-    framer = Framer(tokenizer(), max_tokens=options.pop("max_tokens", 32), closing=closing)
-    return LabelTraining(framer, space, train, valid, **{"budget_tokens": 120, "seed": 3} | options)
+    template = TextTemplate(tokenizer(), max_tokens=options.pop("max_tokens", 32), closing=closing)
+    return LabelTraining(template, space, train, valid, **{"budget_tokens": 120, "seed": 3} | options)
 
 
 def make_model(task: LabelTraining, backbone: str = "bert", *, seed: int = 0, **options: Any) -> Classifier:
     torch.manual_seed(seed)
-    section = {"name": backbone, "n_tokens": len(task.framer.tokenizer), "dropout": 0.0} | BACKBONES[backbone]
+    section = {"name": backbone, "n_tokens": len(task.template.tokenizer), "dropout": 0.0} | BACKBONES[backbone]
     head = {"n_outputs": task.space.n_outputs, "dropout": 0.0} | HEADS[backbone] | options
     model = build("classifier", {"backbone": section} | head)
     assert isinstance(model, Classifier)

@@ -8,7 +8,7 @@ import pytest
 import regard
 from regard.data.synthetic.shapes import SIDE, shape_scenes
 from regard.inspection.look import look_at
-from regard.tasks.captions.look import caption_scene
+from regard.tasks.captions.look import caption_case
 from regard.tasks.recipes import find_recipe, make_recipe
 from regard.tasks.training import train
 
@@ -32,7 +32,7 @@ def trained(folder, attention):
 def light_on_named(model, scene):
     """For each kind named: the share of the look that falls within half a location of the shape, and of its area."""
     ids = model.tokenizer.encode(scene.captions[0])
-    seen = look_at(caption_scene(model.module, model.tokenizer, scene.pixels, ids), alternatives=0)
+    seen = look_at(caption_case(model.module, model.tokenizer, scene.pixels, ids), alternatives=0)
     words, weights = model.tokenizer.tokens(ids), seen.of("cross").weights[0, 0]
     side = int(np.sqrt(weights.shape[-1]))
     y, x = (np.mgrid[:side, :side] + 0.5) * SIDE / side

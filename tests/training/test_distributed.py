@@ -14,7 +14,7 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import nn
 
-from regard.training.distributed import World
+from regard.training.distributed import ProcessGroup
 
 RECIPE = """
 task = "translation"
@@ -108,8 +108,8 @@ def test_one_process_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("WORLD_SIZE", raising=False)
         if size:
             monkeypatch.setenv("WORLD_SIZE", size)
-        world = World.join(torch.device("cpu"))
-        assert world == World(0, 1)
+        world = ProcessGroup.join(torch.device("cpu"))
+        assert world == ProcessGroup(0, 1)
         assert world.first
         assert world.total(3) == 3
         world.wait()
@@ -118,7 +118,7 @@ def test_one_process_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_only_rank_zero_is_first() -> None:
-    assert [World(rank, 3).first for rank in range(3)] == [True, False, False]
+    assert [ProcessGroup(rank, 3).first for rank in range(3)] == [True, False, False]
 
 
 def test_gradients_are_summed_in_one_message_a_type(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,11 +133,11 @@ def test_gradients_are_summed_in_one_message_a_type(alone: None, monkeypatch: py
     model = nn.ModuleDict({"a": nn.Linear(2, 3), "b": nn.Linear(3, 1).double(), "unused": nn.Linear(1, 1)})
     for parameter in [*model["a"].parameters(), *model["b"].parameters()]:
         parameter.grad = torch.arange(parameter.numel(), dtype=parameter.dtype).view_as(parameter)
-    World(0, 2).sum_gradients(model.parameters())
+    ProcessGroup(0, 2).sum_gradients(model.parameters())
     assert [(tensor.dtype, len(tensor)) for tensor in sent] == [(torch.float32, 6 + 3 + 2), (torch.float64, 3 + 1)]
     for parameter in [*model["a"].parameters(), *model["b"].parameters()]:
         expected = 2 * torch.arange(parameter.numel(), dtype=parameter.dtype).view_as(parameter)
         assert parameter.grad is not None
         assert torch.equal(parameter.grad, expected)
     assert all(p.grad is not None and not p.grad.any() for p in model["unused"].parameters())
-    assert World(0, 2).total(2.5) == 5.0
+    assert ProcessGroup(0, 2).total(2.5) == 5.0

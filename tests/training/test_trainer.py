@@ -18,7 +18,7 @@ from regard.config.training import TrainConfig
 from regard.data.batching.plan import Position
 from regard.errors import CheckpointError, EnvironmentProblem
 from regard.tasks.translation.training import PairTraining
-from regard.training.prefetch import Ahead
+from regard.training.prefetch import Prefetcher
 from regard.training.progress import Progress, Window
 from regard.training.signals import Interrupted
 from regard.training.trainer import Trainer, _seed
@@ -277,7 +277,7 @@ def test_batches_come_in_order_and_their_errors_too() -> None:
             yield Position(0, place), Numbers(torch.zeros(1), torch.zeros(1))
         raise CheckpointError("no more")
 
-    ahead = Ahead(some, pinned=False)
+    ahead = Prefetcher(some, pinned=False)
     assert [next(ahead)[0].batch for _ in range(9)] == list(range(9))
     with pytest.raises(CheckpointError, match="no more"):
         next(ahead)
@@ -290,7 +290,7 @@ def test_a_full_queue_is_closed_without_waiting() -> None:
         while True:
             yield Position(), Numbers(torch.zeros(1), torch.zeros(1))
 
-    ahead = Ahead(endless, pinned=False)
+    ahead = Prefetcher(endless, pinned=False)
     next(ahead)
     ahead.close()
     assert not ahead._thread.is_alive()

@@ -66,7 +66,7 @@ def test_a_classifier_starts_from_a_folder_of_others(command, tmp_path):
     weights = load_file(run / "model.safetensors")
     theirs = model.bert.pooler.dense.weight.detach()
     torch.testing.assert_close(weights["backbone.pooler.weight"], theirs)
-    assert regard.load(run, "cpu").labeller.framer.tokenizer.tokens([2, 5]) == ["[CLS]", "the"]
+    assert regard.load(run, "cpu").labeller.template.tokenizer.tokens([2, 5]) == ["[CLS]", "the"]
     out = command("export", run, "--to", "hf", "--out", tmp_path / "out")
     assert out.code == 0
     again = transformers.BertForSequenceClassification.from_pretrained(tmp_path / "out")
@@ -108,7 +108,7 @@ def test_a_gpt_of_others_goes_on_learning(command, tmp_path):
 def loss_of_language(run: Path) -> float:
     """How well the GPT below a head still expects a text."""
     predictor = regard.load(run, "cpu")
-    ids = torch.tensor(predictor.labeller.framer(["the cat sees a dog ."])[0].ids)[None]
+    ids = torch.tensor(predictor.labeller.template(["the cat sees a dog ."])[0].ids)[None]
     with torch.no_grad():
         logits = predictor.module.backbone(ids)[0, :-1]
     return float(torch.nn.functional.cross_entropy(logits, ids[0, 1:]))

@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from regard.checkpoints.run import RunFolder
-from regard.checkpoints.spec import Described, Pretrained
+from regard.checkpoints.spec import ModelSpec, Pretrained
 from regard.checkpoints.weights import read_tensors
 from regard.data.text.tokenizer_files import read_tokenizers
 from regard.errors import CheckpointError
@@ -35,7 +35,7 @@ def open_run(run: RunFolder) -> Pretrained:
             f"{run.path}: the run has no weights yet (model.safetensors)",
             hint=f"train it to its first evaluation: regard train --resume --out {run.path}",
         )
-    said = {field.name: getattr(described, field.name) for field in fields(Described)}
+    said = {field.name: getattr(described, field.name) for field in fields(ModelSpec)}
     tokenizer, target = read_tokenizers(run.path)
     tensors = read_tensors(run.weights)
     return Pretrained(**said, tensors=tensors, tokenizer=tokenizer, target_tokenizer=target, origin=str(run.weights))

@@ -26,7 +26,7 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.checkpoints.spec import Described
+from regard.checkpoints.spec import ModelSpec
 from regard.checkpoints.weights import read_tensors, write_tensors
 from regard.config.toml import write_toml
 from regard.errors import CheckpointError, EnvironmentProblem
@@ -78,17 +78,17 @@ class RunFolder:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
             raise CheckpointError(f"{path}: not a TOML file ({problem})") from problem
 
-    def write_model(self, described: Described) -> None:
+    def write_model(self, described: ModelSpec) -> None:
         """Write model.json: what the weights are weights of."""
         self.write_text("model.json", json.dumps(asdict(described), indent=1, ensure_ascii=False) + "\n")
 
-    def read_model(self) -> Described:
+    def read_model(self) -> ModelSpec:
         """What model.json says."""
         path = self.path / "model.json"
         try:
             said = json.loads(path.read_text(encoding="utf-8"))
             labels = None if said["labels"] is None else tuple(said["labels"])
-            return Described(said["task"], said["model"], said["options"], labels, said["decode"])
+            return ModelSpec(said["task"], said["model"], said["options"], labels, said["decode"])
         except FileNotFoundError as problem:
             raise CheckpointError(
                 f"{path}: there is no such file", hint="it may be a run of another version"

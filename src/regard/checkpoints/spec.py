@@ -1,6 +1,6 @@
 """Models in our terms, whoever trained them: what they are, and with their weights.
 
-`Described` is what a model is: the task, its name in the registry, and its options; a run keeps it as `model.json`.
+`ModelSpec` is what a model is: the task, its name in the registry, and its options; a run keeps it as `model.json`.
 `Pretrained` is the same with weights and tokenizer: all that is needed to build the model, or to start from it.
 """
 
@@ -18,7 +18,7 @@ from regard.models.registry import build, configure
 
 
 @dataclass(frozen=True)
-class Described:
+class ModelSpec:
     """A model of ours: what it is for, its name in the registry, its options, the names of its classes.
 
     `decode` holds options of decoding that the model was published with.
@@ -32,7 +32,7 @@ class Described:
 
 
 @dataclass(frozen=True)
-class Pretrained(Described):
+class Pretrained(ModelSpec):
     """A model that others trained, in our terms: weights by our names, and its tokenizer (or one for each side)."""
 
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Pretrained(Described):
         return model.eval()
 
 
-def completed(model: Described) -> Described:
+def with_defaults(model: ModelSpec) -> ModelSpec:
     """The same model with every option said, also those of a backbone that it stands on."""
     options = dict(model.options)
     size = options.pop("size", None)

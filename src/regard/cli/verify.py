@@ -13,7 +13,7 @@ from regard.cli.console import put, say
 from regard.errors import RegardError, UsageError
 
 if TYPE_CHECKING:
-    from regard.inspection.invariants import Finding
+    from regard.inspection.invariants import Check
 
 
 def verify(
@@ -44,7 +44,7 @@ def verify(
     say(f"all {len(findings)} promises hold")
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: Check) -> str:
     verdict = "holds" if finding.kept else "FAILS"
     different = f", {finding.n_different} texts differ" if finding.n_different else ""
     return f"{verdict}  {finding.promise}: largest difference {finding.difference:.1e}{different}"

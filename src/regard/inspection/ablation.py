@@ -22,7 +22,7 @@ from regard.attention import watch
 from regard.attention.taps import Tap
 from regard.errors import UsageError
 from regard.inspection.capture import tap_kinds
-from regard.inspection.forward_case import Scene
+from regard.inspection.forward_case import ForwardCase
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +42,9 @@ class Ablation:
 
 
 @torch.inference_mode()
-def ablate_heads(scene: Scene, kind: str, *, layers: Collection[int] | None = None) -> Ablation:
+def ablate_heads(case: ForwardCase, kind: str, *, layers: Collection[int] | None = None) -> Ablation:
     """Silence each head of a kind in turn, in all layers or some; it runs the model once a head, and once more."""
-    taps = _taps(scene, kind, layers)
+    taps = _taps(case, kind, layers)
     counts: dict[int, int] = {}
 
     def count(layer: int, output: Tensor) -> Tensor:
@@ -52,12 +52,12 @@ def ablate_heads(scene: Scene, kind: str, *, layers: Collection[int] | None = No
         return output
 
     with _changing(taps, count):
-        before = scene.log_probs(scene.run())
-    given = _given(scene)
+        before = case.log_probs(case.run())
+    given = _given(case)
     kl, change = [], []
     for layer in taps:
         for head in range(counts[layer]):
-            after = _silenced(scene, {layer: taps[layer]}, head)
+            after = _silenced(case, {layer: taps[layer]}, head)
             kl.append(float((before.exp() * (before - after)).sum(-1).mean()))
             if given:
                 places, ids = (list(side) for side in zip(*given, strict=True))
@@ -68,12 +68,12 @@ def ablate_heads(scene: Scene, kind: str, *, layers: Collection[int] | None = No
 
 
 @torch.inference_mode()
-def silence(scene: Scene, kind: str, *, layer: int, head: int) -> Tensor:
+def silence(case: ForwardCase, kind: str, *, layer: int, head: int) -> Tensor:
     """The log-probabilities (places, choices) of the model with one head silenced."""
-    return _silenced(scene, _taps(scene, kind, [layer]), head)
+    return _silenced(case, _taps(case, kind, [layer]), head)
 
 
-def _silenced(scene: Scene, taps: dict[int, Tap], head: int) -> Tensor:
+def _silenced(case: ForwardCase, taps: dict[int, Tap], head: int) -> Tensor:
     def change(layer: int, output: Tensor) -> Tensor:
         if not 0 <= head < output.shape[1]:
             raise UsageError(f"there is no head {head}; layer {layer} has heads 0 to {output.shape[1] - 1}")
@@ -82,13 +82,13 @@ def _silenced(scene: Scene, taps: dict[int, Tap], head: int) -> Tensor:
         return silent
 
     with _changing(taps, change):
-        return scene.log_probs(scene.run())
+        return case.log_probs(case.run())
 
 
-def _taps(scene: Scene, kind: str, layers: Collection[int] | None) -> dict[int, Tap]:
+def _taps(case: ForwardCase, kind: str, layers: Collection[int] | None) -> dict[int, Tap]:
     """The places of attention of a kind, by layer; `watch` counts them, and refuses what is not there."""
-    with watch(scene.module, kinds=tap_kinds(scene, [kind]), layers=layers) as seen:
-        parts = [part for part in scene.module.modules() if isinstance(part, Tap)]
+    with watch(case.module, kinds=tap_kinds(case, [kind]), layers=layers) as seen:
+        parts = [part for part in case.module.modules() if isinstance(part, Tap)]
         return {watcher.layer: tap for tap in parts for watcher in tap.watchers if watcher.seen is seen}
 
 
@@ -105,7 +105,7 @@ def _changing(taps: dict[int, Tap], change: Callable[[int, Tensor], Tensor]) -> 
             hook.remove()
 
 
-def _given(scene: Scene) -> list[tuple[int, int]]:
+def _given(case: ForwardCase) -> list[tuple[int, int]]:
     """Where it is known what was said, and what that was."""
-    given = scene.speech.given if scene.speech is not None else ()
+    given = case.speech.given if case.speech is not None else ()
     return [(place, index) for place, index in enumerate(given) if index is not None]

@@ -1,4 +1,4 @@
-"""Run a scene and keep what its attention looked at: the weights that were asked for, and no others.
+"""Run a case and keep what its attention looked at: the weights that were asked for, and no others.
 
 Weights are computed beside the fused kernels by `regard.attention.watch`, only in the layers and kinds asked for.
 Queries and keys are picked up where they enter attention, heads apart, positions turned in, keys prepared.
@@ -18,44 +18,44 @@ from regard.attention import MLP, Additive, Gaussian, Prepared, Score, watch
 from regard.attention.core import SCALED_DOT, repeat_groups
 from regard.attention.taps import Kind, Seen, Tap
 from regard.errors import UsageError
-from regard.inspection.forward_case import Scene
+from regard.inspection.forward_case import ForwardCase
 from regard.inspection.record import Computed, Form, Map, Weights
 
 Made = tuple[Form, float, Tensor, Tensor, Tensor | None]  # form, scale, queries (H, T, E), keys (H, S, E), vector (E,)
 
 
 def capture(
-    scene: Scene, *, layers: Collection[int] | None, kinds: Collection[str] | None, queries: bool
+    case: ForwardCase, *, layers: Collection[int] | None, kinds: Collection[str] | None, queries: bool
 ) -> tuple[dict[str, Map], Any]:
     """The maps by kind, and what the model gave."""
-    asked = tap_kinds(scene, kinds)
-    with watch(scene.module, layers=layers, kinds=asked) as seen, _entering(scene, seen, queries=queries) as made:
-        output = scene.run()
+    asked = tap_kinds(case, kinds)
+    with watch(case.module, layers=layers, kinds=asked) as seen, _entering(case, seen, queries=queries) as made:
+        output = case.run()
     maps: dict[str, Map] = {}
     for kind in sorted({sight.kind for sight in seen}):
-        found = _map(scene, seen, kind, made)
+        found = _map(case, seen, kind, made)
         maps[found.kind] = found
     return maps, output
 
 
-def tap_kinds(scene: Scene, kinds: Collection[str] | None) -> list[Kind] | None:
+def tap_kinds(case: ForwardCase, kinds: Collection[str] | None) -> list[Kind] | None:
     """The kinds that taps go by, of those that records go by."""
     if kinds is None:
         return None
-    known: dict[str, Kind] = {name: kind for kind, (name, _, _) in scene.sides.items()}
+    known: dict[str, Kind] = {name: kind for kind, (name, _, _) in case.sides.items()}
     if unknown := sorted(set(kinds) - set(known)):
         raise UsageError(f"no attention of kind {unknown[0]!r} is in this model; there may be {', '.join(known)}")
     return [known[kind] for kind in kinds]
 
 
-def _map(scene: Scene, seen: Seen, kind: Kind, made: dict[tuple[str, int], list[Made | None]]) -> Map:
+def _map(case: ForwardCase, seen: Seen, kind: Kind, made: dict[tuple[str, int], list[Made | None]]) -> Map:
     """Layers stacked: (L, H, T, S).
 
     A model that feeds its attention back takes one step after another, and each is a sight of one row.
     """
     layers = sorted({sight.layer for sight in seen.where(kind=kind)})
     stacked = [torch.cat([sight.weights[0] for sight in seen.where(kind=kind, layer=n)], 1) for n in layers]
-    name, rows, columns = scene.sides[kind]
+    name, rows, columns = case.sides[kind]
     computed = _computed([made[kind, n] for n in layers]) if made else None
     weights = _array(torch.stack(stacked))
     return Map(name, rows, columns, weights, tuple(layers), tuple(range(weights.shape[1])), computed)
@@ -81,11 +81,11 @@ def _computed(layers: Sequence[Sequence[Made | None]]) -> Computed | None:
 
 
 @contextmanager
-def _entering(scene: Scene, seen: Seen, *, queries: bool) -> Iterator[dict[tuple[str, int], list[Made | None]]]:
+def _entering(case: ForwardCase, seen: Seen, *, queries: bool) -> Iterator[dict[tuple[str, int], list[Made | None]]]:
     """Keep what enters the watched taps while the block runs, by kind and layer, one entry a call."""
     made: dict[tuple[str, int], list[Made | None]] = {}
     hooks = []
-    for tap in scene.module.modules() if queries else ():
+    for tap in case.module.modules() if queries else ():
         if not isinstance(tap, Tap):
             continue
         for watcher in tap.watchers:

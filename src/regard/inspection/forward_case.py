@@ -1,10 +1,10 @@
 """A model and one input of it, with the names of everything: ready to be looked at, as often as one likes.
 
-scene = pair_scene(module, languages, source=ids, target=ids)       a sentence and its translation
-scene = text_scene(module, tokenizer, ids, says="next")             one text
-look_at(scene, layers=[3])    roll_out(…)    weigh_by_gradient(scene, …)    ablate_heads(scene, …)
+case = pair_case(module, languages, source=ids, target=ids)       a sentence and its translation
+case = text_case(module, tokenizer, ids, says="next")             one text
+look_at(case, layers=[3])    roll_out(…)    weigh_by_gradient(case, …)    ablate_heads(case, …)
 
-A scene runs its model the same way every time; what looks at it decides what is kept on the way.
+A case runs its model the same way every time; what looks at it decides what is kept on the way.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Speech:
 
 
 @dataclass(frozen=True)
-class Scene:
+class ForwardCase:
     """What is to be looked at: a module, what it is called with, and the axes its attention is between."""
 
     module: nn.Module
@@ -89,7 +89,7 @@ class Scene:
         return scores.float().log_softmax(-1)
 
 
-def pair_scene(module: nn.Module, languages: Languages, *, source: Sequence[int], target: Sequence[int]) -> Scene:
+def pair_case(module: nn.Module, languages: Languages, *, source: Sequence[int], target: Sequence[int]) -> ForwardCase:
     """A sentence and its translation, as ids without marks."""
     if not source:
         raise UsageError("there is nothing to look at: the text is empty")
@@ -103,10 +103,10 @@ def pair_scene(module: nn.Module, languages: Languages, *, source: Sequence[int]
         "fed": Axis(start + pieces, words=words.with_mark(first=True)),
     }
     speech = Speech("target", "here", lambda index: write.tokens([index])[0], [*target, write.eos_id])
-    return Scene(module, batch.rows(), axes, PAIR_SIDES, speech)
+    return ForwardCase(module, batch.rows(), axes, PAIR_SIDES, speech)
 
 
-def text_scene(
+def text_case(
     module: nn.Module,
     tokenizer: Tokenizer,
     ids: Sequence[int],
@@ -114,7 +114,7 @@ def text_scene(
     segments: Sequence[int] | None = None,
     says: Says | None = None,
     names: Sequence[str] = (),
-) -> Scene:
+) -> ForwardCase:
     """One text, or two in one row, as the ids a model reads.
 
     `says` is what the model's output is about: the "next" token, the token "here", a "label" out of `names`, or the
@@ -135,7 +135,7 @@ def text_scene(
     elif says == "span":
         axes["answer"] = Axis(["begins", "ends"], "labels")
         speech = Speech("answer", says, lambda index: axes["text"].shown[index])
-    return Scene(module, (torch.tensor([list(ids)], device=device),), axes, TEXT_SIDES, speech, options)
+    return ForwardCase(module, (torch.tensor([list(ids)], device=device),), axes, TEXT_SIDES, speech, options)
 
 
 def _has_output(module: nn.Module) -> bool:

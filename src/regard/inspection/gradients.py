@@ -17,13 +17,13 @@ from torch import Tensor
 from regard.attention import watch
 from regard.errors import UsageError
 from regard.inspection.capture import tap_kinds
-from regard.inspection.forward_case import Scene
+from regard.inspection.forward_case import ForwardCase
 from regard.inspection.look import look_at
 from regard.inspection.record import Look, Map
 
 
 def weigh_by_gradient(
-    scene: Scene,
+    case: ForwardCase,
     *,
     place: int = -1,
     choice: int | None = None,
@@ -37,18 +37,18 @@ def weigh_by_gradient(
     a token's id, a label's number; without it, what was given there, else the likeliest. `signed` keeps what spoke
     against it as well. Rows do not sum to one.
     """
-    plain = look_at(scene, layers=layers, kinds=kinds, alternatives=0)
-    with torch.enable_grad(), watch(scene.module, layers=layers, kinds=tap_kinds(scene, kinds), through=True) as seen:
-        log_probs = scene.log_probs(scene.run())
+    plain = look_at(case, layers=layers, kinds=kinds, alternatives=0)
+    with torch.enable_grad(), watch(case.module, layers=layers, kinds=tap_kinds(case, kinds), through=True) as seen:
+        log_probs = case.log_probs(case.run())
         explained = log_probs[_place(place, len(log_probs))]
         sights = list(seen)
-        chosen = explained[_choice(scene, explained, place, choice)]
+        chosen = explained[_choice(case, explained, place, choice)]
         gradients = torch.autograd.grad(chosen, [sight.weights for sight in sights], allow_unused=True)
     found: dict[str, dict[int, list[Tensor]]] = {}
     for sight, gradient in zip(sights, gradients, strict=True):
         product = sight.weights.detach() * (torch.zeros_like(sight.weights) if gradient is None else gradient)
         relevance = product if signed else product.clamp(min=0)
-        found.setdefault(scene.sides[sight.kind][0], {}).setdefault(sight.layer, []).append(relevance[0])
+        found.setdefault(case.sides[sight.kind][0], {}).setdefault(sight.layer, []).append(relevance[0])
     maps = {kind: _with(plain.maps[kind], layers_) for kind, layers_ in found.items()}
     return Look(plain.axes, maps, None, "gradient × attention")
 
@@ -64,11 +64,11 @@ def _place(place: int, n_places: int) -> int:
     return place % n_places
 
 
-def _choice(scene: Scene, explained: Tensor, place: int, choice: int | None) -> int:
+def _choice(case: ForwardCase, explained: Tensor, place: int, choice: int | None) -> int:
     if choice is not None:
         if not 0 <= choice < len(explained):
             raise UsageError(f"there is no choice {choice}; there are {len(explained)}, from 0")
         return choice
-    given = scene.speech.given if scene.speech is not None else ()
+    given = case.speech.given if case.speech is not None else ()
     known = given[place] if given else None
     return int(explained.argmax()) if known is None else known

@@ -31,7 +31,7 @@ MORE = 5  # positions of padding that are added
 
 
 @dataclass(frozen=True)
-class Finding:
+class Check:
     """One promise: what was compared, the largest difference, how many texts came out different, and the verdict.
 
     `kept` where no text differs and the difference is within `allowed`.
@@ -114,18 +114,18 @@ class Trial:
 
 
 @torch.inference_mode()
-def measure_alone(trial: Trial) -> Finding:
+def measure_alone(trial: Trial) -> Check:
     """Each text by itself against all of them together."""
     together, apart = trial(), 0.0
     for i in range(len(together)):
         alone = trial.run(trial.module, trial.given.alone(i))
         among = together[i : i + 1, : alone.shape[1]] if trial.by_token else together[i : i + 1]
         apart = max(apart, float((among - alone).abs().max()))
-    return Finding(f"a batch of one = a batch of {len(together)}", apart, trial.allowed(together))
+    return Check(f"a batch of one = a batch of {len(together)}", apart, trial.allowed(together))
 
 
 @torch.inference_mode()
-def measure_reading(trial: Trial) -> Iterator[Finding]:
+def measure_reading(trial: Trial) -> Iterator[Check]:
     """What every model promises about reading, one finding after another."""
     if any(isinstance(part, Tap) for part in trial.module.modules()):
         yield _explicit(trial)
@@ -133,19 +133,19 @@ def measure_reading(trial: Trial) -> Iterator[Finding]:
     yield from _padding(trial)
 
 
-def _explicit(trial: Trial) -> Finding:
+def _explicit(trial: Trial) -> Check:
     fused = trial()
     with watch(trial.module, through=True):
         explicit = trial()
-    return Finding("fused = explicit", trial.apart(fused, explicit), trial.allowed(fused))
+    return Check("fused = explicit", trial.apart(fused, explicit), trial.allowed(fused))
 
 
-def _saved(trial: Trial) -> Finding:
+def _saved(trial: Trial) -> Check:
     return measure_saved(trial.module, lambda again: trial.apart(trial(), replace(trial, module=again)()), allowed=0.0)
 
 
 @torch.inference_mode()
-def measure_plain(module: nn.Module, inputs: tuple[Tensor, ...]) -> Iterator[Finding]:
+def measure_plain(module: nn.Module, inputs: tuple[Tensor, ...]) -> Iterator[Check]:
     """What a model of tensors (N, …) promises about each of the N: alone as among others, explicit, saved."""
     together: Tensor = module(*inputs)
     alone = torch.cat([module(*(part[i : i + 1] for part in inputs)) for i in range(len(together))])
@@ -154,15 +154,15 @@ def measure_plain(module: nn.Module, inputs: tuple[Tensor, ...]) -> Iterator[Fin
     def apart(other: Tensor) -> float:
         return float((together - other).abs().max())
 
-    yield Finding(f"a batch of one = a batch of {len(together)}", apart(alone), allowed)
+    yield Check(f"a batch of one = a batch of {len(together)}", apart(alone), allowed)
     if any(isinstance(part, Tap) for part in module.modules()):
         with watch(module, through=True):
             explicit = module(*inputs)
-        yield Finding("fused = explicit", apart(explicit), allowed)
+        yield Check("fused = explicit", apart(explicit), allowed)
     yield measure_saved(module, lambda again: apart(again(*inputs)), allowed=allowed)
 
 
-def measure_saved(module: nn.Module, apart: Callable[[nn.Module], float], *, allowed: float) -> Finding:
+def measure_saved(module: nn.Module, apart: Callable[[nn.Module], float], *, allowed: float) -> Check:
     """Weights come back to the bit, and a copy that read them computes what `apart` says is the same.
 
     Sums over the same weights may differ in the last bits: some processors add in an order that goes by addresses.
@@ -176,17 +176,17 @@ def measure_saved(module: nn.Module, apart: Callable[[nn.Module], float], *, all
         load_weights(again, read_tensors(path), origin=str(path))
     pairs = zip(weights_of(module).values(), weights_of(again).values(), strict=True)
     equal = all(torch.equal(one, other) for one, other in pairs)
-    return Finding("saved and loaded = itself", apart(again) if equal else math.inf, allowed)
+    return Check("saved and loaded = itself", apart(again) if equal else math.inf, allowed)
 
 
-def _padding(trial: Trial) -> Iterator[Finding]:
+def _padding(trial: Trial) -> Iterator[Check]:
     """Other ids in the padding; then more padding."""
     plain = trial()
     other = trial.run(trial.module, trial.given.refilled())
-    yield Finding("what padding holds does not matter", trial.apart(plain, other), 0.0)
+    yield Check("what padding holds does not matter", trial.apart(plain, other), 0.0)
     if trial.more:
         wider = trial.run(trial.module, trial.given.refilled(more=trial.more))
-        yield Finding("how much padding there is does not matter", trial.apart(plain, wider), trial.allowed(plain))
+        yield Check("how much padding there is does not matter", trial.apart(plain, wider), trial.allowed(plain))
 
 
 def _lengths(rows: Rows) -> Tensor:

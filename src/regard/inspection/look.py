@@ -1,6 +1,6 @@
-"""Look at a model while it reads and writes: a scene becomes a record.
+"""Look at a model while it reads and writes: a case becomes a record.
 
-look_at(scene, layers=[3], kinds=["cross"], queries=True)      → Look, with weights of what was asked for alone
+look_at(case, layers=[3], kinds=["cross"], queries=True)      → Look, with weights of what was asked for alone
 look_at_points(estimator, [[65_000]])                          → Look, of Nadaraya–Watson: queries × known points
 """
 
@@ -15,17 +15,17 @@ import torch
 
 from regard.errors import UsageError
 from regard.inspection.capture import capture, made_of
-from regard.inspection.forward_case import Scene, Speech, pair_scene, text_scene
+from regard.inspection.forward_case import ForwardCase, Speech, pair_case, text_case
 from regard.inspection.record import PICTURES, Axis, Computed, Look, Map, Outputs
 from regard.inspection.words import Words
 from regard.models.nadaraya_watson import NadarayaWatson
 
-__all__ = ["PICTURES", "Look", "Words", "look_at", "look_at_points", "pair_scene", "text_scene"]
+__all__ = ["PICTURES", "Look", "Words", "look_at", "look_at_points", "pair_case", "text_case"]
 
 
 @torch.inference_mode()
 def look_at(
-    scene: Scene,
+    case: ForwardCase,
     *,
     layers: Collection[int] | None = None,
     kinds: Collection[str] | None = None,
@@ -39,13 +39,13 @@ def look_at(
     """
     if alternatives < 0:
         raise UsageError(f"{alternatives} alternatives cannot be kept; allowed is 0 or more")
-    maps, output = capture(scene, layers=layers, kinds=kinds, queries=queries)
+    maps, output = capture(case, layers=layers, kinds=kinds, queries=queries)
     said = None
-    if alternatives and scene.speech is not None and scene.speaks:
-        said = _outputs(scene, scene.speech, output, alternatives)
+    if alternatives and case.speech is not None and case.speaks:
+        said = _outputs(case, case.speech, output, alternatives)
     used = {side for found in maps.values() for side in (found.rows, found.columns)} | ({said.axis} if said else set())
-    axes = {name: axis for name, axis in scene.axes.items() if name in used}
-    return Look(axes, maps, said, scene.title)
+    axes = {name: axis for name, axis in case.axes.items() if name in used}
+    return Look(axes, maps, said, case.title)
 
 
 def look_at_points(model: NadarayaWatson, X: npt.ArrayLike, *, queries: bool = False) -> Look:
@@ -64,9 +64,9 @@ def look_at_points(model: NadarayaWatson, X: npt.ArrayLike, *, queries: bool = F
     return Look(axes, {"kernel": found}, None, f"Nadaraya–Watson, bandwidth {bandwidth}")
 
 
-def _outputs(scene: Scene, speech: Speech, output: Any, n: int) -> Outputs:
+def _outputs(case: ForwardCase, speech: Speech, output: Any, n: int) -> Outputs:
     """The likeliest at each place, and how likely what did come there was."""
-    log_probs = scene.log_probs(output)
+    log_probs = case.log_probs(output)
     best = log_probs.topk(min(n, log_probs.shape[-1]))
     given: list[tuple[str, float] | None] = []
     for place, index in enumerate(speech.given):

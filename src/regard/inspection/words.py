@@ -88,8 +88,8 @@ def shown(labels: Sequence[str], words: Words | None) -> list[str]:
 
 def _marks(tokenizer: Tokenizer) -> set[int]:
     """The ids that stand for no word. A mask does, and so does what is unknown."""
-    roles = tokenizer.roles
-    return {index for index in (roles.pad, roles.bos, roles.eos, roles.cls, roles.sep) if index is not None}
+    special = tokenizer.special_tokens
+    return {index for index in (special.pad, special.bos, special.eos, special.cls, special.sep) if index is not None}
 
 
 def _text(tokenizer: Tokenizer, ids: Sequence[int], pieces: Sequence[str]) -> str:

@@ -9,14 +9,14 @@ from regard.checkpoints.spec import Pretrained
 from regard.config.recipe import Recipe
 from regard.data.text.tokenizers import Tokenizer
 from regard.models.registry import entry
-from regard.tasks.templates import Framer
+from regard.tasks.templates import TextTemplate
 
 
-def framer_for(tokenizer: Tokenizer, options: Mapping[str, Any], recipe: Recipe) -> Framer:
+def template_for(tokenizer: Tokenizer, options: Mapping[str, Any], recipe: Recipe) -> TextTemplate:
     """How texts are put between special tokens for this backbone; no longer than it can read."""
     backbone = options["backbone"]
     longest = min(recipe.data.max_tokens, backbone.get("n_positions", recipe.data.max_tokens))
-    return Framer(tokenizer, max_tokens=longest, closing=entry(backbone["name"]).continues)
+    return TextTemplate(tokenizer, max_tokens=longest, closing=entry(backbone["name"]).continues)
 
 
 def longest(found: Pretrained) -> dict[str, int]:

@@ -20,15 +20,15 @@ from typing import Any, Generic, Protocol, Self, TypeVar, overload
 
 from torch import Tensor, nn
 
-from regard.checkpoints.spec import Described, Pretrained
+from regard.checkpoints.spec import ModelSpec, Pretrained
 from regard.config.recipe import Recipe
 from regard.config.schema import typed
 from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions
 from regard.decoding.options import ONLY_FOR
 from regard.errors import CheckpointError, DataError, UsageError
-from regard.inspection.forward_case import Scene
-from regard.inspection.invariants import Finding
+from regard.inspection.forward_case import ForwardCase
+from regard.inspection.invariants import Check
 from regard.inspection.look import look_at
 from regard.inspection.record import Look
 from regard.metrics.comparing import Compared
@@ -118,9 +118,9 @@ class Predictor(ABC, Generic[Said]):
         """Write what a run keeps beside the weights of a model that others trained."""
 
     @classmethod
-    def for_others(cls, found: Pretrained) -> tuple[Described, Mapping[str, Tensor], Mapping[str, Any]]:
+    def for_others(cls, found: Pretrained) -> tuple[ModelSpec, Mapping[str, Tensor], Mapping[str, Any]]:
         """What a model is in the terms of others, its weights, and JSON files that go beside them."""
-        return Described(found.task, found.model, found.options, found.labels, found.decode), found.tensors, {}
+        return ModelSpec(found.task, found.model, found.options, found.labels, found.decode), found.tensors, {}
 
     @overload
     def __call__(self, inputs: str, /, **options: Any) -> Said: ...
@@ -150,7 +150,7 @@ class Predictor(ABC, Generic[Said]):
         """Another model for the same task (b) against this one (a) on each test set, by paired bootstrap."""
 
     @abstractmethod
-    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Check]:
         """What this model promises, measured on `n` texts: of a test set, or random ones where it is not here."""
 
     def look(
@@ -167,9 +167,9 @@ class Predictor(ABC, Generic[Said]):
 
         `layers` and `kinds` are what to look at, `queries` keeps queries and keys as well.
         """
-        return look_at(self.scene(text, target, **options), layers=layers, kinds=kinds, queries=queries)
+        return look_at(self.case(text, target, **options), layers=layers, kinds=kinds, queries=queries)
 
-    def scene(self, text: str, target: str | None = None, **options: Any) -> Scene:
+    def case(self, text: str, target: str | None = None, **options: Any) -> ForwardCase:
         """The model and what it is given, ready to be looked at; a model without attention has nothing to show."""
         raise UsageError(f"a model for {self.config.task} has no attention to look at")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from regard.checkpoints.opening import open_model
 from regard.checkpoints.provenance import versions
 from regard.checkpoints.run import RunFolder
-from regard.checkpoints.spec import Described, completed
+from regard.checkpoints.spec import ModelSpec, with_defaults
 from regard.checkpoints.weights import weights_of
 from regard.data.text.tokenizer_files import save_tokenizers
 from regard.errors import UsageError
@@ -17,7 +17,7 @@ from regard.tasks.opening import predictor_of, recipe_of
 from regard.tasks.registry import task_spec
 
 
-def import_model(path: Path | str, out: Path) -> tuple[Described, int]:
+def import_model(path: Path | str, out: Path) -> tuple[ModelSpec, int]:
     """Write the model at `path` to the run folder `out`; what it is, and how many parameters it has."""
     run = RunFolder(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -28,7 +28,7 @@ def import_model(path: Path | str, out: Path) -> tuple[Described, int]:
     recipe, module = recipe_of(found), found.module()
     if task_spec(found.task).reads_text:
         tokenizer_of(found)  # says that there is none before anything is written
-    described = completed(Described(found.task, found.model, found.options, found.labels, found.decode))
+    described = with_defaults(ModelSpec(found.task, found.model, found.options, found.labels, found.decode))
     out.mkdir(parents=True, exist_ok=True)
     if found.tokenizer is not None:
         save_tokenizers(out, found.tokenizer, found.target_tokenizer)

@@ -34,7 +34,7 @@ OURS = (
     "captions",
     "speech",
 )
-Place = str | Callable[..., Any]  # "package.module:name", or the thing itself
+Where = str | Callable[..., Any]  # "package.module:name", or the thing itself
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +68,9 @@ class TaskSpec:
     train: type[TrainConfig] = TrainConfig
     size: str | None = None
     beginnings: tuple[str, ...] = ("start",)
-    setup: Place = ""
-    loop: Place = ""
-    predictor: Place
+    setup: Where = ""
+    loop: Where = ""
+    predictor: Where
     flags: tuple[str, ...] = ()
 
     def model(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,11 +115,11 @@ def task_spec(name: str) -> TaskSpec:
     return _registered[name]
 
 
-def resolve(place: Place) -> Any:
-    """What stands at a place."""
-    if callable(place):
-        return place
-    module, _, name = place.partition(":")
+def resolve(where: Where) -> Any:
+    """What stands there."""
+    if callable(where):
+        return where
+    module, _, name = where.partition(":")
     return getattr(import_module(module), name)
 
 

@@ -18,8 +18,8 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.text.special_tokens import Roles
-from regard.data.text.templates import Frame, Framed, frame_by_roles
+from regard.data.text.special_tokens import SpecialTokens
+from regard.data.text.templates import Template, TemplatedIds, template_of
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import UsageError
 
@@ -28,7 +28,7 @@ Ids = Sequence[int]
 _CHUNK = 4096  # texts encoded at once
 
 
-class Framer:
+class TextTemplate:
     """Frames one text or a pair in at most `max_tokens`; `closing` ends every row with a special token of its own."""
 
     def __init__(self, tokenizer: Tokenizer, *, max_tokens: int = 128, closing: bool = False) -> None:
@@ -45,7 +45,7 @@ class Framer:
         """How many tokens of text fit into a row, special tokens taken off."""
         return self.max_tokens - len(self._framed([], [] if pair else None).ids)
 
-    def __call__(self, texts: Sequence[Text]) -> list[Framed]:
+    def __call__(self, texts: Sequence[Text]) -> list[TemplatedIds]:
         """Each text, or pair of texts, framed and, where it is too long, cut."""
         return [self.frame(*ids) for ids in self.encode(texts)]
 
@@ -57,7 +57,7 @@ class Framer:
             (first, None if isinstance(text, str) else next(seconds)) for text, first in zip(texts, firsts, strict=True)
         ]
 
-    def frame(self, first: Ids, second: Ids | None = None) -> Framed:
+    def frame(self, first: Ids, second: Ids | None = None) -> TemplatedIds:
         """Ids between their special tokens, cut to fit; nothing at all still makes a row of one token of padding."""
         if second is not None and not self._parts_two:
             raise UsageError(
@@ -65,9 +65,9 @@ class Framer:
                 hint="join them into one text, or use another",
             )
         framed = self._framed(*cut(first, second, room=self.room(pair=second is not None)))
-        return framed if framed.ids else Framed([self.tokenizer.pad_id], [0], framed.starts)
+        return framed if framed.ids else TemplatedIds([self.tokenizer.pad_id], [0], framed.starts)
 
-    def _framed(self, first: Ids, second: Ids | None) -> Framed:
+    def _framed(self, first: Ids, second: Ids | None) -> TemplatedIds:
         return self.tokenizer.frame(first, second) if self._frame is None else self._frame(first, second)
 
 
@@ -84,17 +84,17 @@ def cut(first: Ids, second: Ids | None, *, room: int) -> tuple[Ids, Ids | None]:
     return first[: room - len(second)], second
 
 
-def _closing_frame(tokenizer: Tokenizer) -> Frame:
-    roles = tokenizer.roles
-    opening = roles.bos if roles.bos is not None else roles.cls
-    closing = roles.eos if roles.eos is not None else roles.sep
-    return frame_by_roles(Roles(cls=opening, sep=closing))
+def _closing_frame(tokenizer: Tokenizer) -> Template:
+    special_tokens = tokenizer.special_tokens
+    opening = special_tokens.bos if special_tokens.bos is not None else special_tokens.cls
+    closing = special_tokens.eos if special_tokens.eos is not None else special_tokens.sep
+    return template_of(SpecialTokens(cls=opening, sep=closing))
 
 
-class FramedRows:
+class TemplatedRows:
     """Framed texts end to end in memory: ids and segments (tokens,), and where each row begins."""
 
-    def __init__(self, rows: Iterable[Framed], *, shortened: int = 0) -> None:
+    def __init__(self, rows: Iterable[TemplatedIds], *, shortened: int = 0) -> None:
         ids, segments, lengths = [], [], []
         for row in rows:
             ids.append(np.array(row.ids, np.int32))
@@ -107,14 +107,14 @@ class FramedRows:
         self.shortened = shortened
 
     @classmethod
-    def of(cls, framer: Framer, texts: Iterable[Text]) -> FramedRows:
+    def of(cls, template: TextTemplate, texts: Iterable[Text]) -> TemplatedRows:
         """Encode and frame texts, a few thousand at a time; `shortened` counts those that were cut."""
-        found: list[Framed] = []
+        found: list[TemplatedIds] = []
         shortened = 0
         for chunk in _chunks(texts):
-            for first, second in framer.encode(chunk):
-                found.append(framer.frame(first, second))
-                shortened += len(first) + len(second or []) > framer.room(pair=second is not None)
+            for first, second in template.encode(chunk):
+                found.append(template.frame(first, second))
+                shortened += len(first) + len(second or []) > template.room(pair=second is not None)
         return cls(found, shortened=shortened)
 
     def __len__(self) -> int:

@@ -14,39 +14,39 @@ from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import CheckpointError
 from regard.tasks.masked.data import MaskedPieces
 from regard.tasks.texts import TextPieces
-from regard.training.setup import Place, Say
+from regard.training.setup import RunContext, Say
 
 Pieces = TypeVar("Pieces", TextPieces, MaskedPieces)
 
 
 def tokenizer_for(
-    recipe: Recipe, place: Place, start: Pretrained | None, texts: Callable[[], Iterable[str]]
+    recipe: Recipe, context: RunContext, start: Pretrained | None, texts: Callable[[], Iterable[str]]
 ) -> Tokenizer:
     """Find or learn the tokenizer, and keep it in the run."""
-    kept = place.run.path / "tokenizer.json"
+    kept = context.run.path / "tokenizer.json"
 
     def prepare(say: Say) -> Tokenizer:
         if kept.exists():
             return Tokenizer.load(kept)
-        if not place.world.first:
+        if not context.group.first:
             raise CheckpointError(f"{kept}: the first process wrote none")
-        made = _tokenizer(recipe, place, start, texts)
-        place.run.path.mkdir(parents=True, exist_ok=True)
+        made = _tokenizer(recipe, context, start, texts)
+        context.run.path.mkdir(parents=True, exist_ok=True)
         made.save(kept)
         return made
 
-    return place.first(prepare)
+    return context.first(prepare)
 
 
-def with_tokenizer(pieces: Pieces, start: Pretrained | None, place: Place) -> Pieces:
+def with_tokenizer(pieces: Pieces, start: Pretrained | None, context: RunContext) -> Pieces:
     """The `[tokenizer]` section, changed to name the start's tokenizer where there is one."""
     if start is None:
         return pieces
-    if place.world.first:
-        place.run.path.mkdir(parents=True, exist_ok=True)
-        _start_tokenizer(start).save(place.run.path / "tokenizer.json")
-    place.world.wait()
-    return replace(pieces, file=str(place.run.path / "tokenizer.json"))
+    if context.group.first:
+        context.run.path.mkdir(parents=True, exist_ok=True)
+        _start_tokenizer(start).save(context.run.path / "tokenizer.json")
+    context.group.wait()
+    return replace(pieces, file=str(context.run.path / "tokenizer.json"))
 
 
 def _start_tokenizer(start: Pretrained) -> Tokenizer:
@@ -55,12 +55,14 @@ def _start_tokenizer(start: Pretrained) -> Tokenizer:
     return start.tokenizer
 
 
-def _tokenizer(recipe: Recipe, place: Place, start: Pretrained | None, texts: Callable[[], Iterable[str]]) -> Tokenizer:
+def _tokenizer(
+    recipe: Recipe, context: RunContext, start: Pretrained | None, texts: Callable[[], Iterable[str]]
+) -> Tokenizer:
     pieces = recipe.tokenizer
     if start is not None:
         return _start_tokenizer(start)
     if pieces.file is not None:
-        return Tokenizer.load(find_data(pieces.file, place.data_root))
+        return Tokenizer.load(find_data(pieces.file, context.data_root))
     return learn_tokenizer(
         texts(), pieces.kind, size=pieces.size, lowercase=pieces.lowercase, min_frequency=pieces.min_frequency
     )

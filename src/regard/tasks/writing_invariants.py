@@ -15,11 +15,11 @@ from regard.attention import Rows
 from regard.data.batching.plan import pad
 from regard.decoding import DecodeOptions
 from regard.decoding.scoring import force_decode
-from regard.inspection.invariants import TOLERANCE, Finding, Given, Trial, measure_reading
+from regard.inspection.invariants import TOLERANCE, Check, Given, Trial, measure_reading
 from regard.models.interfaces.text import as_seq2seq
 from regard.tasks.language.writer import Continuation, Writer
 from regard.tasks.pairs import Languages
-from regard.tasks.translation.scoring import given_log_probs
+from regard.tasks.translation.scoring import teacher_forced_log_probs
 from regard.tasks.translation.training import batch_of
 from regard.tasks.translation.translator import Translation, Translator
 
@@ -35,7 +35,7 @@ Written = Sequence[Sequence[Translation | Continuation]]
 @torch.inference_mode()
 def measure_translation(
     module: nn.Module, languages: Languages, *, sources: Sequence[str], targets: Sequence[str]
-) -> Iterator[Finding]:
+) -> Iterator[Check]:
     """Every promise on these sentences and their translations, one finding after another."""
     model = as_seq2seq(module)
     ids = languages.source.encode(sources), languages.target.encode(targets)
@@ -47,7 +47,7 @@ def measure_translation(
     stepper = model.start(translator.source_rows(ids[0]), capacity=max(map(len, ids[1])) + 1)
     marks = languages.target.tokenizer
     steps = force_decode(stepper, ids[1], bos_id=marks.bos_id, eos_id=marks.eos_id, pad_id=marks.pad_id)
-    yield _cached(steps, given_log_probs(model, languages, sources=ids[0], targets=ids[1]))
+    yield _cached(steps, teacher_forced_log_probs(model, languages, sources=ids[0], targets=ids[1]))
     batch = batch_of(languages, *ids).to(model.output_weight.device)
     yield from measure_reading(Trial(module, Given(batch.rows())))
 
@@ -55,7 +55,7 @@ def measure_translation(
 @torch.inference_mode()
 def measure_continuing(
     module: nn.Module, writer: Callable[[nn.Module], Writer], *, texts: Sequence[str]
-) -> Iterator[Finding]:
+) -> Iterator[Check]:
     """Every promise on these texts, each of two pieces or more; `writer` is how the model writes."""
     write = writer(module)
     prompts = [write.prompt(text)[: write.context] for text in texts]
@@ -69,17 +69,17 @@ def measure_continuing(
     yield from measure_reading(Trial(module, given, limit=write.context))
 
 
-def _alone(together: Written, alone: Written, *, name: str) -> Finding:
+def _alone(together: Written, alone: Written, *, name: str) -> Check:
     pairs = list(zip(together, alone, strict=True))
     different = sum([t.ids for t in many] != [t.ids for t in one] for many, one in pairs)
     apart = max(abs(many[0].score - one[0].score) for many, one in pairs)
-    return Finding(f"a batch of one = a batch of {len(together)}, {name}", apart, TOLERANCE, different)
+    return Check(f"a batch of one = a batch of {len(together)}, {name}", apart, TOLERANCE, different)
 
 
-def _cached(steps: Terms, whole: Terms) -> Finding:
+def _cached(steps: Terms, whole: Terms) -> Check:
     pairs = zip(steps, whole, strict=True)
     apart = max(abs(one - other) for a, b in pairs for one, other in zip(a, b, strict=True))
-    return Finding("cached = uncached", apart, TOLERANCE)
+    return Check("cached = uncached", apart, TOLERANCE)
 
 
 def _both_ways(

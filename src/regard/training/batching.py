@@ -16,7 +16,7 @@ class Plan(Protocol):
         ...
 
 
-class Planned:
+class BatchPlanMixin:
     """Batches of a plan; unless a task knows better, packed ones have one shape and others have many.
 
     A task whose batches get one of few shapes when their lengths are rounded up says to which multiple: `few_lengths`.

@@ -18,14 +18,14 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class World:
+class ProcessGroup:
     """Which of how many processes this is."""
 
     rank: int = 0
     size: int = 1
 
     @classmethod
-    def join(cls, device: torch.device) -> World:
+    def join(cls, device: torch.device) -> ProcessGroup:
         """Join the processes that `torchrun` started, or be alone."""
         if int(os.environ.get("WORLD_SIZE", "1")) < 2:
             return cls()

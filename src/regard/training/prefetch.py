@@ -17,7 +17,7 @@ from regard.training.protocol import Batch
 _TURN = 2e-4  # seconds
 
 
-class Ahead:
+class Prefetcher:
     """Prepares batches in a thread while the device computes; the order is that of the plain iterator."""
 
     def __init__(

@@ -14,11 +14,11 @@ from regard.config.recipe import Recipe
 from regard.errors import ConfigError, UsageError
 from regard.models.flops import count_parameters
 from regard.training.averaging import averaged
-from regard.training.distributed import World
-from regard.training.setup import Begin, Job, Place, Say
+from regard.training.distributed import ProcessGroup
+from regard.training.setup import Begin, RunContext, Say, TaskSetup
 from regard.training.trainer import Trainer
 
-Loop = Callable[[Recipe, Place, bool], dict[str, Any]]
+Loop = Callable[[Recipe, RunContext, bool], dict[str, Any]]
 
 
 def train(recipe: Recipe, out: Path, *, loop: Loop, data_root: Path | None, resume: bool, say: Say) -> dict[str, Any]:
@@ -26,27 +26,27 @@ def train(recipe: Recipe, out: Path, *, loop: Loop, data_root: Path | None, resu
     run = RunFolder(out)
     _check_folder(run, recipe, resume=resume)
     device = choose_device(recipe.train.device)
-    return loop(recipe, Place(run, data_root, device, World.join(device), say), resume)
+    return loop(recipe, RunContext(run, data_root, device, ProcessGroup.join(device), say), resume)
 
 
-def fit(recipe: Recipe, place: Place, resume: bool, *, begin: Begin) -> dict[str, Any]:
+def fit(recipe: Recipe, context: RunContext, resume: bool, *, begin: Begin) -> dict[str, Any]:
     """The loop of every task that trains by the trainer: `begin` makes what is trained."""
-    job = begin(recipe, place)
-    first = place.world.first
+    setup = begin(recipe, context)
+    first = context.group.first
     if first:
-        place.run.write_config(recipe.resolved())
-        place.run.write_model(job.described)
-        place.say(job.introduction())
-    trainer = Trainer(job.task, job.model, recipe.train.for_epochs(job.task.batches_an_epoch), place.run)
+        context.run.write_config(recipe.resolved())
+        context.run.write_model(setup.described)
+        context.say(setup.introduction())
+    trainer = Trainer(setup.task, setup.model, recipe.train.for_epochs(setup.task.batches_an_epoch), context.run)
     if resume and trainer.restore() and first:
-        place.say(f"going on after step {trainer.progress.step}")
+        context.say(f"going on after step {trainer.progress.step}")
     trainer.fit()
-    return _finish(recipe, job, trainer, place) if first else {}
+    return _finish(recipe, setup, trainer, context) if first else {}
 
 
-def _finish(recipe: Recipe, job: Job, trainer: Trainer, place: Place) -> dict[str, Any]:
+def _finish(recipe: Recipe, setup: TaskSetup, trainer: Trainer, context: RunContext) -> dict[str, Any]:
     """Take the weights that are kept, measure them, and write down what this run was."""
-    run, model, progress = place.run, job.model, trainer.progress
+    run, model, progress = context.run, setup.model, trainer.progress
     if not progress.best:  # never evaluated: keep what there is
         if trainer.averager and progress.step % trainer.config.eval_every:
             trainer.averager.snapshot(model)
@@ -58,12 +58,12 @@ def _finish(recipe: Recipe, job: Job, trainer: Trainer, place: Place) -> dict[st
         "task": recipe.task,
         "seed": recipe.train.seed,
         "parameters": count_parameters(model),
-        **job.facts(),
+        **setup.facts(),
         "versions": versions(),
-        "hardware": hardware(place.device),
+        "hardware": hardware(context.device),
         "commit": commit(),
         "training": progress.facts(),
-        "metrics": job.measure(place.say),
+        "metrics": setup.measure(context.say),
     }
     run.write_facts(facts)
     return facts

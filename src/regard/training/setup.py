@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from regard.checkpoints.run import RunFolder
-from regard.checkpoints.spec import Described
+from regard.checkpoints.spec import ModelSpec
 from regard.config.recipe import Recipe
-from regard.training.distributed import World
+from regard.training.distributed import ProcessGroup
 from regard.training.protocol import Trainable
 
 Say = Callable[[str], None]
@@ -21,26 +21,26 @@ Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
-class Place:
+class RunContext:
     """Where a job runs: its folder, where recipes find data, the device, the other processes, and who listens."""
 
     run: RunFolder
     data_root: Path | None
     device: torch.device
-    world: World
+    group: ProcessGroup
     say: Say
 
     def first(self, prepare: Callable[[Say], Made]) -> Made:
         """Let the first process prepare data under the run folder and say so; the others then find it ready."""
-        if not self.world.first:
-            self.world.wait()
+        if not self.group.first:
+            self.group.wait()
             return prepare(lambda _: None)
         made = prepare(self.say)
-        self.world.wait()
+        self.group.wait()
         return made
 
 
-class Job(Protocol):
+class TaskSetup(Protocol):
     """A task's data and a model for it."""
 
     @property
@@ -54,7 +54,7 @@ class Job(Protocol):
         ...
 
     @property
-    def described(self) -> Described:
+    def described(self) -> ModelSpec:
         """What the model is, with all its options: what a run keeps of it beside the weights."""
         ...
 
@@ -71,4 +71,4 @@ class Job(Protocol):
         ...
 
 
-Begin = Callable[[Recipe, Place], Job]
+Begin = Callable[[Recipe, RunContext], TaskSetup]

@@ -27,9 +27,9 @@ from regard.data.batching.plan import Position
 from regard.errors import CheckpointError, EnvironmentProblem
 from regard.training.averaging import Averager, averaged, make_averager
 from regard.training.captured import RecordedStep
-from regard.training.distributed import World
+from regard.training.distributed import ProcessGroup
 from regard.training.optimizers import clip_gradients, make_optimizer
-from regard.training.prefetch import Ahead
+from regard.training.prefetch import Prefetcher
 from regard.training.progress import Progress, Window
 from regard.training.protocol import Batch, Losses, Trainable
 from regard.training.report import Reporter
@@ -43,11 +43,11 @@ class Trainer:
     def __init__(self, task: Trainable, model: nn.Module, config: TrainConfig, run: RunFolder) -> None:
         self.task, self.config, self.run = task, config, run
         self.device = choose_device(config.device)
-        self.world = World.join(self.device)
+        self.group = ProcessGroup.join(self.device)
         self.bf16 = uses_bf16(config.precision, self.device)
         self.model = model.to(self.device)
         automatic = self.device.type == "cuda" and task.static_shapes
-        alone = config.accumulate == 1 and self.world.size == 1
+        alone = config.accumulate == 1 and self.group.size == 1
         recorded = self.device.type == "cuda" and config.graphs != "off" and alone and task.record()
         self.optimizer = make_optimizer(
             self.model,
@@ -61,7 +61,7 @@ class Trainer:
         self.averager: Averager | None = make_averager(self.model, ema=config.ema, last=config.average)
         self.progress = Progress()
         self._saved = 0
-        self.reporter = Reporter(run, steps=config.steps, speaks=self.world.first)
+        self.reporter = Reporter(run, steps=config.steps, speaks=self.group.first)
         self._recorded = RecordedStep(self._whole, self.device) if recorded else None
         if config.compile == "on" or (config.compile == "auto" and automatic):
             task.compile()
@@ -70,14 +70,14 @@ class Trainer:
         """Train until the steps are done, the score stops rising, or somebody says stop."""
         self.model.train()
         self.reporter.start(self.progress.step)
-        batches = Ahead(self._batches, pinned=self.device.type == "cuda")
+        batches = Prefetcher(self._batches, pinned=self.device.type == "cuda")
         try:
             with listening() as stopping, quick_products(self.device):
                 self._run(batches, stopping)
         finally:
             batches.close()
             self.reporter.stop()
-            self.world.leave()
+            self.group.leave()
         return self.progress
 
     def restore(self) -> bool:
@@ -98,7 +98,7 @@ class Trainer:
             self.averager.load_state_tensors(tensors["average"])
         progress.done = self._out_of_patience(progress)  # by today's patience
         self.progress = progress
-        if self.world.first:
+        if self.group.first:
             self._keep()  # a kill may have come between a save and its clearing up
         return True
 
@@ -119,7 +119,7 @@ class Trainer:
             among_best = config.keep_best > 0 and progress.step in progress.best
             if progress.step % config.save_every == 0 or among_best or progress.step == config.steps or progress.done:
                 self._save(window)
-            if self.world.total(stopping.is_set()) > 0:
+            if self.group.total(stopping.is_set()) > 0:
                 self._save(window)
                 raise Interrupted(f"stopped after step {progress.step}", hint="go on with --resume")
 
@@ -127,8 +127,8 @@ class Trainer:
         config, progress = self.config, self.progress
         some = [next(batches) for _ in range(config.accumulate)]
         # Dropout draws from a stream of its own at each step and in each process, so no state has to be kept.
-        torch.manual_seed(_seed(config.seed, progress.step, self.world.rank))
-        n_tokens = self.world.total(sum(batch.n_tokens for _, batch in some))
+        torch.manual_seed(_seed(config.seed, progress.step, self.group.rank))
+        n_tokens = self.group.total(sum(batch.n_tokens for _, batch in some))
         progress.step += 1
         rate = rate_at(
             progress.step,
@@ -164,7 +164,7 @@ class Trainer:
 
     def _update(self) -> None:
         """New weights by the gradients, which are forgotten then, and their average."""
-        self.world.sum_gradients(self.model.parameters())
+        self.group.sum_gradients(self.model.parameters())
         if self.config.clip:
             clip_gradients(self.model.parameters(), self.config.clip)
         self.optimizer.apply()
@@ -197,7 +197,7 @@ class Trainer:
             score = figures[self.task.objective]
             if score > max(progress.best.values(), default=-math.inf):
                 progress.since_best = 0
-                if self.world.first:
+                if self.group.first:
                     self.run.write_weights(weights_of(self.model))
             else:
                 progress.since_best += 1
@@ -212,11 +212,11 @@ class Trainer:
     def _window(self) -> Window:
         """An open window, with what a checkpoint kept of the last one."""
         *sums, seconds = self.progress.unreported
-        return Window(time.monotonic() - seconds, sums if self.world.first else [0.0] * 3)
+        return Window(time.monotonic() - seconds, sums if self.group.first else [0.0] * 3)
 
     def _sums(self, window: Window) -> list[float]:
         """Loss, nll and tokens of a window over all processes; what is no number is neither told nor saved."""
-        sums = [self.world.total(value) for value in window.total()]
+        sums = [self.group.total(value) for value in window.total()]
         if not math.isfinite(sums[0]):
             raise EnvironmentProblem(
                 f"the loss is {sums[0]} at step {self.progress.step}", hint="lower train.lr, or set train.clip=1"
@@ -228,8 +228,8 @@ class Trainer:
             return
         self._saved = self.progress.step
         self.progress.unreported = [*self._sums(window), time.monotonic() - window.began]
-        self.world.wait()
-        if not self.world.first:
+        self.group.wait()
+        if not self.group.first:
             return
         files = {
             "model": weights_of(self.model),
@@ -246,7 +246,7 @@ class Trainer:
         self.run.keep([self.progress.step, *best])
 
     def _batches(self) -> Iterator[tuple[Position, Batch]]:
-        return self.task.batches(self.progress.position, rank=self.world.rank, world=self.world.size)
+        return self.task.batches(self.progress.position, rank=self.group.rank, world=self.group.size)
 
 
 def _seed(*parts: int) -> int:

@@ -17,14 +17,14 @@ import torch
 from torch import nn
 
 from regard.checkpoints.opening import open_model
-from regard.checkpoints.spec import Described, Pretrained, completed
+from regard.checkpoints.spec import ModelSpec, Pretrained, with_defaults
 from regard.checkpoints.weights import load_weights, weights_of
 from regard.config.recipe import Recipe
 from regard.data.io.paths import find_data
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError, ConfigError
 from regard.models.registry import build, entry
-from regard.training.setup import Place
+from regard.training.setup import RunContext
 from regard.training.word_vectors import begin_at_vectors
 
 BACKBONE = {"name": "bert", "size": "small"}  # below a head, unless the recipe says otherwise
@@ -37,8 +37,8 @@ def open_start(recipe: Recipe, root: Path | None) -> Pretrained | None:
 
 
 def begin_text_model(
-    recipe: Recipe, tokenizer: Tokenizer, start: Pretrained | None, place: Place, *, forced: Mapping[str, Any]
-) -> tuple[nn.Module, Described]:
+    recipe: Recipe, tokenizer: Tokenizer, start: Pretrained | None, context: RunContext, *, forced: Mapping[str, Any]
+) -> tuple[nn.Module, ModelSpec]:
     """A model of one text for this tokenizer, with the weights of its start if it has one.
 
     `forced` are options that follow from the data and hold unless the recipe or the start says otherwise.
@@ -49,14 +49,14 @@ def begin_text_model(
     if start is not None:
         if start.model != name:
             raise ConfigError(f"{start.origin} is a {start.model}; model.name says {name!r}")
-        described = completed(Described(recipe.task, name, dict(start.options) | options))
+        described = with_defaults(ModelSpec(recipe.task, name, dict(start.options) | options))
     else:
-        described = completed(Described(recipe.task, name, dict(forced) | options | vocabulary))
+        described = with_defaults(ModelSpec(recipe.task, name, dict(forced) | options | vocabulary))
     torch.manual_seed(recipe.train.seed)
     model = build(name, described.options)
     if start is not None:
         load_known(model, start.tensors, origin=start.origin)
-    begin_at_vectors(recipe, model, tokenizer, place)
+    begin_at_vectors(recipe, model, tokenizer, context)
     return model, described
 
 
@@ -64,11 +64,11 @@ def begin_with_backbone(
     recipe: Recipe,
     tokenizer: Tokenizer,
     start: Pretrained | None,
-    place: Place,
+    context: RunContext,
     *,
     forced: Mapping[str, Any],
     n_positions: int,
-) -> tuple[nn.Module, Described]:
+) -> tuple[nn.Module, ModelSpec]:
     """A head on a backbone: a fresh one that the recipe describes, or that of a model trained before."""
     options = _options(recipe)
     given = dict(options.pop("backbone", {}))
@@ -81,7 +81,7 @@ def begin_with_backbone(
         backbone = _backbone_of(start) | given
     whole = dict(forced) | options
     backbone |= dict(entry(backbone["name"]).as_backbone(whole))
-    described = completed(Described(recipe.task, recipe.model["name"], whole | {"backbone": backbone}))
+    described = with_defaults(ModelSpec(recipe.task, recipe.model["name"], whole | {"backbone": backbone}))
     torch.manual_seed(recipe.train.seed)
     model = build(described.model, described.options)
     if start is not None:
@@ -89,7 +89,7 @@ def begin_with_backbone(
         tensors = {name.removeprefix(prefix): t for name, t in start.tensors.items() if name.startswith(prefix)}
         backbone_module = model.get_submodule("backbone")
         load_known(backbone_module, tensors, origin=start.origin)
-    begin_at_vectors(recipe, model, tokenizer, place)
+    begin_at_vectors(recipe, model, tokenizer, context)
     return model, described
 
 

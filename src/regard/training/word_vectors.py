@@ -20,12 +20,12 @@ from regard.data.io.paths import find_data
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError, ConfigError, UsageError
 from regard.models.word_vectors import start_embedding
-from regard.training.setup import Place
+from regard.training.setup import RunContext
 
 TASK, MODEL = "words", "word-vectors"
 
 
-def begin_at_vectors(recipe: Recipe, model: nn.Module, tokenizer: Tokenizer, place: Place) -> None:
+def begin_at_vectors(recipe: Recipe, model: nn.Module, tokenizer: Tokenizer, context: RunContext) -> None:
     """Let the embedding begin at what `[model] vectors` names, where it names something."""
     named = recipe.model.get("vectors")
     if named is None:
@@ -35,12 +35,12 @@ def begin_at_vectors(recipe: Recipe, model: nn.Module, tokenizer: Tokenizer, pla
             "model.start and model.vectors are both given; a model that was trained before has an embedding",
             hint="leave one of them out",
         )
-    n = start_from_vectors(model, tokenizer, find_data(str(named), place.data_root))
+    n = start_from_vectors(model, tokenizer, find_data(str(named), context.data_root))
     if not n:
         raise ConfigError(
             f"model.vectors = {named}: none of its words is a piece of this text", hint="try tokenizer.kind=words"
         )
-    place.say(f"{named}: {n:,} of {len(tokenizer):,} pieces begin at its vectors")
+    context.say(f"{named}: {n:,} of {len(tokenizer):,} pieces begin at its vectors")
 
 
 def start_from_vectors(model: nn.Module, tokenizer: Tokenizer, path: Path | str) -> int:

@@ -175,7 +175,7 @@ def test_byte_pair_vocabulary(tmp_path):
     ids = tokenizer.encode("the the\n12")
     assert tokenizer.tokens(ids) == ["the", "▁the", "\n", "1", "2"]  # digits stand alone, though 12 is a piece
     assert tokenizer.decode([*ids, 0]) == "the the\n12"
-    assert (tokenizer.eos_id, tokenizer.roles.bos, tokenizer.frame([5]).ids) == (0, None, [5])
+    assert (tokenizer.eos_id, tokenizer.special_tokens.bos, tokenizer.frame([5]).ids) == (0, None, [5])
 
 
 def test_refusals(tmp_path):

@@ -8,7 +8,7 @@ from hub_peers import close, ours, randomised, transformers
 
 from regard.attention import Rows
 from regard.checkpoints.foreign.hub import open_foreign, write_hub
-from regard.checkpoints.spec import Described
+from regard.checkpoints.spec import ModelSpec
 from regard.checkpoints.weights import weights_of
 from regard.errors import CheckpointError
 from regard.models.registry import build
@@ -74,7 +74,7 @@ def changed(folder, **values):
 
 def written(folder, options):
     model = build("gpt", options)
-    write_hub(folder, Described("language", "gpt", options), tensors=weights_of(model), tokenizer=None)
+    write_hub(folder, ModelSpec("language", "gpt", options), tensors=weights_of(model), tokenizer=None)
 
 
 @pytest.mark.parametrize(("make", "options"), CASES)

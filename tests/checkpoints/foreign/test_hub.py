@@ -8,7 +8,7 @@ import torch
 from hub_peers import close, ours, randomised, saved, transformers
 
 from regard.checkpoints.foreign.hub import FAMILIES, open_foreign, write_hub
-from regard.checkpoints.spec import Described
+from regard.checkpoints.spec import ModelSpec
 from regard.checkpoints.weights import read_tensors, weights_of, write_tensors
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import CheckpointError
@@ -129,7 +129,7 @@ def test_a_model_and_a_tokenizer_of_our_own_are_opened_by_transformers(tmp_path)
     tokenizer = learn_tokenizer(["a dog runs along the beach"] * 3, "bpe", size=300, mask=True)
     options = {"size": "tiny", "n_tokens": tokenizer.size, "n_layers": 1, "nsp": False, "pooler": False}
     model = build("bert", options).eval()
-    write_hub(tmp_path, Described("masked", "bert", options), tensors=weights_of(model), tokenizer=tokenizer)
+    write_hub(tmp_path, ModelSpec("masked", "bert", options), tensors=weights_of(model), tokenizer=tokenizer)
     peer = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path).eval()
     their_tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     framed = tokenizer.frame(tokenizer.encode("a dog"), tokenizer.encode("runs"))
@@ -141,7 +141,7 @@ def test_a_model_and_a_tokenizer_of_our_own_are_opened_by_transformers(tmp_path)
         close(peer(input_ids=ids, token_type_ids=segments).logits, model(ids, segments=segments))
     again, foreign = ours(tmp_path)
     assert torch.equal(again(IDS), model(IDS))
-    assert foreign.tokenizer.roles == tokenizer.roles
+    assert foreign.tokenizer.special_tokens == tokenizer.special_tokens
     assert foreign.tokenizer.frame([9], [8]) == tokenizer.frame([9], [8])
     assert foreign.tokenizer.encode("the dog") == tokenizer.encode("the dog")
 
@@ -149,7 +149,7 @@ def test_a_model_and_a_tokenizer_of_our_own_are_opened_by_transformers(tmp_path)
 def test_nothing_is_written_for_what_cannot_be_expressed(tmp_path):
     with pytest.raises(CheckpointError, match="no format of others can express this recurrent"):
         write_hub(
-            tmp_path / "out", Described("translation", "recurrent", {"n_source": 9, "n_target": 9}), tensors={},
+            tmp_path / "out", ModelSpec("translation", "recurrent", {"n_source": 9, "n_target": 9}), tensors={},
             tokenizer=None,
         )  # fmt: skip
     assert not (tmp_path / "out").exists()

@@ -150,7 +150,7 @@ def test_a_real_tokenizer_encodes_as_llama2c_does():
         ids = tokenizer.encode(text)
         assert ids == best_first(text, pieces, scores)
         assert tokenizer.decode(ids) == text
-    assert (tokenizer.roles.unk, tokenizer.bos_id, tokenizer.eos_id, tokenizer.size) == (0, 1, 2, 512)
+    assert (tokenizer.special_tokens.unk, tokenizer.bos_id, tokenizer.eos_id, tokenizer.size) == (0, 1, 2, 512)
 
 
 @pytest.mark.parametrize("shared", [True, False])

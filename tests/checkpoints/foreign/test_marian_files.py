@@ -9,7 +9,7 @@ from regard.checkpoints.foreign.family import TheirConfig
 from regard.checkpoints.foreign.hub import write_hub
 from regard.checkpoints.foreign.marian import MARIAN
 from regard.checkpoints.foreign.names import shapes_of
-from regard.checkpoints.spec import Described, completed
+from regard.checkpoints.spec import ModelSpec, with_defaults
 from regard.checkpoints.weights import load_weights, weights_of
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import CheckpointError
@@ -37,7 +37,7 @@ def theirs(model):
 
 def taken(peer):
     config = TheirConfig(peer.config.to_dict(), origin="config.json")
-    found = completed(MARIAN.recognise(config, []))
+    found = with_defaults(MARIAN.recognise(config, []))
     tensors = MARIAN.names(found).read(
         peer.state_dict(), shapes_of(found.model, found.options), origin="model.safetensors"
     )
@@ -81,7 +81,7 @@ def test_a_model_of_our_own_is_written_as_marian(tmp_path):
     options = {"n_source": 11, "n_target": 11, "d_model": 12, "n_heads": 3, "d_feedforward": 10}
     options |= {"n_encoder_layers": 1, "n_decoder_layers": 2}
     model = build("transformer", options).eval()
-    found = Described("translation", "transformer", options)
+    found = ModelSpec("translation", "transformer", options)
     write_hub(tmp_path, found, tensors=weights_of(model), tokenizer=tokenizer)
     opened = transformers.MarianMTModel.from_pretrained(tmp_path).eval()
     with torch.no_grad():
@@ -101,5 +101,5 @@ def test_what_cannot_be_expressed(tmp_path):
     with pytest.raises(
         CheckpointError, match="no format of others can express this transformer; known are bert, "
     ) as e:
-        write_hub(tmp_path, Described("translation", "transformer", sizes), tensors={}, tokenizer=None)
+        write_hub(tmp_path, ModelSpec("translation", "transformer", sizes), tensors={}, tokenizer=None)
     assert e.value.hint

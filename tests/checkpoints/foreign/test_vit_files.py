@@ -11,7 +11,7 @@ from PIL import Image
 
 import regard
 from regard.checkpoints.foreign.hub import open_foreign, write_hub
-from regard.checkpoints.spec import Described
+from regard.checkpoints.spec import ModelSpec
 from regard.checkpoints.weights import weights_of
 from regard.errors import CheckpointError, UsageError
 from regard.models.registry import build
@@ -83,7 +83,7 @@ def test_ours_opens_in_transformers(variant, n_classes, tmp_path):
     options |= {"odd": {"activation": "gelu_tanh", "bias": False, "norm_epsilon": 1e-5}, "plain": {}}[variant]
     model = randomised(build("vit", options))
     labels = ("ant", "bee", "cat", "dog")[:n_classes] or None
-    write_hub(tmp_path, Described("images", "vit", options, labels), tensors=weights_of(model), tokenizer=None)
+    write_hub(tmp_path, ModelSpec("images", "vit", options, labels), tensors=weights_of(model), tokenizer=None)
     kind = "ViTForImageClassification" if n_classes else "ViTModel"
     peer = getattr(transformers, kind).from_pretrained(tmp_path).eval()
     images = torch.randn(2, 3, 10, 14)
@@ -99,7 +99,7 @@ def test_what_they_have_no_words_for_is_not_written(tmp_path):
         options = {"image": (8, 8), "patch": 4, "d_model": 8, "n_heads": 2, "n_layers": 1, "stem_layers": 2} | other
         model = build("vit", options)
         with pytest.raises(CheckpointError, match="no format of others can express this vit"):
-            write_hub(tmp_path, Described("images", "vit", options), tensors=weights_of(model), tokenizer=None)
+            write_hub(tmp_path, ModelSpec("images", "vit", options), tensors=weights_of(model), tokenizer=None)
 
 
 def test_configs_that_ours_cannot_be(tmp_path):

@@ -10,7 +10,7 @@ from tokenizers import models, pre_tokenizers
 
 from regard.checkpoints.foreign.spm import llama_tokenizer, read_spm
 from regard.checkpoints.foreign.vocabularies import read_tokenizer, read_tokenizers, write_tokenizer
-from regard.data.text.special_tokens import Roles
+from regard.data.text.special_tokens import SpecialTokens
 from regard.errors import CheckpointError
 
 TEXTS = ["Unaffable, runs dog", "Dog café  dog,runs", "unaff zzz", "", "Él  runs!"]
@@ -37,7 +37,7 @@ def test_word_pieces(tmp_path, lower):
     folder = folder_of(tmp_path, "bert", vocab__txt="\n".join(PIECES) + "\n", tokenizer_config__json=config)
     tokenizer = read_tokenizer(folder, {"model_type": "bert"})
     same_ids(folder, tokenizer)
-    assert tokenizer.roles == Roles(pad=0, unk=1, cls=2, sep=3, mask=4)
+    assert tokenizer.special_tokens == SpecialTokens(pad=0, unk=1, cls=2, sep=3, mask=4)
     assert tokenizer.tokens(tokenizer.encode("Dog")) == (["dog"] if lower else ["Dog"])
     assert tokenizer.decode(tokenizer.encode("unaffable runs")) == "unaffable runs"
     framed = tokenizer.frame([5], [8, 9])
@@ -81,7 +81,7 @@ def test_tokenizer_json_with_roles_from_beside(tmp_path):
         special_tokens_map__json={"unk_token": "<x>", "eos_token": "a"},
     )  # fmt: skip
     core.save(str(folder / "tokenizer.json"))
-    assert read_tokenizer(folder, {"model_type": "llama"}).roles == Roles(unk=0, eos=2)
+    assert read_tokenizer(folder, {"model_type": "llama"}).special_tokens == SpecialTokens(unk=0, eos=2)
     (folder / "tokenizer_config.json").unlink()
     (folder / "special_tokens_map.json").unlink()
     with pytest.raises(CheckpointError, match="which of its tokens are special is not said") as problem:
@@ -100,7 +100,7 @@ def test_written_and_opened_by_transformers(tmp_path):
     write_tokenizer(out, tokenizer, template="cls-sep")
     same_ids(out, tokenizer)
     assert transformers.AutoTokenizer.from_pretrained(out).mask_token == "[MASK]"
-    assert read_tokenizer(out, {"model_type": "bert"}).roles == tokenizer.roles
+    assert read_tokenizer(out, {"model_type": "bert"}).special_tokens == tokenizer.special_tokens
 
 
 def message(*fields):
@@ -149,7 +149,7 @@ def test_marian(tmp_path):
     assert target.encode("Hund d") == [8, 3, 4]
     assert target.decode([8, 3, 4, 0]) == "Hund d"
     assert source.encode("x") == [3, 1]
-    assert source.roles == Roles(pad=10, bos=10, eos=0, unk=1)
+    assert source.special_tokens == SpecialTokens(pad=10, bos=10, eos=0, unk=1)
     (folder / "source.spm").write_bytes(spm(UNIGRAM, model=2))
     with pytest.raises(CheckpointError, match=r"source.spm: a unigram model was expected \(kind 1\), not kind 2"):
         read_tokenizers(folder, {"model_type": "marian"})

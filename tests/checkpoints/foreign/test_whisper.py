@@ -15,7 +15,7 @@ from regard.checkpoints.foreign.hub import write_hub
 from regard.checkpoints.foreign.whisper import open_openai
 from regard.checkpoints.foreign.whisper_tokens import read_ranks, special_tokens, unspoken
 from regard.checkpoints.opening import open_model
-from regard.checkpoints.spec import Described, completed
+from regard.checkpoints.spec import ModelSpec, with_defaults
 from regard.checkpoints.weights import weights_of
 from regard.data.synthetic.digits import DigitStrings, Recordings
 from regard.errors import CheckpointError
@@ -93,7 +93,7 @@ def test_a_folder_of_ours_computes_the_same_in_transformers(theirs, tmp_path):
     for name, tensor in weights_of(model).items():
         torch.nn.init.normal_(tensor, std=0.3)  # key biases too: they must not matter
         assert torch.isfinite(tensor).all(), name
-    write_hub(tmp_path, Described("speech", "speech-transformer", options), tensors=weights_of(model), tokenizer=None)
+    write_hub(tmp_path, ModelSpec("speech", "speech-transformer", options), tensors=weights_of(model), tokenizer=None)
     again, told = WhisperForConditionalGeneration.from_pretrained(tmp_path, output_loading_info=True)
     assert not told["missing_keys"]
     assert not told["unexpected_keys"]
@@ -104,7 +104,7 @@ def test_a_folder_of_ours_computes_the_same_in_transformers(theirs, tmp_path):
         expected = again(input_features=features, decoder_input_ids=target).logits
         torch.testing.assert_close(model(frames, target), expected, rtol=0, atol=1e-4)
     with pytest.raises(CheckpointError, match="no format of others can express this speech-transformer"):
-        write_hub(tmp_path / "b", Described("speech", "speech-transformer", options | {"strides": (2, 2)}),
+        write_hub(tmp_path / "b", ModelSpec("speech", "speech-transformer", options | {"strides": (2, 2)}),
                   tensors={}, tokenizer=None)  # fmt: skip
 
 
@@ -228,7 +228,7 @@ def test_the_real_model_writes_the_tokens_that_transformers_writes(tiny):
     from regard.checkpoints.foreign.whisper import WHISPER
     from regard.tasks.opening import OPEN, recipe_of
 
-    described = completed(Described(tiny.task, tiny.model, tiny.options))
+    described = with_defaults(ModelSpec(tiny.task, tiny.model, tiny.options))
     config = WHISPER.config(described)
     with torch.device("meta"):
         peer = WhisperForConditionalGeneration(WhisperConfig(**config))

@@ -5,14 +5,14 @@ import pytest
 import tiny_series
 
 from regard.data.series.files import join_series, read_series
-from regard.data.series.timestamps import Step, marks_of, parse_moments, step_of, written
+from regard.data.series.timestamps import Step, marks_of, parse_timestamps, step_of, written
 from regard.data.series.windows import Windows, places_in
 from regard.errors import ConfigError, DataError, UsageError
 from regard.tasks.series.data import SeriesData, SeriesFiles
 
 
 def moments(*texts):
-    return parse_moments(texts, where=lambda row: f"f.csv:{row + 2}")
+    return parse_timestamps(texts, where=lambda row: f"f.csv:{row + 2}")
 
 
 def files(path, **options):

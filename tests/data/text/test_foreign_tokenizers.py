@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from regard.data.text.bpe_dropout import BpeDropout
 from regard.data.text.bytechars import byte_to_char
-from regard.data.text.special_tokens import Roles
+from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import KINDS, Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import DataError, UsageError
@@ -34,8 +34,10 @@ def bert() -> Tokenizer:
     core.decoder = decoders.WordPiece()
     core.enable_truncation(4)
     core.enable_padding(length=4)
-    roles = Roles.named(core, pad="[PAD]", unk="[UNK]", cls="[CLS]", sep="[SEP]", mask="[MASK]", bos=None)
-    return Tokenizer.foreign(core, roles=roles)
+    special_tokens = SpecialTokens.named(
+        core, pad="[PAD]", unk="[UNK]", cls="[CLS]", sep="[SEP]", mask="[MASK]", bos=None
+    )
+    return Tokenizer.foreign(core, special_tokens=special_tokens)
 
 
 def gpt2() -> Tokenizer:
@@ -43,7 +45,7 @@ def gpt2() -> Tokenizer:
     core = Core(models.BPE(vocabulary, [("Ġ", "d")]))
     core.pre_tokenizer, core.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     core.post_processor = processors.ByteLevel(trim_offsets=False)
-    return Tokenizer.foreign(core, roles=Roles.named(core, bos="<|endoftext|>", eos="<|endoftext|>"))
+    return Tokenizer.foreign(core, special_tokens=SpecialTokens.named(core, bos="<|endoftext|>", eos="<|endoftext|>"))
 
 
 def llama() -> Tokenizer:
@@ -54,7 +56,7 @@ def llama() -> Tokenizer:
     core.post_processor = processors.TemplateProcessing(
         single="<s> $A", pair="<s> $A <s>:1 $B:1", special_tokens=[("<s>", 1)]
     )
-    return Tokenizer.foreign(core, roles=Roles(unk=0, bos=1, eos=2))
+    return Tokenizer.foreign(core, special_tokens=SpecialTokens(unk=0, bos=1, eos=2))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -138,7 +140,7 @@ def test_a_bert_is_framed_as_its_post_processor_says() -> None:
 def test_a_gpt_has_one_token_for_both_ends_and_no_frame() -> None:
     tokenizer = gpt2()
     assert (tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id) == (257, 257, 257)
-    assert (tokenizer.cls_id, tokenizer.roles.pad) == (None, None)
+    assert (tokenizer.cls_id, tokenizer.special_tokens.pad) == (None, None)
     text = " dog\n\n  <|endoftext|> é"
     assert tokenizer.decode(tokenizer.encode(text)) == text
     assert 257 not in tokenizer.encode(text)
@@ -162,7 +164,7 @@ def test_without_a_post_processor_roles_frame() -> None:
     tokenizer = bert()
     core = Core.from_str(tokenizer.core.to_str())
     core.post_processor = None  # type: ignore[assignment]
-    assert Tokenizer.foreign(core, roles=tokenizer.roles).frame([5], [6]) == tokenizer.frame([5], [6])
+    assert Tokenizer.foreign(core, special_tokens=tokenizer.special_tokens).frame([5], [6]) == tokenizer.frame([5], [6])
 
 
 @pytest.mark.parametrize("make", [bert, gpt2, llama])
@@ -171,7 +173,7 @@ def test_roles_survive_the_one_file(make, tmp_path: Path) -> None:  # type: igno
     tokenizer.save(path)
     loaded = Tokenizer.load(path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["tokenizer.json"]
-    assert (loaded.roles, loaded.kind, loaded.size) == (tokenizer.roles, "foreign", tokenizer.size)
+    assert (loaded.special_tokens, loaded.kind, loaded.size) == (tokenizer.special_tokens, "foreign", tokenizer.size)
     assert loaded.fingerprint() == tokenizer.fingerprint()
     assert loaded.frame([4], [5]) == tokenizer.frame([4], [5])
     assert loaded.encode("a dog") == tokenizer.encode("a dog")
@@ -184,12 +186,12 @@ def test_roles_survive_the_one_file(make, tmp_path: Path) -> None:  # type: igno
 def test_what_is_no_role() -> None:
     core = bert().core
     with pytest.raises(UsageError, match="'cool' is not a role of a token; allowed: bos, cls"):
-        Roles.named(core, cool="[CLS]")
+        SpecialTokens.named(core, cool="[CLS]")
     with pytest.raises(UsageError, match="no token of this tokenizer plays a role"):
-        Tokenizer.foreign(core, roles=Roles())
+        Tokenizer.foreign(core, special_tokens=SpecialTokens())
     with pytest.raises(UsageError, match="role 'eos' is id 99, but the tokenizer has 10 ids"):
-        Tokenizer.foreign(core, roles=Roles(eos=99))
-    other = Tokenizer.foreign(Core.from_str(core.to_str()), roles=Roles(eos=3))
+        Tokenizer.foreign(core, special_tokens=SpecialTokens(eos=99))
+    other = Tokenizer.foreign(Core.from_str(core.to_str()), special_tokens=SpecialTokens(eos=3))
     assert other.fingerprint() != bert().fingerprint()
 
 

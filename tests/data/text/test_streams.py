@@ -16,8 +16,8 @@ from regard.data.batching.rows import RowPlan
 from regard.data.text import streams as streams_module
 from regard.data.text.corpus import corpus_key
 from regard.data.text.documents import Document
-from regard.data.text.markers import Marks
-from regard.data.text.special_tokens import Roles
+from regard.data.text.markers import Markers
+from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.streams import TokenStream
 from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
@@ -34,7 +34,7 @@ def documents(*texts: str) -> list[Document]:
 def llama() -> Tokenizer:
     core = Core(models.BPE({"<s>": 0, "</s>": 1, "a": 2, "b": 3}, []))
     core.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", 0)])
-    return Tokenizer.foreign(core, roles=Roles(bos=0, eos=1))
+    return Tokenizer.foreign(core, special_tokens=SpecialTokens(bos=0, eos=1))
 
 
 def test_documents_stand_end_to_end_with_their_marks(tmp_path: Path) -> None:
@@ -63,13 +63,13 @@ def test_a_long_document_may_come_in_parts(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_marks_by_tokenizer() -> None:
-    assert Marks.of(CHARS) == Marks(after=(3,), opening=(3,), nothing=(3,), end=3)
-    assert Marks.of(CHARS, separated=False) == Marks()
-    assert Marks.of(llama()) == Marks(before=(0,), after=(1,), opening=(0,), nothing=(0,), end=1)
+    assert Markers.of(CHARS) == Markers(after=(3,), opening=(3,), nothing=(3,), end=3)
+    assert Markers.of(CHARS, separated=False) == Markers()
+    assert Markers.of(llama()) == Markers(before=(0,), after=(1,), opening=(0,), nothing=(0,), end=1)
     core = Core(models.BPE({"<|end|>": 0, "a": 1}, []))
-    gpt = Tokenizer.foreign(core, roles=Roles(bos=0, eos=0))
-    assert Marks.of(gpt) == Marks(after=(0,), opening=(), nothing=(0,), end=0)
-    assert Marks.of(gpt).around([1]) == [1, 0]
+    gpt = Tokenizer.foreign(core, special_tokens=SpecialTokens(bos=0, eos=0))
+    assert Markers.of(gpt) == Markers(after=(0,), opening=(), nothing=(0,), end=0)
+    assert Markers.of(gpt).around([1]) == [1, 0]
 
 
 def test_rows_go_round_the_ring(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from regard.tasks.answers.metrics import answer_figures
 from regard.tasks.answers.squad import Answer, Question
 from regard.tasks.answers.training import AnswerBatch, AnswerTraining
 from regard.tasks.answers.windows import NOT_HERE, Windows
-from regard.tasks.templates import Framer
+from regard.tasks.templates import TextTemplate
 
 KINDS = ["words", "bpe", "bytes", "chars", "unigram", "wordpiece"]
 
@@ -62,7 +62,7 @@ def test_targets_point_at_the_answer(kind: str) -> None:
         assert question.context[passage.spans[span[0]][0] : passage.spans[span[1]][1]] == answer.text
         targets = [window.target(span) for window in passage.windows]
         assert any(target != (NOT_HERE, NOT_HERE) for target in targets)
-        ids = cutter.framer.tokenizer.encode(question.context)
+        ids = cutter.template.tokenizer.encode(question.context)
         for window, (start, end) in zip(passage.windows, targets, strict=True):
             if start != NOT_HERE:
                 assert window.row.ids[start : end + 1] == ids[span[0] : span[1] + 1]
@@ -81,7 +81,7 @@ def test_answers_are_exact_pieces_of_the_context(kind: str) -> None:
     context = "Émile  ate\n3 crêpes 🥞👍🏽 in\tParis, at the cafe\u0301."
     pieces = learn_tokenizer([context], kind, size=400)
     model = make_model(pieces).eval()
-    said = Answerer(model, Windows(Framer(pieces, max_tokens=32), overlap=8))(
+    said = Answerer(model, Windows(TextTemplate(pieces, max_tokens=32), overlap=8))(
         [("Où?", context)], AnswerOptions(n_best=40, max_answer=6)
     )[0]
     several = [said, *said.alternatives]
@@ -186,7 +186,7 @@ def make_task(n: int = 30, **options: Any) -> AnswerTraining:
 
 
 def gradients(task: AnswerTraining, *batches: AnswerBatch) -> tuple[float, dict[str, Tensor]]:
-    model = make_model(task.windows.framer.tokenizer, name="bert").double()
+    model = make_model(task.windows.template.tokenizer, name="bert").double()
     n, total = sum(batch.n_tokens for batch in batches), 0.0
     for batch in batches:
         losses = task.loss(model, batch)
@@ -220,12 +220,12 @@ def test_to_be_recorded_windows_have_few_lengths_and_lose_the_same() -> None:
 def test_recorded_windows_are_no_longer_than_a_model_reads() -> None:
     task = make_task()
     task.record()
-    assert task.batch(np.array([0, 5])).ids.shape[1] == task.windows.framer.max_tokens == 24
+    assert task.batch(np.array([0, 5])).ids.shape[1] == task.windows.template.max_tokens == 24
 
 
 def test_the_loss_is_cross_entropy_over_context_and_cls() -> None:
     task = make_task()
-    model = make_model(task.windows.framer.tokenizer, name="bert").double()
+    model = make_model(task.windows.template.tokenizer, name="bert").double()
     passages = list(task.windows(questions(30)))
     expected, number = 0.0, 0
     for question, passage in zip(questions(30), passages, strict=True):
@@ -245,7 +245,7 @@ def test_the_loss_is_cross_entropy_over_context_and_cls() -> None:
 
 def test_two_readings_have_to_be_right_and_to_agree() -> None:
     task = make_task(r_drop=3.0)
-    model = make_model(task.windows.framer.tokenizer, name="bert").double()
+    model = make_model(task.windows.template.tokenizer, name="bert").double()
     batch = task.batch(np.arange(6))
     calm = make_task().loss(model, batch).total.item()
     assert task.loss(model, batch).total.item() == pytest.approx(calm, rel=1e-12)
@@ -285,7 +285,7 @@ def test_shares_together_are_the_batch_and_batches_resume() -> None:
 @pytest.mark.parametrize("unanswerable", [False, True])
 def test_it_learns_to_answer(unanswerable: bool) -> None:
     task = make_task(300, unanswerable=unanswerable, budget_tokens=1000)
-    model = make_model(task.windows.framer.tokenizer, name="bert")
+    model = make_model(task.windows.template.tokenizer, name="bert")
     before = task.evaluate(model.eval())
     optimizer = torch.optim.AdamW(model.train().parameters(), lr=5e-3)
     for _, batch in islice(task.batches(Position()), 150):
@@ -365,7 +365,7 @@ def test_real_questions_lose_no_answer(data_root: Path) -> None:
     """With pieces of any kind, the characters of the target tokens hold the answer, for all but decomposed accents."""
     asked = AnswerFiles(AnswerData(train=("squad/dev-v1.1.json.gz",)), data_root).read().valid[:400]
     pieces = learn_tokenizer((q.context for q in asked), "bpe", size=1500)
-    cutter = Windows(Framer(pieces, max_tokens=192), overlap=64)
+    cutter = Windows(TextTemplate(pieces, max_tokens=192), overlap=64)
     for question, passage in zip(asked, cutter(asked), strict=True):
         given = question.learnable()
         assert given is not None

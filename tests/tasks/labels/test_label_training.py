@@ -17,7 +17,7 @@ from regard.data.text.labelled import Example
 from regard.errors import ConfigError
 from regard.tasks.labels.labeller import Labeller
 from regard.tasks.labels.training import LabelBatch, LabelTraining, metrics
-from regard.tasks.templates import Framer
+from regard.tasks.templates import TextTemplate
 
 SOME = np.array([3, 17, 4, 30, 21])
 CASES = [
@@ -67,7 +67,7 @@ def test_to_be_recorded_batches_have_few_lengths_and_lose_the_same(
     before = task.batch(SOME)
     assert task.record()
     after = task.batch(SOME)
-    assert before.ids.shape[1] < after.ids.shape[1] == after.segments.shape[1] <= task.framer.max_tokens
+    assert before.ids.shape[1] < after.ids.shape[1] == after.segments.shape[1] <= task.template.max_tokens
     assert len({batch.ids.shape for _, batch in islice(task.batches(Position()), 20)}) <= 4
     equal(gradients(task, backbone, before), gradients(task, backbone, after))
 
@@ -211,7 +211,7 @@ def test_evaluation_is_what_the_labeller_says() -> None:
     task = make_task("pairs")
     model = make_model(task).eval()
     texts = [(example.text, example.pair or "") for example in task.valid]
-    labeller = Labeller(model, task.framer, task.space, batch_tokens=64)
+    labeller = Labeller(model, task.template, task.space, batch_tokens=64)
     said = labeller(texts)
     found = task.evaluate(model)
     right = np.mean([one.label == example.label for one, example in zip(said, task.valid, strict=True)])
@@ -229,19 +229,19 @@ def test_evaluation_is_what_the_labeller_says() -> None:
 
 def test_a_labelling_names_all_labels() -> None:
     task = make_task("classes")
-    said = Labeller(make_model(task), task.framer, task.space)(["", "a dog 🐕", "dog " * 10_000])
+    said = Labeller(make_model(task), task.template, task.space)(["", "a dog 🐕", "dog " * 10_000])
     for one in said:
         assert sorted(one.probabilities) == ["dog", "none"]
         assert sum(one.probabilities.values()) == pytest.approx(1)
         assert one.probability == max(one.probabilities.values()) == one.probabilities[one.label]
         assert next(iter(one.probabilities)) == one.label == one.plain()
         assert one.record() == {"label": one.label, "probability": one.probability, "probabilities": one.probabilities}
-    assert Labeller(make_model(task), task.framer, task.space)([]) == []
+    assert Labeller(make_model(task), task.template, task.space)([]) == []
 
 
 def test_a_number_comes_back_in_its_unit() -> None:
     task = make_task("numbers")
-    said = Labeller(make_model(task), task.framer, task.space)(["red dog"])[0]
+    said = Labeller(make_model(task), task.template, task.space)(["red dog"])[0]
     assert said.value == pytest.approx(task.space.mean, abs=task.space.scale)
     assert said.record() == {"value": said.value}
     assert said.plain() == f"{said.value:.4g}"
@@ -271,5 +271,5 @@ def test_objectives_are_figures_that_rise() -> None:
 
 def test_three_classes_have_no_positive_one() -> None:
     train = [*classes(20), Example("bird", None, "bird", 0)]
-    task = LabelTraining(Framer(tokenizer()), LabelSpace.of(train), train, train, budget_tokens=200, seed=1)
+    task = LabelTraining(TextTemplate(tokenizer()), LabelSpace.of(train), train, train, budget_tokens=200, seed=1)
     assert set(task.evaluate(make_model(task))) == {"valid_loss", "accuracy", "macro_f1", "matthews"}

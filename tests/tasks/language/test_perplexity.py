@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_texts import TEXT, documents, learn, make_model
 
-from regard.data.text.markers import Marks
+from regard.data.text.markers import Markers
 from regard.data.text.streams import Extent
 from regard.errors import DataError, UsageError
 from regard.tasks.language.metrics import UNCOUNTED, TextMeasure, measure_text, windows
@@ -96,4 +96,4 @@ def test_what_cannot_be_measured() -> None:
     with pytest.raises(DataError, match="the text has 1 token, and nothing to predict from it"):
         measure_text(model, tokenizer, documents("T"), context=8, separated=False)
     assert measure_text(model, tokenizer, documents("T"), context=8).n_tokens == 2
-    assert Marks.of(tokenizer).nothing == (3,)
+    assert Markers.of(tokenizer).nothing == (3,)

@@ -11,7 +11,7 @@ from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions
 from regard.errors import UsageError
 from regard.models.gpt import GPT
-from regard.tasks.language.detokenizer import Speech, text_after
+from regard.tasks.language.detokenizer import IncrementalDetokenizer, text_after
 from regard.tasks.language.few_shot import few_shot_prompt
 from regard.tasks.language.stop_strings import cut_at
 from regard.tasks.language.writer import Writer
@@ -174,11 +174,11 @@ def test_a_stream_is_the_same_text(kind: str, stop: tuple[str, ...]) -> None:
 
 def test_speech_waits_for_whole_characters_and_stop_strings() -> None:
     tokenizer = learn("bytes")
-    speech = Speech(tokenizer, [], ["END"])
+    speech = IncrementalDetokenizer(tokenizer, [], ["END"])
     said = [speech.add(token) for token in tokenizer.encode("a😀EnE")]
     assert said == ["a", "", "", "", "😀", "", "En", ""]
     assert speech.rest() == "E"
-    speech = Speech(tokenizer, [], ["END"])
+    speech = IncrementalDetokenizer(tokenizer, [], ["END"])
     out = io.StringIO()
     for token in tokenizer.encode("x" * 300 + "ENDy"):
         out.write(speech.add(token))

@@ -10,7 +10,7 @@ from tiny_masked import document, make_model, toy_tokenizer
 from tokenizers import Tokenizer as Core
 from tokenizers import models, normalizers, pre_tokenizers
 
-from regard.data.text.special_tokens import Roles
+from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import DataError, UsageError
@@ -30,7 +30,7 @@ def bert_tokenizer() -> Tokenizer:
     core = Core(models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]"))
     core.normalizer = normalizers.BertNormalizer(lowercase=True)
     core.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return Tokenizer.foreign(core, roles=Roles(pad=0, unk=1, cls=2, sep=3, mask=4))
+    return Tokenizer.foreign(core, special_tokens=SpecialTokens(pad=0, unk=1, cls=2, sep=3, mask=4))
 
 
 def test_guesses_are_the_model_s() -> None:

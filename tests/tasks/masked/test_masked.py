@@ -81,11 +81,11 @@ def test_a_tokenizer_without_marks_is_refused() -> None:
     from tokenizers import Tokenizer as Core
     from tokenizers import models
 
-    from regard.data.text.special_tokens import Roles
+    from regard.data.text.special_tokens import SpecialTokens
 
     core = Core(models.WordLevel({"a": 0, "[MASK]": 1}, unk_token="a"))
     with pytest.raises(DataError, match="no tokens to head and to part texts"):
-        masking_of(Tokenizer.foreign(core, roles=Roles(mask=1)), MaskedData(), seed=0)
+        masking_of(Tokenizer.foreign(core, special_tokens=SpecialTokens(mask=1)), MaskedData(), seed=0)
 
 
 def test_all_that_is_wrong_at_once() -> None:

@@ -16,7 +16,7 @@ from regard.attention import Rows
 from regard.checkpoints.run import RunFolder
 from regard.config.training import TrainConfig
 from regard.data.batching.plan import Position
-from regard.data.text.special_tokens import Roles
+from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import ConfigError, DataError
 from regard.models.bert import Bert
@@ -301,7 +301,7 @@ def test_frames_of_others(tmp_path: Path) -> None:
     """Batches are framed as their tokenizer says, here with two marks between the texts and one segment."""
     core = toy_tokenizer().core
     core.post_processor = processors.RobertaProcessing(("</s>", 3), ("<s>", 2))
-    tokenizer = Tokenizer.foreign(core, roles=Roles.ours(mask=True))
+    tokenizer = Tokenizer.foreign(core, special_tokens=SpecialTokens.ours(mask=True))
     corpus = toy_corpus(tmp_path / "c", tokenizer)
     for pairs in (True, False):
         data = MaskedData(length=20, next_sentence=pairs)

@@ -16,7 +16,7 @@ from regard.attention import Rows
 from regard.data.batching.plan import Position
 from regard.data.batching.ragged import Ragged
 from regard.models.transformer import Transformer, TransformerConfig
-from regard.tasks.translation.bpe_dropout_corpus import Recuts, fitting
+from regard.tasks.translation.bpe_dropout_corpus import BpeDropoutCorpus, fitting
 from regard.tasks.translation.training import PairBatch, PairTraining, batch_of, pair_loss
 
 SOME = np.array([3, 17, 4, 40, 21])
@@ -189,7 +189,7 @@ def test_new_cuts_fit_a_packed_batch(tmp_path: Path, budget: int) -> None:
 def test_lengths_to_expect(tmp_path: Path) -> None:
     task = make_task(tmp_path)
     stored = task.corpus.source_lengths + 1, task.corpus.target_lengths + 1
-    recuts = Recuts(task.languages, task.corpus, rate=0.4, seed=0)
+    recuts = BpeDropoutCorpus(task.languages, task.corpus, rate=0.4, seed=0)
     expected = recuts.expected(*stored, most=25)
     real = recuts.pairs(np.arange(len(task.corpus)), epoch=1)[0].lengths.mean() + 1
     assert real <= recuts.expected(*stored, most=1000)[0].mean() < 1.25 * real

@@ -17,7 +17,7 @@ from typing import Any
 
 from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, labels_for, labels_of, their_activation
 from regard.checkpoints.foreign.names import NameMap, Rule, affine
-from regard.checkpoints.spec import Described
+from regard.checkpoints.spec import ModelSpec
 from regard.errors import CheckpointError
 
 
@@ -30,20 +30,20 @@ class Heads:
 
     def recognise(
         self, config: TheirConfig, backbone: Mapping[str, Any], *, dropouts: tuple[float, float]
-    ) -> Described:
+    ) -> ModelSpec:
         """What a config's architecture makes of the backbone; dropouts of the classifier and the span reader."""
         kind = self._kind(config)
         bare = {"name": "bert", **backbone, "mlm": False, "nsp": False}
         if kind == "SequenceClassification":
             labels = labels_of(config)
             options = {"backbone": bare, "n_outputs": len(labels), "pooling": "first", "transform": self.transform}
-            return Described("labels", "classifier", {**options, "dropout": dropouts[0]}, labels)
+            return ModelSpec("labels", "classifier", {**options, "dropout": dropouts[0]}, labels)
         if kind == "QuestionAnswering":
             options = {"backbone": {**bare, "pooler": False}, "dropout": dropouts[1]}
-            return Described("answers", "span-reader", options)
-        return Described("masked", "bert", backbone)
+            return ModelSpec("answers", "span-reader", options)
+        return ModelSpec("masked", "bert", backbone)
 
-    def architecture(self, model: Described) -> str:
+    def architecture(self, model: ModelSpec) -> str:
         """What others call the model."""
         if model.model == "classifier":
             return f"{self.name}ForSequenceClassification"
@@ -53,7 +53,7 @@ class Heads:
             return f"{self.name}Model"
         return f"{self.name}ForPreTraining" if model.options.get("nsp", True) else f"{self.name}ForMaskedLM"
 
-    def expresses(self, model: Described) -> bool:
+    def expresses(self, model: ModelSpec) -> bool:
         """Whether the model is a BERT, or stands on one as this family's heads do."""
         if model.model == "classifier":
             head = (model.options.get("pooling"), model.options.get("transform"))
@@ -69,7 +69,7 @@ class Heads:
         return str(given).removeprefix(self.name).removeprefix("For")
 
 
-def backbone_of(model: Described) -> Mapping[str, Any]:
+def backbone_of(model: ModelSpec) -> Mapping[str, Any]:
     """The options of the BERT in a model: its own, or those of what it stands on."""
     options: Mapping[str, Any] = model.options.get("backbone", model.options)
     return options
@@ -78,7 +78,7 @@ def backbone_of(model: Described) -> Mapping[str, Any]:
 HEADS = Heads("Bert", transform="pooler")
 
 
-def _recognise(config: TheirConfig, names: Collection[str]) -> Described:
+def _recognise(config: TheirConfig, names: Collection[str]) -> ModelSpec:
     config.choose("position_embedding_type", {"absolute": True}, default="absolute")
     config.choose("is_decoder", {False: True}, default=False)
     held = _map("bert", tied=True).canonical(names)
@@ -106,7 +106,7 @@ def _recognise(config: TheirConfig, names: Collection[str]) -> Described:
     return HEADS.recognise(config, backbone, dropouts=(last, dropout))
 
 
-def _config(model: Described) -> dict[str, Any] | None:
+def _config(model: ModelSpec) -> dict[str, Any] | None:
     backbone = backbone_of(model)
     if not HEADS.expresses(model) or not backbone["n_segments"]:
         return None
@@ -132,7 +132,7 @@ def _config(model: Described) -> dict[str, Any] | None:
     return config
 
 
-def _names(model: Described) -> NameMap:
+def _names(model: ModelSpec) -> NameMap:
     return _map(model.model, tied=bool(backbone_of(model).get("tied", True)))
 
 

@@ -11,13 +11,13 @@ from typing import Any
 from regard.checkpoints.foreign.bert import Heads, backbone_of
 from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, labels_for, their_activation
 from regard.checkpoints.foreign.names import NameMap, Rule, affine
-from regard.checkpoints.spec import Described
+from regard.checkpoints.spec import ModelSpec
 
 HEADS = Heads("DistilBert", transform="relu")
 _EPSILON = 1e-12  # of every norm; the config has no word for it
 
 
-def _recognise(config: TheirConfig, names: Collection[str]) -> Described:
+def _recognise(config: TheirConfig, names: Collection[str]) -> ModelSpec:
     backbone = {
         "n_tokens": config["vocab_size"],
         "d_model": config["dim"],
@@ -40,7 +40,7 @@ def _recognise(config: TheirConfig, names: Collection[str]) -> Described:
     return HEADS.recognise(config, backbone, dropouts=dropouts)
 
 
-def _config(model: Described) -> dict[str, Any] | None:
+def _config(model: ModelSpec) -> dict[str, Any] | None:
     backbone = backbone_of(model)
     if not HEADS.expresses(model) or backbone["n_segments"] or backbone["norm_epsilon"] != _EPSILON:
         return None
@@ -66,7 +66,7 @@ def _config(model: Described) -> dict[str, Any] | None:
     return config
 
 
-def _names(model: Described) -> NameMap:
+def _names(model: ModelSpec) -> NameMap:
     at = "" if model.model == "bert" else "backbone."
     tied = bool(backbone_of(model).get("tied", True))
     word = "distilbert.embeddings.word_embeddings.weight"

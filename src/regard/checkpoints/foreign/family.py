@@ -5,7 +5,7 @@
     config(model)                → their config.json, or None where the family cannot express the model
     stored, generation           what else they keep: tensors that ours compute, and how to decode
 
-`Described` is our side of it: the task, the model's name in the registry, and its options.
+`ModelSpec` is our side of it: the task, the model's name in the registry, and its options.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from regard.checkpoints.foreign.names import NameMap
-from regard.checkpoints.spec import Described
+from regard.checkpoints.spec import ModelSpec
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError
 
@@ -52,11 +52,11 @@ class Family:
     """
 
     model_type: str
-    recognise: Callable[[TheirConfig, Collection[str]], Described]
-    names: Callable[[Described], NameMap]
-    config: Callable[[Described], dict[str, Any] | None]
-    stored: Callable[[Described], dict[str, Tensor]] = lambda model: {}
-    generation: Callable[[Described, Tokenizer], dict[str, Any]] | None = None
+    recognise: Callable[[TheirConfig, Collection[str]], ModelSpec]
+    names: Callable[[ModelSpec], NameMap]
+    config: Callable[[ModelSpec], dict[str, Any] | None]
+    stored: Callable[[ModelSpec], dict[str, Tensor]] = lambda model: {}
+    generation: Callable[[ModelSpec, Tokenizer], dict[str, Any]] | None = None
     template: Template | None = "bare"
 
 

@@ -24,7 +24,7 @@ from regard.checkpoints.foreign.llama import BUILD, halves, llama_names
 from regard.checkpoints.foreign.names import shapes_of
 from regard.checkpoints.foreign.pieces import merged_pieces, scored_pieces
 from regard.checkpoints.spec import Pretrained
-from regard.data.text.special_tokens import Roles
+from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError, EnvironmentProblem
 from regard.models.registry import configure
@@ -154,10 +154,12 @@ def _tokenizer(metadata: TheirConfig) -> Tokenizer | None:
     model, pieces = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.tokens")
     if model is None or pieces is None or model == "none":
         return None
-    roles = Roles(**{key.removesuffix("_token_id"): index for key, index in _special_ids(metadata).items()})
+    special_tokens = SpecialTokens(
+        **{key.removesuffix("_token_id"): index for key, index in _special_ids(metadata).items()}
+    )
     types = metadata.get("tokenizer.ggml.token_type", [])
     special = [index for index, kind in enumerate(types) if kind == _CONTROL]
-    shared: dict[str, Any] = {"roles": roles, "special": special}
+    shared: dict[str, Any] = {"special_tokens": special_tokens, "special": special}
     if model == "gpt2":
         merges, split = metadata["tokenizer.ggml.merges"], metadata.get("tokenizer.ggml.pre", "gpt-2")
         return merged_pieces(pieces, merges, split=split, bos=_flag(metadata, "add_bos_token", False), **shared)

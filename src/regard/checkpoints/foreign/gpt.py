@@ -11,7 +11,7 @@ from typing import Any
 
 from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, their_activation
 from regard.checkpoints.foreign.names import NameMap, Rule, affine
-from regard.checkpoints.spec import Described
+from regard.checkpoints.spec import ModelSpec
 from regard.errors import CheckpointError
 from regard.models.gpt import GPTConfig
 from regard.models.registry import configure
@@ -25,7 +25,7 @@ _SIZES = {"n_tokens": "vocab_size", "d_model": "n_embd", "n_heads": "n_head", "n
 _DROPOUTS = {"dropout": "resid_pdrop", "embedding_dropout": "embd_pdrop", "attention_dropout": "attn_pdrop"}
 
 
-def gpt_config(model: Described) -> GPTConfig | None:
+def gpt_config(model: ModelSpec) -> GPTConfig | None:
     """The whole config of a model of ours, if it is a GPT."""
     if model.model != "gpt":
         return None
@@ -60,16 +60,16 @@ def refuse_others(config: TheirConfig, *architectures: str, **harmless: Collecti
         raise CheckpointError(f"{config.origin}: regard's gpt does not have {', '.join(wrong)}")
 
 
-def _recognise_gpt1(config: TheirConfig, names: Collection[str]) -> Described:
+def _recognise_gpt1(config: TheirConfig, names: Collection[str]) -> ModelSpec:
     refuse_others(config, "OpenAIGPTLMHeadModel", "OpenAIGPTModel")
     options = {
         "order": "post",
         "activation": config.choose("afn", _GPT1_ACTIVATIONS, default="gelu"),
     }
-    return Described(TASK, "gpt", {**_shared_options(config), **options})
+    return ModelSpec(TASK, "gpt", {**_shared_options(config), **options})
 
 
-def _recognise_gpt2(config: TheirConfig, names: Collection[str]) -> Described:
+def _recognise_gpt2(config: TheirConfig, names: Collection[str]) -> ModelSpec:
     refuse_others(
         config,
         "GPT2LMHeadModel",
@@ -83,7 +83,7 @@ def _recognise_gpt2(config: TheirConfig, names: Collection[str]) -> Described:
         "activation": config.choose("activation_function", ACTIVATIONS, default="gelu_new"),
         "d_feedforward": config.get("n_inner"),
     }
-    return Described(TASK, "gpt", {**_shared_options(config), **options})
+    return ModelSpec(TASK, "gpt", {**_shared_options(config), **options})
 
 
 def _shared_options(config: TheirConfig) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def _shared_options(config: TheirConfig) -> dict[str, Any]:
     }
 
 
-def _gpt1_config(model: Described) -> dict[str, Any] | None:
+def _gpt1_config(model: ModelSpec) -> dict[str, Any] | None:
     config = gpt_config(model)
     names = {ours: theirs for theirs, ours in reversed(_GPT1_ACTIVATIONS.items())}
     if config is None or not _is_plain(config) or config.order != "post" or config.activation not in names:
@@ -111,7 +111,7 @@ def _gpt1_config(model: Described) -> dict[str, Any] | None:
     }
 
 
-def _gpt2_config(model: Described) -> dict[str, Any] | None:
+def _gpt2_config(model: ModelSpec) -> dict[str, Any] | None:
     config = gpt_config(model)
     if config is None or not _is_plain(config) or config.order != "pre":
         return None
@@ -156,7 +156,7 @@ def _block_rules() -> tuple[Rule, ...]:
     )
 
 
-def _names(model: Described, *, tokens: str, positions: str, final_norm: bool) -> NameMap:
+def _names(model: ModelSpec, *, tokens: str, positions: str, final_norm: bool) -> NameMap:
     tied = bool(model.options.get("tied", True))
     rules = [Rule(tokens, "embedding.weight"), Rule(positions, "positions.table.weight"), *_block_rules()]
     if final_norm:
@@ -171,12 +171,12 @@ def _names(model: Described, *, tokens: str, positions: str, final_norm: bool) -
     )
 
 
-def _gpt1_names(model: Described) -> NameMap:
+def _gpt1_names(model: ModelSpec) -> NameMap:
     names = {"tokens": "transformer.tokens_embed.weight", "positions": "transformer.positions_embed.weight"}
     return _names(model, **names, final_norm=False)
 
 
-def _gpt2_names(model: Described) -> NameMap:
+def _gpt2_names(model: ModelSpec) -> NameMap:
     return _names(model, tokens="transformer.wte.weight", positions="transformer.wpe.weight", final_norm=True)
 
 

@@ -28,7 +28,7 @@ from regard.checkpoints.foreign.names import shapes_of
 from regard.checkpoints.foreign.vit import VIT
 from regard.checkpoints.foreign.vocabularies import read_tokenizers, write_tokenizer
 from regard.checkpoints.foreign.whisper import WHISPER
-from regard.checkpoints.spec import Described, Pretrained, completed
+from regard.checkpoints.spec import ModelSpec, Pretrained, with_defaults
 from regard.checkpoints.weights import write_tensors
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError, UsageError
@@ -64,13 +64,13 @@ def open_foreign(path: Path | str) -> Pretrained:
 
 
 def write_hub(
-    folder: Path | str, model: Described, *, tensors: Mapping[str, Tensor], tokenizer: Tokenizer | None
+    folder: Path | str, model: ModelSpec, *, tensors: Mapping[str, Tensor], tokenizer: Tokenizer | None
 ) -> None:
     """Write config.json, model.safetensors and the tokenizer's files, as `transformers` opens them.
 
     How to decode goes along where the family has a place for it.
     """
-    folder, model = Path(folder), completed(model)
+    folder, model = Path(folder), with_defaults(model)
     family, config = _family_for(model)
     config = (_special_ids(tokenizer, config) if tokenizer else {}) | config
     theirs = family.names(model).write(tensors) | family.stored(model)
@@ -95,19 +95,21 @@ def _open_folder(folder: Path) -> Pretrained:
     family = _family_of(config)
     tensors, origin = read_folder_weights(folder)
     try:
-        found = completed(family.recognise(config, tensors))
+        found = with_defaults(family.recognise(config, tensors))
         shapes = shapes_of(found.model, found.options)
     except UsageError as problem:  # the numbers in the config make no model
         raise CheckpointError(f"{path}: {problem}", hint=problem.hint) from problem
     ours = family.names(found).read(tensors, shapes, origin=str(origin))
-    said = {field.name: getattr(found, field.name) for field in fields(Described)}
+    said = {field.name: getattr(found, field.name) for field in fields(ModelSpec)}
     tokenizer, target = (None, None) if family.template is None else read_tokenizers(folder, config)
     return Pretrained(**said, tensors=ours, tokenizer=tokenizer, target_tokenizer=target, origin=str(folder))
 
 
 def _special_ids(tokenizer: Tokenizer, config: Mapping[str, Any]) -> dict[str, int]:
     """What a config.json says of the tokenizer's special tokens."""
-    played = {role: index for role, index in tokenizer.roles.present().items() if role in ("pad", "bos", "eos")}
+    played = {
+        role: index for role, index in tokenizer.special_tokens.present().items() if role in ("pad", "bos", "eos")
+    }
     ids = {f"{role}_token_id": index for role, index in played.items()}
     return ids | {"decoder_start_token_id": played["bos"]} if config.get("is_encoder_decoder") else ids
 
@@ -121,7 +123,7 @@ def _family_of(config: TheirConfig) -> Family:
     return FAMILIES[config["model_type"]]
 
 
-def _family_for(model: Described) -> tuple[Family, dict[str, Any]]:
+def _family_for(model: ModelSpec) -> tuple[Family, dict[str, Any]]:
     for family in FAMILIES.values():
         config = family.config(model)
         if config is not None:

@@ -16,7 +16,7 @@ from regard.attention import Stretch
 from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, their_activation
 from regard.checkpoints.foreign.gpt import TASK, gpt_config, pad_id_of, refuse_others
 from regard.checkpoints.foreign.names import NameMap, Rule
-from regard.checkpoints.spec import Described
+from regard.checkpoints.spec import ModelSpec
 from regard.errors import CheckpointError
 from regard.models.gpt import GPTConfig
 
@@ -72,7 +72,7 @@ def halves(config: GPTConfig) -> Callable[[Tensor], Tensor]:
     return taken
 
 
-def _recognise(config: TheirConfig, names: Collection[str]) -> Described:
+def _recognise(config: TheirConfig, names: Collection[str]) -> ModelSpec:
     refuse_others(config, "LlamaForCausalLM", "LlamaModel", partial_rotary_factor=(None, 1.0))
     options = {
         **BUILD,
@@ -93,7 +93,7 @@ def _recognise(config: TheirConfig, names: Collection[str]) -> Described:
         "pad_id": pad_id_of(config, config["vocab_size"]),
         **_rotary_options(config),
     }
-    return Described(TASK, "gpt", options)
+    return ModelSpec(TASK, "gpt", options)
 
 
 def _rotary_options(config: TheirConfig) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _rotary_options(config: TheirConfig) -> dict[str, Any]:
     )
 
 
-def _config(model: Described) -> dict[str, Any] | None:
+def _config(model: ModelSpec) -> dict[str, Any] | None:
     config = gpt_config(model)
     if config is None or not is_llama(config):
         return None
@@ -172,7 +172,7 @@ _SPELLED = {
 }  # fmt: skip
 
 
-def _names(model: Described) -> NameMap:
+def _names(model: ModelSpec) -> NameMap:
     config = gpt_config(model)
     assert config is not None
     return llama_names(config, spelled=_SPELLED)

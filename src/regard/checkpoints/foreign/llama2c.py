@@ -24,14 +24,14 @@ from regard.checkpoints.foreign.llama import BUILD, halves, llama_names
 from regard.checkpoints.foreign.names import shapes_of
 from regard.checkpoints.foreign.pieces import scored_pieces
 from regard.checkpoints.spec import Pretrained
-from regard.data.text.special_tokens import Roles
+from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError
 from regard.models.gpt import GPTConfig
 
 _HEADER = struct.Struct("<7i")
 _MAGIC = 0x616B3432  # what later versions begin with
-_ROLES = Roles(unk=0, bos=1, eos=2)
+_ROLES = SpecialTokens(unk=0, bos=1, eos=2)
 _SPECIALS = ("<unk>", "<s>", "</s>")
 _SPELLED = {
     "tokens": "tok_embeddings.weight", "norm": "norm.weight", "output": "output.weight",
@@ -74,7 +74,7 @@ def read_llama2c_tokenizer(path: Path | str, *, n_tokens: int) -> Tokenizer:
     if at != len(data):
         raise CheckpointError(f"{path}: {len(data) - at} bytes are left behind the {n_tokens} pieces of the model")
     pieces[: len(_SPECIALS)] = _SPECIALS  # the file has line breaks around them, for its own printing
-    return scored_pieces(pieces, scores, roles=_ROLES)
+    return scored_pieces(pieces, scores, special_tokens=_ROLES)
 
 
 def _read_header(path: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import torch
 
 from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, their_activation
 from regard.checkpoints.foreign.names import NameMap, Rule
-from regard.checkpoints.spec import Described
+from regard.checkpoints.spec import ModelSpec
 from regard.errors import CheckpointError
 
 # What is added to the logits is one row of a matrix in theirs.
@@ -29,7 +29,7 @@ _BUILD: Mapping[str, Any] = {
 }
 
 
-def _recognise(config: TheirConfig, names: Collection[str]) -> Described:
+def _recognise(config: TheirConfig, names: Collection[str]) -> ModelSpec:
     for key, value in _BUILD.items():
         config.choose(key, {value: True}, default=value)
     _refuse_uneven(config)
@@ -52,7 +52,7 @@ def _recognise(config: TheirConfig, names: Collection[str]) -> Described:
         "output_bias": True,
         "pad_id": config["pad_token_id"],
     }
-    return Described("translation", "transformer", options, decode={"banned": [start]})
+    return ModelSpec("translation", "transformer", options, decode={"banned": [start]})
 
 
 def _refuse_uneven(config: TheirConfig) -> None:
@@ -64,7 +64,7 @@ def _refuse_uneven(config: TheirConfig) -> None:
             )
 
 
-def _config(model: Described) -> dict[str, Any] | None:
+def _config(model: ModelSpec) -> dict[str, Any] | None:
     options = model.options
     if model.model != "transformer" or not _is_marian(options):
         return None
@@ -96,7 +96,7 @@ def _is_marian(options: Mapping[str, Any]) -> bool:
     return heads and (options["order"], options["norm"], options["positions"]) == ("post", "layer", "sinusoidal")
 
 
-def _names(model: Described) -> NameMap:
+def _names(model: ModelSpec) -> NameMap:
     names = _Names(int(model.options["d_model"]))
     rules = [*names.stack("encoder"), *names.stack("decoder"), _BIAS]
     ignored = tuple(f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))

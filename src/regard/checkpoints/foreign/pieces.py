@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Core
 
-from regard.data.text.special_tokens import Roles
+from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError
 
@@ -32,21 +32,21 @@ def scored_pieces(
     pieces: Sequence[str],
     scores: Sequence[float],
     *,
-    roles: Roles,
+    special_tokens: SpecialTokens,
     special: Collection[int] = (),
     bos: bool = True,
     leading_space: bool = True,
 ) -> Tokenizer:
     """A tokenizer of sentencepiece's kind; `special` pieces are never made of text, `bos` begins every text."""
     vocabulary = _vocabulary(pieces)
-    apart = {*special, *roles.present().values()}
+    apart = {*special, *special_tokens.present().values()}
     ordinary = [index for index, piece in enumerate(pieces) if index not in apart and not _is_byte(piece)]
     merges = _merges([pieces[index] for index in sorted(ordinary, key=lambda index: -scores[index])])
     core = Core(
         models.BPE(
             vocab=vocabulary,
             merges=merges,
-            unk_token=None if roles.unk is None else pieces[roles.unk],
+            unk_token=None if special_tokens.unk is None else pieces[special_tokens.unk],
             fuse_unk=True,
             byte_fallback="<0x00>" in vocabulary,
         )
@@ -55,7 +55,7 @@ def scored_pieces(
     core.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), spaces]) if leading_space else spaces
     stripped = [decoders.Strip(" ", 1, 0)] if leading_space else []
     core.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), *stripped])
-    return _finished(core, pieces, roles=roles, special=special, bos=bos)
+    return _finished(core, pieces, special_tokens=special_tokens, special=special, bos=bos)
 
 
 def merged_pieces(
@@ -63,7 +63,7 @@ def merged_pieces(
     merges: Sequence[str],
     *,
     split: str,
-    roles: Roles,
+    special_tokens: SpecialTokens,
     special: Collection[int] = (),
     bos: bool = False,
 ) -> Tokenizer:
@@ -78,17 +78,19 @@ def merged_pieces(
               "llama3": pre_tokenizers.Split(Regex(_LLAMA3), "isolated")}  # fmt: skip
     core.pre_tokenizer = pre_tokenizers.Sequence([before[kind], words]) if kind in before else words
     core.decoder = decoders.ByteLevel()
-    return _finished(core, pieces, roles=roles, special=special, bos=bos)
+    return _finished(core, pieces, special_tokens=special_tokens, special=special, bos=bos)
 
 
-def _finished(core: Core, pieces: Sequence[str], *, roles: Roles, special: Collection[int], bos: bool) -> Tokenizer:
+def _finished(
+    core: Core, pieces: Sequence[str], *, special_tokens: SpecialTokens, special: Collection[int], bos: bool
+) -> Tokenizer:
     core.add_special_tokens([AddedToken(pieces[i], special=True, normalized=False) for i in sorted(special)])
-    if bos and roles.bos is not None:
-        begin = pieces[roles.bos]
+    if bos and special_tokens.bos is not None:
+        begin = pieces[special_tokens.bos]
         core.post_processor = processors.TemplateProcessing(
-            single=f"{begin} $A", pair=f"{begin} $A $B", special_tokens=[(begin, roles.bos)]
+            single=f"{begin} $A", pair=f"{begin} $A $B", special_tokens=[(begin, special_tokens.bos)]
         )
-    return Tokenizer.foreign(core, roles=roles)
+    return Tokenizer.foreign(core, special_tokens=special_tokens)
 
 
 def _vocabulary(pieces: Sequence[str]) -> dict[str, int]:

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer as Core
 
 from regard.checkpoints.foreign.files import read_json
 from regard.checkpoints.foreign.pieces import scored_pieces
-from regard.data.text.special_tokens import Roles
+from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError
 
@@ -75,9 +75,11 @@ def llama_tokenizer(path: Path) -> Tokenizer:
     if spm.model != BYTE_PAIRS:
         raise CheckpointError(f"{path}: byte pairs were expected (kind {BYTE_PAIRS}), not kind {spm.model}")
     ids = {piece: index for index, piece in enumerate(spm.pieces)}
-    roles = Roles(unk=ids.get("<unk>"), bos=ids.get("<s>"), eos=ids.get("</s>"), pad=ids.get("<pad>"))
+    special_tokens = SpecialTokens(unk=ids.get("<unk>"), bos=ids.get("<s>"), eos=ids.get("</s>"), pad=ids.get("<pad>"))
     special = [index for index, kind in enumerate(spm.kinds) if kind in (_UNKNOWN, _CONTROL)]
-    return scored_pieces(spm.pieces, spm.scores, roles=roles, special=special, leading_space=spm.leading_space)
+    return scored_pieces(
+        spm.pieces, spm.scores, special_tokens=special_tokens, special=special, leading_space=spm.leading_space
+    )
 
 
 def _marian(path: Path, ids: Mapping[str, int]) -> Tokenizer:
@@ -102,8 +104,8 @@ def _marian(path: Path, ids: Mapping[str, int]) -> Tokenizer:
     )
     languages = [piece for piece in pieces if piece.startswith(">>") and piece.endswith("<<")]
     core.add_tokens([AddedToken(piece, normalized=False, rstrip=True) for piece in languages])
-    roles = Roles(pad=ids["<pad>"], bos=ids["<pad>"], eos=ids["</s>"], unk=ids["<unk>"])
-    return Tokenizer.foreign(core, roles=roles)
+    special_tokens = SpecialTokens(pad=ids["<pad>"], bos=ids["<pad>"], eos=ids["</s>"], unk=ids["<unk>"])
+    return Tokenizer.foreign(core, special_tokens=special_tokens)
 
 
 def _normalizer(spm: Spm) -> normalizers.Normalizer:

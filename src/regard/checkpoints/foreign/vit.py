@@ -16,13 +16,13 @@ from torch import Tensor
 
 from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, labels_for, labels_of, their_activation
 from regard.checkpoints.foreign.names import NameMap, Rule, affine
-from regard.checkpoints.spec import Described
+from regard.checkpoints.spec import ModelSpec
 from regard.errors import CheckpointError
 
 _KNOWN = ("ViTModel", "ViTForImageClassification")
 
 
-def _recognise(config: TheirConfig, names: Collection[str]) -> Described:
+def _recognise(config: TheirConfig, names: Collection[str]) -> ModelSpec:
     kind = (config.get("architectures") or ["ViTModel"])[0]
     if kind not in _KNOWN:
         raise CheckpointError(f"{config.origin}: architecture {kind!r} is not known; there are {', '.join(_KNOWN)}")
@@ -45,10 +45,10 @@ def _recognise(config: TheirConfig, names: Collection[str]) -> Described:
         "bias": config.get("qkv_bias", True),
         "pooler": "vit.pooler.dense.weight" in held and labels is None,
     }
-    return Described("images", "vit", options, labels)
+    return ModelSpec("images", "vit", options, labels)
 
 
-def _config(model: Described) -> dict[str, Any] | None:
+def _config(model: ModelSpec) -> dict[str, Any] | None:
     options = model.options
     if model.model != "vit" or options["stem"] != "patch" or options["pooling"] != "class":
         return None
@@ -76,7 +76,7 @@ def _config(model: Described) -> dict[str, Any] | None:
     return config | (labels_for(names) if options["n_classes"] else {})
 
 
-def _names(model: Described) -> NameMap:
+def _names(model: ModelSpec) -> NameMap:
     return _map(headed=bool(model.options["n_classes"]))
 
 

@@ -23,7 +23,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from regard.checkpoints.foreign.family import Template
 from regard.checkpoints.foreign.files import read_json
 from regard.checkpoints.foreign.spm import llama_tokenizer, marian_tokenizers
-from regard.data.text.special_tokens import Roles
+from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError, DataError
 
@@ -59,19 +59,19 @@ def read_tokenizer(folder: Path, config: Mapping[str, Any]) -> Tokenizer:
         raise CheckpointError(f"{folder}: its tokenizer cannot be read ({problem})") from problem
     if isinstance(core, Tokenizer):
         return core
-    roles = Roles.named(core, **(dict(_HABITS.get(family, {})) | _named_tokens(folder)))
-    if not roles.present():
+    special_tokens = SpecialTokens.named(core, **(dict(_HABITS.get(family, {})) | _named_tokens(folder)))
+    if not special_tokens.present():
         raise CheckpointError(
             f"{folder}: which of its tokens are special is not said",
             hint="tokenizer_config.json names them: pad_token, eos_token, …",
         )
-    return Tokenizer.foreign(core, roles=roles)
+    return Tokenizer.foreign(core, special_tokens=special_tokens)
 
 
 def write_tokenizer(folder: Path, tokenizer: Tokenizer, *, template: Template | None) -> None:
     """Write tokenizer.json and what `transformers` needs beside it; `template` is what is put around a text."""
     core = Core.from_str(tokenizer.core.to_str())
-    names = {role: core.id_to_token(index) or "" for role, index in tokenizer.roles.present().items()}
+    names = {role: core.id_to_token(index) or "" for role, index in tokenizer.special_tokens.present().items()}
     if core.post_processor is None and template == "cls-sep" and {"cls", "sep"} <= names.keys():
         core.post_processor = _bert_frame(core, names["cls"], names["sep"])
     if core.post_processor is None and template == "eos" and "eos" in names:

@@ -30,7 +30,7 @@ from regard.checkpoints.foreign.whisper_tokens import (
     find_tokenizer,
     prompt_for,
 )
-from regard.checkpoints.spec import Described, Pretrained
+from regard.checkpoints.spec import ModelSpec, Pretrained
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError
 from regard.models.whisper import BUILD, waves
@@ -111,7 +111,7 @@ def _options(sizes: TheirConfig) -> dict[str, Any]:
     }
 
 
-def _recognise(config: TheirConfig, names: Collection[str]) -> Described:
+def _recognise(config: TheirConfig, names: Collection[str]) -> ModelSpec:
     config.choose("scale_embedding", {False: True}, default=False)
     config.choose("tie_word_embeddings", {True: True}, default=True)
     for one, other in (("encoder_attention_heads", "decoder_attention_heads"), ("encoder_ffn_dim", "decoder_ffn_dim")):
@@ -126,7 +126,7 @@ def _recognise(config: TheirConfig, names: Collection[str]) -> Described:
         "activation": config.choose("activation_function", ACTIVATIONS, default="gelu"),
         "pad_id": config.get("pad_token_id") or 0,
     }
-    return Described(TASK, MODEL, options, decode=_said(config))
+    return ModelSpec(TASK, MODEL, options, decode=_said(config))
 
 
 def _said(config: TheirConfig) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def _said(config: TheirConfig) -> dict[str, Any]:
     return found
 
 
-def _config(model: Described) -> dict[str, Any] | None:
+def _config(model: ModelSpec) -> dict[str, Any] | None:
     options = model.options
     if model.model != MODEL or not _is_whisper(options):
         return None
@@ -163,12 +163,12 @@ def _config(model: Described) -> dict[str, Any] | None:
     }
 
 
-def _stored(model: Described) -> dict[str, Tensor]:
+def _stored(model: ModelSpec) -> dict[str, Tensor]:
     options = model.options
     return {"model.encoder.embed_positions.weight": waves(int(options["n_places"]), int(options["d_model"]))}
 
 
-def _generation(model: Described, tokenizer: Tokenizer) -> dict[str, Any]:
+def _generation(model: ModelSpec, tokenizer: Tokenizer) -> dict[str, Any]:
     """What begins a text, what may not, what is never written, and which heads tell the time."""
     decode, ids = model.decode, tokenizer.core.token_to_id
     heads = [[int(part) for part in head.split(".")] for head in decode.get("heads", ())]
@@ -198,7 +198,7 @@ def _is_whisper(options: Mapping[str, Any]) -> bool:
     return same and tuple(options["strides"]) == BUILD["strides"] and not options["ctc"]
 
 
-def _names(model: Described) -> NameMap:
+def _names(model: ModelSpec) -> NameMap:
     return _map(_HUB, int(model.options["d_model"]), prefixes=("model.",))
 
 

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer as Core
 
 from regard.checkpoints.foreign.vocabularies import read_tokenizer
 from regard.data.text.bytechars import byte_to_char
-from regard.data.text.special_tokens import Roles
+from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError
 
@@ -91,7 +91,7 @@ def read_ranks(path: Path, *, n_tokens: int) -> Tokenizer:
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
     core.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in specials])
-    return Tokenizer.foreign(core, roles=Roles.named(core, bos=START, eos=END))
+    return Tokenizer.foreign(core, special_tokens=SpecialTokens.named(core, bos=START, eos=END))
 
 
 def _ranks(path: Path) -> dict[bytes, int]:

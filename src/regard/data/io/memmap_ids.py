@@ -18,7 +18,7 @@ ID_TYPES = ("<u2", "<u4")  # little-endian on every machine
 _OFFSETS = np.dtype("<i8")
 
 
-class IdWriter:
+class MemmapIdWriter:
     """Appends sentences to the files of one side."""
 
     def __init__(self, folder: Path, side: str, tokenizer: Tokenizer) -> None:
@@ -56,7 +56,7 @@ class IdWriter:
         self.inside = True
 
 
-class IdFile:
+class MemmapIds:
     """One side of a corpus, mapped into memory; `lengths` (n,) int32."""
 
     def __init__(self, folder: Path, side: str, *, sentences: int, tokens: int, dtype: str) -> None:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from regard.data.io.lines import display_name, empty_file, stream_lines
 from regard.data.io.tables import missing_column
-from regard.data.series.timestamps import DATE_NAMES, Moments, looks_like_date, parse_moments
+from regard.data.series.timestamps import DATE_NAMES, Moments, looks_like_date, parse_timestamps
 from regard.errors import DataError
 
 Missing = Literal["refuse", "last"]
@@ -95,7 +95,7 @@ def read_series(path: Path | str, *, columns: Sequence[str] | None = None, missi
     moments = None
     if date is not None:
         place = header.index(date)
-        moments = parse_moments([cells[place] for _, cells in rows], where=lambda row: f"{name}:{lines[row]}")
+        moments = parse_timestamps([cells[place] for _, cells in rows], where=lambda row: f"{name}:{lines[row]}")
     return Series(name, tuple(chosen), values, moments, lines)
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from regard.errors import DataError
 
 Moments = NDArray[np.datetime64]
-Marks = NDArray[np.float32]
+Markers = NDArray[np.float32]
 Where = Callable[[int], str]  # row → file and line, for messages
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
@@ -71,7 +71,7 @@ def looks_like_date(text: str) -> bool:
     return ("-" in text[1:] or "/" in text) and _parsed(text) is not None
 
 
-def parse_moments(texts: Sequence[str], *, where: Where) -> Moments:
+def parse_timestamps(texts: Sequence[str], *, where: Where) -> Moments:
     """Texts as moments; what is no date is named."""
     try:
         return np.array([_plain(text) for text in texts], "datetime64[s]")
@@ -105,7 +105,7 @@ def step_of(moments: Moments, *, equal: bool, where: Where) -> Step:
     )
 
 
-def marks_of(moments: Moments, step: Step) -> Marks:
+def marks_of(moments: Moments, step: Step) -> Markers:
     """The features of dates, (n, M), as `step.marks` names them."""
     day = moments.astype("datetime64[D]")
     year, month = moments.astype("datetime64[Y]"), moments.astype("datetime64[M]")

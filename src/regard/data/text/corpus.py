@@ -23,7 +23,7 @@ import numpy.typing as npt
 from regard.data.batching.ragged import Ragged
 from regard.data.io.atomic import whole_or_absent, write_synced
 from regard.data.io.cache import Cached
-from regard.data.io.memmap_ids import ID_TYPES, IdFile, IdWriter
+from regard.data.io.memmap_ids import ID_TYPES, MemmapIds, MemmapIdWriter
 from regard.data.text.pairs import Pair
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import DataError, UsageError
@@ -53,8 +53,8 @@ class Corpus(Cached):
     def __init__(self, folder: Path, header: Header) -> None:
         self.folder, self.header = folder, header
         n = header.pairs
-        self._source = IdFile(folder, "source", sentences=n, tokens=header.source_tokens, dtype=header.source_dtype)
-        self._target = IdFile(folder, "target", sentences=n, tokens=header.target_tokens, dtype=header.target_dtype)
+        self._source = MemmapIds(folder, "source", sentences=n, tokens=header.source_tokens, dtype=header.source_dtype)
+        self._target = MemmapIds(folder, "target", sentences=n, tokens=header.target_tokens, dtype=header.target_dtype)
         self.source_lengths = self._source.lengths  # (n,)
         self.target_lengths = self._target.lengths  # (n,)
 
@@ -102,8 +102,8 @@ class Corpus(Cached):
         folder = Path(folder)
         with whole_or_absent(folder, files=_FILES, what="a corpus") as draft:
             with (
-                IdWriter(draft, "source", source_tokenizer) as source,
-                IdWriter(draft, "target", target_tokenizer) as target,
+                MemmapIdWriter(draft, "source", source_tokenizer) as source,
+                MemmapIdWriter(draft, "target", target_tokenizer) as target,
             ):
                 dropped = _encode(pairs, source, target, max_tokens=max_tokens)
             header = Header(
@@ -133,7 +133,7 @@ def corpus_key(*parts: str | int | float | None) -> str:
     return hashlib.sha256(json.dumps([FORMAT, *parts]).encode()).hexdigest()
 
 
-def _encode(pairs: Iterable[Pair], source: IdWriter, target: IdWriter, *, max_tokens: int | None) -> int:
+def _encode(pairs: Iterable[Pair], source: MemmapIdWriter, target: MemmapIdWriter, *, max_tokens: int | None) -> int:
     """Write all pairs that are short enough; how many were not."""
     dropped = 0
     for chunk in _chunks(pairs):

@@ -15,7 +15,7 @@ from regard.data.text.tokenizers import FOREIGN, Tokenizer
 
 
 @dataclass(frozen=True)
-class Marks:
+class Markers:
     """Ids before and after each text, before a prompt, and before a prompt of nothing; `end` stops a continuation."""
 
     before: tuple[int, ...] = ()
@@ -25,16 +25,16 @@ class Marks:
     end: int | None = None
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, *, separated: bool = True) -> Marks:
+    def of(cls, tokenizer: Tokenizer, *, separated: bool = True) -> Markers:
         """The marks of a tokenizer; where texts are not separated, only what its models cannot do without."""
-        roles = tokenizer.roles
-        end = () if roles.eos is None else (roles.eos,)
+        special_tokens = tokenizer.special_tokens
+        end = () if special_tokens.eos is None else (special_tokens.eos,)
         if tokenizer.kind != FOREIGN:
-            return cls(after=end, opening=end, nothing=end, end=roles.eos) if separated else cls()
-        begin = () if roles.bos is None else (roles.bos,)
+            return cls(after=end, opening=end, nothing=end, end=special_tokens.eos) if separated else cls()
+        begin = () if special_tokens.bos is None else (special_tokens.bos,)
         framed = begin if begin and tuple(tokenizer.frame([]).ids[:1]) == begin else ()
         after = end if separated else ()
-        return cls(before=framed, after=after, opening=framed, nothing=framed or begin or end, end=roles.eos)
+        return cls(before=framed, after=after, opening=framed, nothing=framed or begin or end, end=special_tokens.eos)
 
     def around(self, ids: list[int]) -> list[int]:
         """The ids of a text with its marks."""

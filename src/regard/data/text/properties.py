@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from regard.data.text.special_tokens import MASK, SPECIALS, Roles
+from regard.data.text.special_tokens import MASK, SPECIALS, SpecialTokens
 from regard.errors import DataError
 
 KINDS = ("bpe", "unigram", "wordpiece", "chars", "bytes", "words")
@@ -19,25 +19,25 @@ FOREIGN = "foreign"
 EACH_CHARACTER = r"(?m:.)"  # how `chars` splits, line breaks included
 
 
-class Traits:
-    """The facts of one tokenizer; `roles` makes it a foreign one, whose parts may be anything."""
+class TokenizerProperties:
+    """The facts of one tokenizer; `special_tokens` makes it a foreign one, whose parts may be anything."""
 
-    def __init__(self, description: dict[str, Any], *, roles: Roles | None = None) -> None:
+    def __init__(self, description: dict[str, Any], *, special_tokens: SpecialTokens | None = None) -> None:
         self.model: str = description["model"]["type"]
-        self.foreign = roles is not None
+        self.foreign = special_tokens is not None
         steps = _steps(description.get("normalizer"))
         self.lowercase = "Lowercase" in steps or _lowercases(description.get("normalizer"))
         self.leading_space = not self.foreign and "Prepend" in steps
         self.verbatim = not self.foreign and steps in ([], ["Lowercase"]) and description["normalizer"] is not None
         # What spells text as bytes says so in the part that undoes it.
         self.byte_level = '"ByteLevel"' in json.dumps(description.get("decoder"))
-        self.kind = FOREIGN if roles is not None else self._kind(description.get("pre_tokenizer"))
+        self.kind = FOREIGN if special_tokens is not None else self._kind(description.get("pre_tokenizer"))
         if not self.foreign and ((not self.verbatim and "NFC" not in steps) or self.kind not in KINDS):
             raise DataError(
                 f"not a tokenizer of regard's making (model {self.model})",
                 hint="a tokenizer of another's making needs its roles: Tokenizer.foreign",
             )
-        self.roles = roles or Roles.ours(mask=_has_mask(description))
+        self.special_tokens = special_tokens or SpecialTokens.ours(mask=_has_mask(description))
 
     def _kind(self, splitter: dict[str, Any] | None) -> str:
         if self.model == "BPE":

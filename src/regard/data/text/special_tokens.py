@@ -25,7 +25,7 @@ MASK = "<mask>"
 
 
 @dataclass(frozen=True)
-class Roles:
+class SpecialTokens:
     """The id of each role, or None where a tokenizer has none for it; one id may play several."""
 
     pad: int | None = None
@@ -37,34 +37,34 @@ class Roles:
     sep: int | None = None
 
     @classmethod
-    def ours(cls, *, mask: bool) -> Roles:
+    def ours(cls, *, mask: bool) -> SpecialTokens:
         """The roles of a tokenizer of our making."""
         return cls(pad=0, unk=1, bos=2, eos=3, mask=len(SPECIALS) if mask else None, cls=2, sep=3)
 
     @staticmethod  # "cls" is a role here, so it cannot be the class as well
-    def named(core: Core, **tokens: str | None) -> Roles:
-        """The roles of tokens given by their text: `Roles.named(core, pad="[PAD]", cls="[CLS]")`.
+    def named(core: Core, **tokens: str | None) -> SpecialTokens:
+        """The roles of tokens given by their text: `SpecialTokens.named(core, pad="[PAD]", cls="[CLS]")`.
 
         None, or a token that the tokenizer does not have, leaves its role empty.
         """
-        known = {field.name for field in fields(Roles)}
+        known = {field.name for field in fields(SpecialTokens)}
         for role in tokens:
             if role not in known:
                 raise UsageError(f"'{role}' is not a role of a token; allowed: {', '.join(sorted(known))}")
-        return Roles(**{role: core.token_to_id(token) for role, token in tokens.items() if token is not None})
+        return SpecialTokens(**{role: core.token_to_id(token) for role, token in tokens.items() if token is not None})
 
     def present(self) -> dict[str, int]:
         """The roles that are played, and by which id."""
         return {role: index for role, index in asdict(self).items() if index is not None}
 
 
-def make_special(core: Core, roles: Roles) -> None:
+def make_special(core: Core, special_tokens: SpecialTokens) -> None:
     """Let the tokenizer know every token with a role as a special one, so that decoding leaves it out.
 
     Their ids stay as they are.
     """
     special = {index for index, token in core.get_added_tokens_decoder().items() if token.special}
-    for role, index in roles.present().items():
+    for role, index in special_tokens.present().items():
         content = core.id_to_token(index)
         if content is None:
             raise UsageError(f"role '{role}' is id {index}, but the tokenizer has {core.get_vocab_size()} ids")
@@ -72,9 +72,9 @@ def make_special(core: Core, roles: Roles) -> None:
             core.add_special_tokens([AddedToken(content, special=True, normalized=False)])
 
 
-def write_roles(description: dict[str, Any], roles: Roles) -> dict[str, Any]:
+def write_special_tokens(description: dict[str, Any], special_tokens: SpecialTokens) -> dict[str, Any]:
     """A tokenizer's JSON with the roles noted beside the tokens that play them."""
-    played = roles.present()
+    played = special_tokens.present()
     added = [
         {**token, "roles": [role for role, index in played.items() if index == token["id"]]}
         for token in description["added_tokens"]
@@ -83,10 +83,10 @@ def write_roles(description: dict[str, Any], roles: Roles) -> dict[str, Any]:
     return {**description, "added_tokens": added}
 
 
-def read_roles(description: dict[str, Any]) -> Roles | None:
+def read_special_tokens(description: dict[str, Any]) -> SpecialTokens | None:
     """The roles noted in a tokenizer's JSON; None where there are none, as in ours and in untouched foreign files."""
     played = {role: token["id"] for token in description.get("added_tokens") or [] for role in token.get("roles") or []}
-    return Roles(**played) if played else None
+    return SpecialTokens(**played) if played else None
 
 
 def describe(core: Core) -> dict[str, Any]:

@@ -22,9 +22,9 @@ import numpy.typing as npt
 
 from regard.data.io.atomic import whole_or_absent, write_synced
 from regard.data.io.cache import Cached
-from regard.data.io.memmap_ids import ID_TYPES, IdFile, IdWriter
+from regard.data.io.memmap_ids import ID_TYPES, MemmapIds, MemmapIdWriter
 from regard.data.text.documents import Document
-from regard.data.text.markers import Marks
+from regard.data.text.markers import Markers
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import DataError
 
@@ -71,7 +71,7 @@ class TokenStream(Cached):
 
     def __init__(self, folder: Path, header: StreamHeader) -> None:
         self.folder, self.header = folder, header
-        self._file = IdFile(folder, "stream", sentences=header.documents, tokens=header.tokens, dtype=header.dtype)
+        self._file = MemmapIds(folder, "stream", sentences=header.documents, tokens=header.tokens, dtype=header.dtype)
         self.ids = self._file.flat  # (tokens,)
 
     def __len__(self) -> int:
@@ -116,9 +116,9 @@ class TokenStream(Cached):
     ) -> Self:
         """Encode documents into `folder`, replacing what is there; `separated` ones have their marks around them."""
         folder = Path(folder)
-        marks, extent = Marks.of(tokenizer, separated=separated), Extent()
+        marks, extent = Markers.of(tokenizer, separated=separated), Extent()
         with whole_or_absent(folder, files=_FILES, what="a stream of text") as draft:
-            with IdWriter(draft, "stream", tokenizer) as writer:
+            with MemmapIdWriter(draft, "stream", tokenizer) as writer:
                 for chunk in _chunks(documents):
                     _write(chunk, tokenizer, writer, marks=marks)
                     for document in chunk:
@@ -156,7 +156,7 @@ def _chunks(documents: Iterable[Document]) -> Iterator[list[Document]]:
         yield chunk
 
 
-def _write(chunk: list[Document], tokenizer: Tokenizer, writer: IdWriter, *, marks: Marks) -> None:
+def _write(chunk: list[Document], tokenizer: Tokenizer, writer: MemmapIdWriter, *, marks: Markers) -> None:
     """Write documents, and parts of them, with the marks where each begins and ends."""
     whole: list[list[int]] = []
     begun = writer.inside

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from tokenizers import Tokenizer as Core
 
-from regard.data.text.special_tokens import Roles
+from regard.data.text.special_tokens import SpecialTokens
 
 
-class Framed(NamedTuple):
+class TemplatedIds(NamedTuple):
     """Ids with their special tokens, the segment of each (0 or 1), and where each text begins among them."""
 
     ids: list[int]
@@ -35,13 +35,13 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Frame:
+class Template:
     """The templates for one text and for two."""
 
     one: tuple[Part, ...]
     two: tuple[Part, ...]
 
-    def __call__(self, first: Sequence[int], second: Sequence[int] | None = None) -> Framed:
+    def __call__(self, first: Sequence[int], second: Sequence[int] | None = None) -> TemplatedIds:
         """Set the ids of one text or two between their special tokens."""
         texts = (first,) if second is None else (first, second)
         ids: list[int] = []
@@ -52,28 +52,28 @@ class Frame:
                 starts[part.text] = len(ids)
             ids += [part.id] if part.id is not None else texts[part.text or 0]
             segments += [part.segment] * (len(ids) - len(segments))
-        return Framed(ids, segments, tuple(starts))
+        return TemplatedIds(ids, segments, tuple(starts))
 
 
-def frame_by_roles(roles: Roles) -> Frame:
+def template_of(special_tokens: SpecialTokens) -> Template:
     """cls a sep, and cls a sep b sep; whatever role is missing is left out."""
 
     def marked(index: int | None, segment: int) -> tuple[Part, ...]:
         return () if index is None else (Part(index, None, segment),)
 
-    one = (*marked(roles.cls, 0), Part(None, 0, 0), *marked(roles.sep, 0))
-    return Frame(one, (*one, Part(None, 1, 1), *marked(roles.sep, 1)))
+    one = (*marked(special_tokens.cls, 0), Part(None, 0, 0), *marked(special_tokens.sep, 0))
+    return Template(one, (*one, Part(None, 1, 1), *marked(special_tokens.sep, 1)))
 
 
-def frame_of(core: Core, roles: Roles) -> Frame:
+def read_template(core: Core, special_tokens: SpecialTokens) -> Template:
     """The frame of a foreign tokenizer: its post-processor's, or that of its roles where it adds nothing."""
     word, other = (core.encode("a", add_special_tokens=False) for _ in range(2))
     if core.post_processor is None or not word.ids:
-        return frame_by_roles(roles)
+        return template_of(special_tokens)
     n = len(word.ids)
-    frame = Frame(_template(core.post_process(word), n), _template(core.post_process(word, other), n))
+    frame = Template(_template(core.post_process(word), n), _template(core.post_process(word, other), n))
     adds = any(part.id is not None for part in (*frame.one, *frame.two))
-    return frame if adds else frame_by_roles(roles)
+    return frame if adds else template_of(special_tokens)
 
 
 def _template(encoding: Any, n: int) -> tuple[Part, ...]:

@@ -24,38 +24,46 @@ from typing import Self
 from tokenizers import Tokenizer as Core
 
 from regard.data.text.bytechars import char_to_byte, readable
-from regard.data.text.properties import BYTE_KINDS, FOREIGN, KINDS, Traits
-from regard.data.text.special_tokens import MASK, SPECIALS, Roles, describe, make_special, read_roles, write_roles
-from regard.data.text.templates import Frame, Framed, frame_by_roles, frame_of
+from regard.data.text.properties import BYTE_KINDS, FOREIGN, KINDS, TokenizerProperties
+from regard.data.text.special_tokens import (
+    MASK,
+    SPECIALS,
+    SpecialTokens,
+    describe,
+    make_special,
+    read_special_tokens,
+    write_special_tokens,
+)
+from regard.data.text.templates import Template, TemplatedIds, read_template, template_of
 from regard.data.text.wordspans import count_spaces, trim, words_of
 from regard.errors import DataError, UsageError
 
-__all__ = ["BYTE_KINDS", "FOREIGN", "KINDS", "MASK", "SPECIALS", "Framed", "Roles", "Tokenizer"]
+__all__ = ["BYTE_KINDS", "FOREIGN", "KINDS", "MASK", "SPECIALS", "SpecialTokens", "TemplatedIds", "Tokenizer"]
 
 
 class Tokenizer:
     """Text ↔ ids. Made by `learn_tokenizer`, `Tokenizer.load` or `Tokenizer.foreign`."""
 
-    def __init__(self, core: Core, *, roles: Roles | None = None) -> None:
-        if roles is None and [core.token_to_id(token) for token in SPECIALS] != list(range(len(SPECIALS))):
+    def __init__(self, core: Core, *, special_tokens: SpecialTokens | None = None) -> None:
+        if special_tokens is None and [core.token_to_id(token) for token in SPECIALS] != list(range(len(SPECIALS))):
             raise DataError(f"this tokenizer does not begin with the special tokens {' '.join(SPECIALS)}")
         core.encode_special_tokens = True  # "<s>" in a text is three characters, not an instruction
         core.no_truncation()
         core.no_padding()
         self.core = core
-        self._traits = Traits(describe(core), roles=roles)
+        self._traits = TokenizerProperties(describe(core), special_tokens=special_tokens)
         size = max(core.get_vocab().values()) + 1  # the ids of a foreign vocabulary may have gaps
         self._pieces: list[str] = [core.id_to_token(index) or "" for index in range(size)]
         added = core.get_added_tokens_decoder()
         self.special_ids = frozenset(index for index, token in added.items() if token.special)
 
     @classmethod
-    def foreign(cls, core: Core, *, roles: Roles) -> Self:
+    def foreign(cls, core: Core, *, special_tokens: SpecialTokens) -> Self:
         """A tokenizer made elsewhere; at least one of its tokens must play a role."""
-        if not roles.present():
+        if not special_tokens.present():
             raise UsageError("no token of this tokenizer plays a role", hint="give at least one, as Roles(eos=…)")
-        make_special(core, roles)
-        return cls(core, roles=roles)
+        make_special(core, special_tokens)
+        return cls(core, special_tokens=special_tokens)
 
     @property
     def kind(self) -> str:
@@ -81,50 +89,57 @@ class Tokenizer:
         return len(self._pieces)
 
     @property
-    def roles(self) -> Roles:
+    def special_tokens(self) -> SpecialTokens:
         """Which ids stand for what; None for what a foreign tokenizer lacks. Ours lack nothing but, perhaps, a mask."""
-        return self._traits.roles
+        return self._traits.special_tokens
 
     @property
     def pad_id(self) -> int:
         """The id that fills up short rows. Where there is none for it, the end's or any other: it is never read."""
-        roles = self.roles
-        return next((index for index in (roles.pad, roles.eos, roles.bos, roles.unk) if index is not None), 0)
+        special_tokens = self.special_tokens
+        return next(
+            (
+                index
+                for index in (special_tokens.pad, special_tokens.eos, special_tokens.bos, special_tokens.unk)
+                if index is not None
+            ),
+            0,
+        )
 
     @property
     def unk_id(self) -> int:
-        """The id of what has no piece; a tokenizer without one is an error (ask `roles.unk` where it may be)."""
+        """The id of what has no piece; a tokenizer without one is an error (else ask `special_tokens`)."""
         return self._required("unk")
 
     @property
     def bos_id(self) -> int:
-        """The id that begins a text; a tokenizer without one is an error (ask `roles.bos` where it may be)."""
+        """The id that begins a text; a tokenizer without one is an error (else ask `special_tokens`)."""
         return self._required("bos")
 
     @property
     def eos_id(self) -> int:
-        """The id that ends a text; a tokenizer without one is an error (ask `roles.eos` where it may be)."""
+        """The id that ends a text; a tokenizer without one is an error (else ask `special_tokens`)."""
         return self._required("eos")
 
     @property
     def mask_id(self) -> int | None:
         """The id of a hidden word, if there is one."""
-        return self.roles.mask
+        return self.special_tokens.mask
 
     @property
     def cls_id(self) -> int | None:
         """The id that heads a text for a classifier, if there is one; in ours it is that of <s>."""
-        return self.roles.cls
+        return self.special_tokens.cls
 
     @property
     def sep_id(self) -> int | None:
         """The id that closes each of two texts, if there is one; in ours it is that of </s>."""
-        return self.roles.sep
+        return self.special_tokens.sep
 
     def _required(self, role: str) -> int:
-        index: int | None = getattr(self.roles, role)
+        index: int | None = getattr(self.special_tokens, role)
         if index is None:
-            played = ", ".join(f"{name} ({self._pieces[i]})" for name, i in self.roles.present().items())
+            played = ", ".join(f"{name} ({self._pieces[i]})" for name, i in self.special_tokens.present().items())
             raise DataError(f"this tokenizer has no token for the role '{role}'; it has: {played}")
         return index
 
@@ -144,7 +159,7 @@ class Tokenizer:
         """The ids of many texts at once, on all cores."""
         return [encoding.ids for encoding in self.core.encode_batch_fast(list(texts), add_special_tokens=False)]
 
-    def frame(self, first: Sequence[int], second: Sequence[int] | None = None) -> Framed:
+    def frame(self, first: Sequence[int], second: Sequence[int] | None = None) -> TemplatedIds:
         """The ids of one text or two between the special tokens that models of this tokenizer know.
 
         Ours give <s> a </s> and <s> a </s> b </s>; a foreign one gives what its post-processor says.
@@ -152,8 +167,10 @@ class Tokenizer:
         return self._frame(first, second)
 
     @cached_property
-    def _frame(self) -> Frame:
-        return frame_of(self.core, self.roles) if self._traits.foreign else frame_by_roles(self.roles)
+    def _frame(self) -> Template:
+        return (
+            read_template(self.core, self.special_tokens) if self._traits.foreign else template_of(self.special_tokens)
+        )
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids; special tokens are left out, broken UTF-8 shows as �."""
@@ -196,7 +213,9 @@ class Tokenizer:
         path = Path(path)
         written = self.core.to_str(pretty=True)
         if self._traits.foreign:
-            written = json.dumps(write_roles(describe(self.core), self.roles), indent=2, ensure_ascii=False)
+            written = json.dumps(
+                write_special_tokens(describe(self.core), self.special_tokens), indent=2, ensure_ascii=False
+            )
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         draft.write_text(written, encoding="utf-8")
         os.replace(draft, path)
@@ -206,7 +225,7 @@ class Tokenizer:
         """Read what `save` wrote."""
         try:
             written = Path(path).read_text(encoding="utf-8")
-            return cls(Core.from_str(written), roles=read_roles(json.loads(written)))
+            return cls(Core.from_str(written), special_tokens=read_special_tokens(json.loads(written)))
         except FileNotFoundError:
             raise DataError(f"{path}: no such tokenizer file", hint="a run folder keeps it as tokenizer.json") from None
         except DataError as error:
@@ -216,5 +235,5 @@ class Tokenizer:
 
     def fingerprint(self) -> str:
         """A SHA-256 over everything that decides which ids a text gets."""
-        roles = repr(self.roles) if self._traits.foreign else ""
-        return hashlib.sha256((self.core.to_str() + roles).encode()).hexdigest()
+        special_tokens = repr(self.special_tokens) if self._traits.foreign else ""
+        return hashlib.sha256((self.core.to_str() + special_tokens).encode()).hexdigest()

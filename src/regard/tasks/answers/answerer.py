@@ -23,7 +23,7 @@ from regard.tasks.answers.data import AnswerOptions
 from regard.tasks.answers.squad import Question
 from regard.tasks.answers.windows import NOT_HERE, Passage, Windows
 from regard.tasks.labels.labeller import padded
-from regard.tasks.templates import FramedRows
+from regard.tasks.templates import TemplatedRows
 
 Scores = npt.NDArray[np.float64]
 _AT_ONCE = 256  # questions in memory together
@@ -66,19 +66,19 @@ class Answerer:
         for first in range(0, len(questions), _AT_ONCE):
             some = questions[first : first + _AT_ONCE]
             passages = list(self.windows(some))
-            scores = iter(self._scores(FramedRows(window.row for passage in passages for window in passage.windows)))
+            scores = iter(self._scores(TemplatedRows(window.row for passage in passages for window in passage.windows)))
             for question, passage in zip(some, passages, strict=True):
                 rows = [next(scores) for _ in passage.windows]
                 found.append(best_answer(question.context, passage, rows, options=options))
         return found
 
     @torch.inference_mode()
-    def _scores(self, rows: FramedRows) -> list[Scores]:
+    def _scores(self, rows: TemplatedRows) -> list[Scores]:
         """The scores of starts and of ends at every token of every row: (2, length) each."""
         device = self.model.output.weight.device
         found: list[Scores] = [np.zeros((2, 0))] * len(rows)
         for chunk in like_lengths(rows.lengths, self.batch_tokens):
-            given, segments = padded(rows, chunk, self.windows.framer.tokenizer.pad_id, device=device)
+            given, segments = padded(rows, chunk, self.windows.template.tokenizer.pad_id, device=device)
             scores = torch.stack(self.model(given, segments=segments)).double().cpu().numpy()  # (2, B, T)
             for place, i in enumerate(chunk):
                 found[i] = scores[:, place, : rows.lengths[i]]

@@ -15,7 +15,7 @@ TASK = TaskSpec(
     decode=AnswerOptions,
     train=TuningConfig,
     beginnings=("start", "vectors"),
-    setup="regard.tasks.answers.setup:AnswerJob",
+    setup="regard.tasks.answers.setup:AnswerSetup",
     predictor="regard.tasks.answers.predictor:AnswerPredictor",
     flags=("n_best", "context"),
 )

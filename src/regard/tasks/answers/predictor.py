@@ -15,9 +15,9 @@ from torch import nn
 from regard.checkpoints.spec import Pretrained
 from regard.config.recipe import Recipe
 from regard.errors import UsageError
-from regard.inspection.forward_case import Scene
-from regard.inspection.invariants import Finding, Given, Trial, measure_alone, measure_reading
-from regard.inspection.look import text_scene
+from regard.inspection.forward_case import ForwardCase
+from regard.inspection.invariants import Check, Given, Trial, measure_alone, measure_reading
+from regard.inspection.look import text_case
 from regard.metrics.comparing import Compared, Figures, paired
 from regard.models.span_reader import SpanReader
 from regard.tasks.answers.answerer import Answered, Answerer
@@ -40,7 +40,7 @@ from regard.tasks.base import (
     varied,
 )
 from regard.tasks.labels.labeller import padded
-from regard.tasks.templates import FramedRows, Text
+from regard.tasks.templates import TemplatedRows, Text
 
 
 class AnswerPredictor(Predictor[Answered]):
@@ -65,13 +65,13 @@ class AnswerPredictor(Predictor[Answered]):
         """Answer each question, which stands before a tab and its passage; `options` are those of `AnswerOptions`."""
         return self.answerer([_parts(text) for text in texts], self.options(options))
 
-    def scene(self, text: str, target: str | None = None, **options: Any) -> Scene:
+    def case(self, text: str, target: str | None = None, **options: Any) -> ForwardCase:
         """A question and its passage, ready to be looked at."""
         check_texts([text])
         refuse_target(target)
-        framer = self.windows.framer
-        framed = framer([_parts(text)])[0]
-        return text_scene(self.module, framer.tokenizer, framed.ids, segments=framed.segments, says="span")
+        template = self.windows.template
+        framed = template([_parts(text)])[0]
+        return text_case(self.module, template.tokenizer, framed.ids, segments=framed.segments, says="span")
 
     def tests(self, data: ScoreData) -> Mapping[str, Sequence[Question]]:
         """The questions to score on, by name: those of the files given, else of every test set of the recipe."""
@@ -100,19 +100,19 @@ class AnswerPredictor(Predictor[Answered]):
             found = paired(systems, len(questions), resamples=resamples, seed=seed)
             yield Compared(name, len(questions), "questions", found, digits=2)
 
-    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Check]:
         """What this model promises, measured on questions of a test set, or on random pieces."""
         name, questions = first_of(lambda: self.tests(data), n)
         passages = varied([one.context for one in questions])
         asked: list[Text] = [(one.question, text) for one, text in zip(questions, passages, strict=True)]
-        framer = self.windows.framer
+        template = self.windows.template
         if len(asked) < 2:
-            name, sides = "random pieces", [random_texts(framer.tokenizer, n, seed=seed) for seed in (1, 2)]
+            name, sides = "random pieces", [random_texts(template.tokenizer, n, seed=seed) for seed in (1, 2)]
             asked = list(zip(*sides, strict=True))
         self.say(f"on {len(asked)} questions of {name}")
-        rows = FramedRows.of(framer, asked)
+        rows = TemplatedRows.of(template, asked)
         device = next(self.module.parameters()).device
-        given, segments = padded(rows, range(len(rows)), framer.tokenizer.pad_id, device=device)
+        given, segments = padded(rows, range(len(rows)), template.tokenizer.pad_id, device=device)
         limit = self.answerer.model.config.backbone.get("n_positions")
         trial = Trial(self.module, Given((given,), segments), limit=limit)
         yield measure_alone(trial)

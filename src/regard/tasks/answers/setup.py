@@ -13,25 +13,25 @@ from regard.tasks.answers.data import AnswerFiles, QuestionSets
 from regard.tasks.answers.metrics import answer_metrics
 from regard.tasks.answers.training import AnswerTraining
 from regard.tasks.answers.windows import Windows
-from regard.tasks.backbones import framer_for
+from regard.tasks.backbones import template_for
 from regard.tasks.tokenizing import tokenizer_for
-from regard.training.setup import Place, Say
+from regard.training.setup import RunContext, Say
 from regard.training.warm_start import begin_with_backbone, open_start
 
 
-class AnswerJob:
+class AnswerSetup:
     """Questions, their passages, and a reader that points at answers."""
 
-    def __init__(self, recipe: Recipe, place: Place) -> None:
+    def __init__(self, recipe: Recipe, context: RunContext) -> None:
         self.recipe = recipe
-        self.files = AnswerFiles(recipe.data, place.data_root)
-        self.sets: QuestionSets = self.files.read(say=place.say if place.world.first else lambda _: None)
-        start = open_start(recipe, place.data_root)
+        self.files = AnswerFiles(recipe.data, context.data_root)
+        self.sets: QuestionSets = self.files.read(say=context.say if context.group.first else lambda _: None)
+        start = open_start(recipe, context.data_root)
         self.tokenizer = tokenizer_for(
-            recipe, place, start, lambda: (text for q in self.sets.train for text in (q.question, q.context))
+            recipe, context, start, lambda: (text for q in self.sets.train for text in (q.question, q.context))
         )
         self.model, self.described = begin_with_backbone(
-            recipe, self.tokenizer, start, place, forced={}, n_positions=recipe.data.max_tokens
+            recipe, self.tokenizer, start, context, forced={}, n_positions=recipe.data.max_tokens
         )
         self.windows = windows_for(self.tokenizer, self.described.options, recipe)
         train = recipe.train
@@ -70,5 +70,5 @@ class AnswerJob:
 
 def windows_for(tokenizer: Any, options: Any, recipe: Recipe) -> Windows:
     """How questions and passages become rows for this backbone."""
-    framer = framer_for(tokenizer, options, recipe)
-    return Windows(framer, overlap=recipe.data.overlap, max_question=recipe.data.max_question)
+    template = template_for(tokenizer, options, recipe)
+    return Windows(template, overlap=recipe.data.overlap, max_question=recipe.data.max_question)

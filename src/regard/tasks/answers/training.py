@@ -30,9 +30,9 @@ from regard.tasks.answers.data import AnswerOptions
 from regard.tasks.answers.metrics import answer_figures
 from regard.tasks.answers.squad import Question
 from regard.tasks.answers.windows import NOT_HERE, Passage, Windows
-from regard.tasks.templates import FramedRows
+from regard.tasks.templates import TemplatedRows
 from regard.training.batch import TensorBatch
-from regard.training.batching import Planned
+from regard.training.batching import BatchPlanMixin
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class AnswerBatch(TensorBatch):
     n_tokens: int
 
 
-class AnswerTraining(Planned):
+class AnswerTraining(BatchPlanMixin):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "f1"
@@ -70,7 +70,7 @@ class AnswerTraining(Planned):
         self.windows, self.valid, self.r_drop = windows, list(valid), r_drop
         self.options = options or AnswerOptions(no_answer=any(not question.answers for question in train))
         places: list[tuple[int, int, int, int]] = []
-        self.rows = FramedRows(_rows(windows(train), train, places, ambiguous=ambiguous))
+        self.rows = TemplatedRows(_rows(windows(train), train, places, ambiguous=ambiguous))
         self.places = np.array(places, np.int64)  # (n, 4): the passage's first token and length, the answer's ends
         self.plan = example_plan(
             self.rows.lengths, budget_tokens=budget_tokens, batch_examples=batch_examples, seed=seed
@@ -83,8 +83,8 @@ class AnswerTraining(Planned):
 
     def batch(self, indices: Indices) -> AnswerBatch:
         """The windows of these numbers as one batch; none are a batch without windows."""
-        framer, rows = self.windows.framer, [self.rows.ids(int(i)) for i in indices]
-        ids, lengths = pad(rows, framer.tokenizer.pad_id, multiple_of=self.multiple_of, most=framer.max_tokens)
+        template, rows = self.windows.template, [self.rows.ids(int(i)) for i in indices]
+        ids, lengths = pad(rows, template.tokenizer.pad_id, multiple_of=self.multiple_of, most=template.max_tokens)
         segments, _ = pad([self.rows.segments(int(i)) for i in indices], 0, length=ids.shape[1])
         first, n_context, starts, ends = torch.from_numpy(self.places[indices]).unbind(1)
         places = torch.arange(ids.shape[1])

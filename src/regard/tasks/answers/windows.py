@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from regard.data.text.templates import Framed
+from regard.data.text.templates import TemplatedIds
 from regard.errors import UsageError
 from regard.tasks.answers.squad import Answer, Question
-from regard.tasks.templates import Framer
+from regard.tasks.templates import TextTemplate
 
 NOT_HERE = 0  # the row's first token: [CLS]
 
@@ -25,7 +25,7 @@ NOT_HERE = 0  # the row's first token: [CLS]
 class Window(NamedTuple):
     """A framed row: its passage stands from token `start` on, and begins with token `offset` of the whole passage."""
 
-    row: Framed
+    row: TemplatedIds
     start: int
     offset: int
     n_context: int
@@ -54,18 +54,18 @@ class Passage:
 
 
 class Windows:
-    """Cuts questions and passages into windows of at most the framer's `max_tokens`."""
+    """Cuts questions and passages into windows of at most the template's `max_tokens`."""
 
-    def __init__(self, framer: Framer, *, overlap: int = 128, max_question: int = 64) -> None:
-        room = framer.room(pair=True)
+    def __init__(self, template: TextTemplate, *, overlap: int = 128, max_question: int = 64) -> None:
+        room = template.room(pair=True)
         if room < 2:
-            raise UsageError(f"{framer.max_tokens} tokens have no room for a question and a passage")
-        self.framer, self.overlap, self.room = framer, overlap, room
+            raise UsageError(f"{template.max_tokens} tokens have no room for a question and a passage")
+        self.template, self.overlap, self.room = template, overlap, room
         self.max_question = min(max_question, room // 2)  # a long question must not leave the passage without room
 
     def __call__(self, questions: Sequence[Question]) -> Iterator[Passage]:
         """The windows of each question, in order."""
-        tokenizer = self.framer.tokenizer
+        tokenizer = self.template.tokenizer
         asked = tokenizer.encode_batch([question.question for question in questions])
         known: dict[str, tuple[list[int], list[tuple[int, int]]]] = {}
         for question, ids in zip(questions, asked, strict=True):
@@ -80,5 +80,5 @@ class Windows:
         step = size - min(self.overlap, size // 2)  # where questions leave little room, windows still move on
         for offset in range(0, max(1, len(context) - size + step), step):
             part = context[offset : offset + size]
-            row = self.framer.frame(question, part)
+            row = self.template.frame(question, part)
             yield Window(row, row.starts[1], offset, len(part))

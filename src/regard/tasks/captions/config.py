@@ -71,7 +71,7 @@ TASK = TaskSpec(
     decode=CaptionDecode,
     train=CaptionConfig,
     size="base",
-    setup="regard.tasks.captions.setup:CaptionJob",
+    setup="regard.tasks.captions.setup:CaptionSetup",
     predictor="regard.tasks.captions.predictor:CaptionPredictor",
     flags=("beam", "n_best", "prefix", "ensemble", "target"),
 )

@@ -212,7 +212,7 @@ def as_text(data: CaptionData, caption: str) -> str:
 
 def without_unknown(options: DecodeOptions, tokenizer: Tokenizer) -> DecodeOptions:
     """The same options, but a caption never says that it has no word for something."""
-    unknown = tokenizer.roles.unk
+    unknown = tokenizer.special_tokens.unk
     if unknown is None or unknown in options.banned:
         return options
     return replace(options, banned=(*options.banned, unknown))

@@ -15,7 +15,7 @@ from regard.data.images.arrays import Array
 from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions
 from regard.decoding.scoring import force_decode
-from regard.inspection.invariants import TOLERANCE, Finding, measure_saved
+from regard.inspection.invariants import TOLERANCE, Check, measure_saved
 from regard.models.interfaces.captions import as_captioner
 from regard.tasks.captions.writer import CaptionWriter
 
@@ -29,7 +29,7 @@ STRATEGIES = {
 @torch.inference_mode()
 def measure_captions(
     module: nn.Module, tokenizer: Tokenizer, *, pixels: Array, captions: Sequence[Sequence[int]]
-) -> Iterator[Finding]:
+) -> Iterator[Check]:
     """Every promise on images (n, 3, H, W) with a caption each, as ids, one finding after another."""
     model = as_captioner(module)
     write = CaptionWriter([model], tokenizer)
@@ -40,7 +40,7 @@ def measure_captions(
             [a.ids for a in one] != [b.ids for b in many] for one, many in zip(alone, together, strict=True)
         )
         apart = max(abs(one[0].score - many[0].score) for one, many in zip(alone, together, strict=True))
-        yield Finding(f"a batch of one = a batch of {len(pixels)}, {name}", apart, TOLERANCE, different)
+        yield Check(f"a batch of one = a batch of {len(pixels)}, {name}", apart, TOLERANCE, different)
     images = torch.tensor(pixels, device=model.output_weight.device)
     target, labels = _rows(captions, tokenizer, images.device)
     whole = module(images, target)
@@ -52,11 +52,11 @@ def measure_captions(
         float((torch.tensor(row, device=terms.device) - terms[i, : len(row)]).abs().max())
         for i, row in enumerate(steps)
     )
-    yield Finding("cached = uncached", apart, TOLERANCE)
+    yield Check("cached = uncached", apart, TOLERANCE)
     yield from _reading(module, images, target, whole)
 
 
-def _reading(module: nn.Module, images: Tensor, target: Rows, whole: Tensor) -> Iterator[Finding]:
+def _reading(module: nn.Module, images: Tensor, target: Rows, whole: Tensor) -> Iterator[Check]:
     assert target.lengths is not None
     real = torch.arange(target.ids.shape[1], device=images.device) < target.lengths[:, None]
     allowed = TOLERANCE * min(1.0, float(whole.abs().max()))
@@ -66,10 +66,10 @@ def _reading(module: nn.Module, images: Tensor, target: Rows, whole: Tensor) -> 
 
     if any(isinstance(part, Tap) for part in module.modules()):
         with watch(module, through=True):
-            yield Finding("fused = explicit", apart(module(images, target)), allowed)
+            yield Check("fused = explicit", apart(module(images, target)), allowed)
     yield measure_saved(module, lambda again: apart(again(images, target)), allowed=allowed)
     other = Rows(torch.where(real, target.ids, whole.shape[-1] - 1), target.lengths)
-    yield Finding("what padding holds does not matter", apart(module(images, other)), 0.0)
+    yield Check("what padding holds does not matter", apart(module(images, other)), 0.0)
 
 
 def _rows(captions: Sequence[Sequence[int]], tokenizer: Tokenizer, device: torch.device) -> tuple[Rows, Tensor]:

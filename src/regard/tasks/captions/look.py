@@ -20,7 +20,7 @@ from torch import nn
 
 from regard.attention import Rows
 from regard.data.text.tokenizers import Tokenizer
-from regard.inspection.forward_case import Scene, Sides, Speech
+from regard.inspection.forward_case import ForwardCase, Sides, Speech
 from regard.inspection.record import Axis, Look, MapKind
 from regard.inspection.words import Words
 
@@ -71,7 +71,7 @@ class CaptionLook(Look):
         return write_caption_page(self.image, self.words, self.over_image(), path, title=self.title)
 
 
-def caption_scene(module: nn.Module, tokenizer: Tokenizer, image: Pixels, caption: Sequence[int]) -> Scene:
+def caption_case(module: nn.Module, tokenizer: Tokenizer, image: Pixels, caption: Sequence[int]) -> ForwardCase:
     """An image (3, H, W) and its caption as ids without marks, ready to be looked at."""
     device = next(module.parameters()).device
     fed = torch.tensor([[tokenizer.bos_id, *caption]], device=device)
@@ -84,7 +84,7 @@ def caption_scene(module: nn.Module, tokenizer: Tokenizer, image: Pixels, captio
     }
     speech = Speech("caption", "here", lambda index: tokenizer.tokens([index])[0], [*caption, tokenizer.eos_id])
     inputs = (torch.tensor(image[None], device=device), Rows(fed))
-    return Scene(module, inputs, axes, IMAGE_SIDES, speech, title=tokenizer.decode(caption))
+    return ForwardCase(module, inputs, axes, IMAGE_SIDES, speech, title=tokenizer.decode(caption))
 
 
 def spotlight(image: Pixels, weights: Numbers) -> Numbers:

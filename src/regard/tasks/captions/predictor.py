@@ -23,15 +23,15 @@ from regard.data.images.files import read_image
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import RegardError, UsageError
 from regard.fast.precision import in_precision
-from regard.inspection.forward_case import Scene
-from regard.inspection.invariants import Finding
+from regard.inspection.forward_case import ForwardCase
+from regard.inspection.invariants import Check
 from regard.inspection.look import look_at
 from regard.metrics.comparing import Compared, paired
 from regard.models.interfaces.captions import as_captioner
 from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, test_sets, tokenizer_of
 from regard.tasks.captions.data import CaptionFiles, Pictures, as_text
 from regard.tasks.captions.invariants import measure_captions
-from regard.tasks.captions.look import CaptionLook, caption_scene
+from regard.tasks.captions.look import CaptionLook, caption_case
 from regard.tasks.captions.metrics import CaptionJudge
 from regard.tasks.captions.writer import CaptionWriter
 from regard.tasks.translation.predictor import Prediction
@@ -113,16 +113,16 @@ class CaptionPredictor(Predictor[CaptionPrediction]):
         **options: Any,
     ) -> CaptionLook:
         """Where the model looks for each word of its caption, or of one that it is made to say."""
-        seen = look_at(self.scene(text, target, **options), layers=layers, kinds=kinds, queries=queries)
+        seen = look_at(self.case(text, target, **options), layers=layers, kinds=kinds, queries=queries)
         image = self.pixels(text, finer=-(-_FINE // self.config.data.image_size))
         return CaptionLook(seen.axes, seen.maps, seen.outputs, seen.title, image)
 
-    def scene(self, text: str, target: str | None = None, **options: Any) -> Scene:
+    def case(self, text: str, target: str | None = None, **options: Any) -> ForwardCase:
         """An image and its caption, ready to be looked at."""
         check_texts([text] if target is None else [text, target])
         pixels = self.pixels(text)
         written = self(text, **options).said.ids if target is None else self._ids(target)
-        return caption_scene(self.module, self.tokenizer, pixels, written)
+        return caption_case(self.module, self.tokenizer, pixels, written)
 
     def pictures(self, data: ScoreData) -> Mapping[str, Pictures]:
         """The images to score on, by name: those of the files given, else of every test set of the recipe."""
@@ -159,7 +159,7 @@ class CaptionPredictor(Predictor[CaptionPrediction]):
             found = paired((a.figures, b.figures), len(pictures), resamples=resamples, seed=seed)
             yield Compared(name, len(pictures), "images", found, digits=2)
 
-    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Check]:
         """What this model promises, measured on images of a test set, or on noise."""
         pixels, captions = self._some(data, n)
         return measure_captions(self.module, self.tokenizer, pixels=pixels, captions=captions)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from regard.checkpoints.spec import Described, completed
+from regard.checkpoints.spec import ModelSpec, with_defaults
 from regard.config.recipe import Recipe
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import ConfigError
@@ -19,20 +19,20 @@ from regard.tasks.captions.metrics import CaptionJudge
 from regard.tasks.captions.training import CaptionTraining
 from regard.tasks.captions.writer import CaptionWriter
 from regard.tasks.tokenizing import tokenizer_for
-from regard.training.setup import Place, Say
+from regard.training.setup import RunContext, Say
 
 
-class CaptionJob:
+class CaptionSetup:
     """Images, their captions, and a captioner."""
 
-    def __init__(self, recipe: Recipe, place: Place) -> None:
+    def __init__(self, recipe: Recipe, context: RunContext) -> None:
         self.recipe = recipe
         train = recipe.train
         assert isinstance(train, CaptionConfig)
         _check(recipe, train)
-        self.files = CaptionFiles(recipe.data, place.data_root, place.run.path / "data")
-        self.sets = place.first(lambda say: self.files.read(say=say))
-        self.tokenizer = tokenizer_for(recipe, place, None, lambda: texts_of(recipe, self.sets))
+        self.files = CaptionFiles(recipe.data, context.data_root, context.run.path / "data")
+        self.sets = context.first(lambda say: self.files.read(say=say))
+        self.tokenizer = tokenizer_for(recipe, context, None, lambda: texts_of(recipe, self.sets))
         self.described = describe(recipe, self.tokenizer)
         torch.manual_seed(train.seed)
         self.model = build(self.described.model, self.described.options)
@@ -79,11 +79,11 @@ class CaptionJob:
         return found
 
 
-def describe(recipe: Recipe, tokenizer: Tokenizer) -> Described:
+def describe(recipe: Recipe, tokenizer: Tokenizer) -> ModelSpec:
     """The model of a recipe, for these words."""
     options = {key: value for key, value in recipe.model.items() if key != "name"}
     shape = {"n_target": len(tokenizer), "pad_id": tokenizer.pad_id, "image_size": recipe.data.image_size}
-    return completed(Described(recipe.task, recipe.model["name"], options | shape))
+    return with_defaults(ModelSpec(recipe.task, recipe.model["name"], options | shape))
 
 
 def texts_of(recipe: Recipe, sets: CaptionSets) -> list[str]:

@@ -29,7 +29,7 @@ from regard.tasks.captions.loss import Weights, caption_loss
 from regard.tasks.captions.metrics import CaptionJudge
 from regard.tasks.captions.writer import CaptionWriter
 from regard.training.batch import TensorBatch
-from regard.training.batching import Planned
+from regard.training.batching import BatchPlanMixin
 
 Ids = list[int]
 _RESIDENT = 8 * 2**30  # bytes of images that a GPU is asked to hold
@@ -77,7 +77,7 @@ class Gallery:
         return self._there.index_select(0, numbers)
 
 
-class CaptionTraining(Planned):
+class CaptionTraining(BatchPlanMixin):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "cider"

@@ -76,6 +76,6 @@ TASK = TaskSpec(
     data=ImageData,
     decode=ImageOptions,
     train=ImageConfig,
-    setup="regard.tasks.images.setup:ImageJob",
+    setup="regard.tasks.images.setup:ImageSetup",
     predictor="regard.tasks.images.predictor:ImagePredictor",
 )

@@ -18,13 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from regard.checkpoints.run import RunFolder
-from regard.checkpoints.spec import Described, Pretrained
+from regard.checkpoints.spec import ModelSpec, Pretrained
 from regard.config.recipe import Recipe
 from regard.data.images.files import read_image
 from regard.data.images.space import FILE, THEIR_FILE, ImageSpace
 from regard.errors import RegardError, UsageError
-from regard.inspection.forward_case import Scene, Speech
-from regard.inspection.invariants import Finding, measure_plain
+from regard.inspection.forward_case import ForwardCase, Speech
+from regard.inspection.invariants import Check, measure_plain
 from regard.inspection.look import look_at
 from regard.inspection.record import Axis
 from regard.metrics.comparing import Compared, Figures, paired
@@ -56,7 +56,7 @@ class ImagePredictor(Predictor[ImageGuess]):
         image_space(found).save(folder)
 
     @classmethod
-    def for_others(cls, found: Pretrained) -> tuple[Described, Mapping[str, Tensor], Mapping[str, Any]]:
+    def for_others(cls, found: Pretrained) -> tuple[ModelSpec, Mapping[str, Tensor], Mapping[str, Any]]:
         """With its classes, and how it reads images."""
         described, tensors, _ = super().for_others(found)
         space = image_space(found)
@@ -90,7 +90,7 @@ class ImagePredictor(Predictor[ImageGuess]):
         shown = Shown(pixels.permute(1, 2, 0).numpy(), self._grid(), int(self.vit.class_token is not None))
         return ImageLook(seen.axes, seen.maps, seen.outputs, seen.title, shown)
 
-    def scene(self, text: str, target: str | None = None, **options: Any) -> Scene:
+    def case(self, text: str, target: str | None = None, **options: Any) -> ForwardCase:
         """An image, ready to be looked at."""
         refuse_target(target)
         return self._scene(self._read(text), Path(text).name)
@@ -127,7 +127,7 @@ class ImagePredictor(Predictor[ImageGuess]):
             systems = (self._figures(images, flip=flip), other._figures(others[name], flip=flip))
             yield Compared(name, len(images), "images", paired(systems, len(images), resamples=resamples, seed=seed))
 
-    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Check]:
         """What this model promises, measured on images of a test set, or on random pixels."""
         images = self.space.normalised(self._some(data, n)).to(self._device())
         yield from measure_plain(self.module, (images,))
@@ -147,7 +147,7 @@ class ImagePredictor(Predictor[ImageGuess]):
         outputs = outputs_of(self._classifier(flip=flip), images)
         return lambda drawn: image_figures(outputs[drawn], images.labels[drawn])
 
-    def _scene(self, pixels: Tensor, title: str) -> Scene:
+    def _scene(self, pixels: Tensor, title: str) -> ForwardCase:
         rows, columns = self._grid()
         places = [f"{row},{column}" for row in range(rows) for column in range(columns)]
         labels = ["class", *places] if self.vit.class_token is not None else places
@@ -155,7 +155,7 @@ class ImagePredictor(Predictor[ImageGuess]):
         speech = Speech("label", "label", lambda i: self.space.names[i]) if self.vit.config.n_classes else None
         sides: Any = {"self": ("self", "image", "image"), "cross": ("pool", "label", "image")}
         images = self.space.normalised(pixels[None]).to(self._device())
-        return Scene(self.module, (images,), axes, sides, speech, title=title)
+        return ForwardCase(self.module, (images,), axes, sides, speech, title=title)
 
     def _grid(self) -> tuple[int, int]:
         return self.vit.stem.grid(*self.space.size)

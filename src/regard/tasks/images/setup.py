@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoints.spec import Described, Pretrained, completed
+from regard.checkpoints.spec import ModelSpec, Pretrained, with_defaults
 from regard.checkpoints.weights import load_weights, weights_of
 from regard.config.recipe import Recipe
 from regard.errors import ConfigError
@@ -22,28 +22,28 @@ from regard.tasks.images.config import ImageConfig
 from regard.tasks.images.data import ImageFiles, ImageSets
 from regard.tasks.images.metrics import image_metrics
 from regard.tasks.images.training import ImageTraining, outputs_of
-from regard.training.setup import Place, Say
+from regard.training.setup import RunContext, Say
 from regard.training.warm_start import open_start
 
 _SMALL = 64  # pixels: up to this side an image is read by the hybrid, unless the recipe says otherwise
 _RESIDENT = 0.25  # of a GPU's memory may be filled with pixels
 
 
-class ImageJob:
+class ImageSetup:
     """Images, their classes, and a model for them."""
 
-    def __init__(self, recipe: Recipe, place: Place) -> None:
+    def __init__(self, recipe: Recipe, context: RunContext) -> None:
         self.recipe = recipe
-        self.files = ImageFiles(recipe.data, place.data_root, place.run.path / "data")
-        self.sets: ImageSets = place.first(lambda say: self.files.read(say=say))
-        start = open_start(recipe, place.data_root)
+        self.files = ImageFiles(recipe.data, context.data_root, context.run.path / "data")
+        self.sets: ImageSets = context.first(lambda say: self.files.read(say=say))
+        start = open_start(recipe, context.data_root)
         self.described = describe(recipe, self.sets, start)
         torch.manual_seed(recipe.train.seed)
         self.model = build(self.described.model, self.described.options)
         if start is not None:
             take_over(self.model, start)
-        if place.world.first:
-            self.sets.space.save(place.run.path)
+        if context.group.first:
+            self.sets.space.save(context.run.path)
         train = recipe.train
         assert isinstance(train, ImageConfig)
         self.task = ImageTraining(
@@ -54,7 +54,7 @@ class ImageJob:
             seed=train.seed,
             augmentation=train.augmentation(),
             label_smoothing=train.label_smoothing,
-            resident=_fits(place.device, self.sets),
+            resident=_fits(context.device, self.sets),
         )
 
     def introduction(self) -> str:
@@ -82,7 +82,7 @@ class ImageJob:
         return found
 
 
-def describe(recipe: Recipe, sets: ImageSets, start: Pretrained | None) -> Described:
+def describe(recipe: Recipe, sets: ImageSets, start: Pretrained | None) -> ModelSpec:
     """The model of a recipe, for these classes and images of this size."""
     options = {key: value for key, value in recipe.model.items() if key not in ("name", "start")}
     forced = {"n_classes": len(sets.space.names), "image": sets.space.size}
@@ -92,7 +92,7 @@ def describe(recipe: Recipe, sets: ImageSets, start: Pretrained | None) -> Descr
         options = dict(start.options) | {"pooler": False} | options
     elif not {"size", "d_model", "n_layers", "patch", "stem"} & set(options):
         options["size"] = "hybrid" if max(sets.space.size) <= _SMALL else "tiny"
-    described = completed(Described(recipe.task, recipe.model["name"], options | forced))
+    described = with_defaults(ModelSpec(recipe.task, recipe.model["name"], options | forced))
     return replace(described, labels=sets.space.names)
 
 

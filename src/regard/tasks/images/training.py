@@ -22,7 +22,7 @@ from regard.tasks.images.classifier import ImageClassifier
 from regard.tasks.images.data import ImageSet
 from regard.tasks.images.metrics import Outputs, image_figures
 from regard.training.batch import TensorBatch
-from regard.training.batching import Planned
+from regard.training.batching import BatchPlanMixin
 from regard.training.compiling import compiled
 
 
@@ -51,7 +51,7 @@ class ImagePlan:
         return list(order[: self.n // size * size].reshape(-1, size))
 
 
-class ImageTraining(Planned):
+class ImageTraining(BatchPlanMixin):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "accuracy"

@@ -15,6 +15,6 @@ TASK = TaskSpec(
     decode=NoOptions,
     train=TuningConfig,
     beginnings=("start", "vectors"),
-    setup="regard.tasks.labels.setup:LabelJob",
+    setup="regard.tasks.labels.setup:LabelSetup",
     predictor="regard.tasks.labels.predictor:LabelPredictor",
 )

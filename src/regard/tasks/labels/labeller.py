@@ -20,7 +20,7 @@ from regard.attention import Rows
 from regard.data.batching.plan import like_lengths, pad
 from regard.data.text.label_space import LabelSpace
 from regard.models.classifier import Classifier
-from regard.tasks.templates import FramedRows, Framer, Text
+from regard.tasks.templates import TemplatedRows, Text, TextTemplate
 
 Outputs = npt.NDArray[np.float64]
 
@@ -51,12 +51,14 @@ class Labelling:
 class Labeller:
     """Labels texts with one model."""
 
-    def __init__(self, model: Classifier, framer: Framer, space: LabelSpace, *, batch_tokens: int = 16_384) -> None:
-        self.model, self.framer, self.space, self.batch_tokens = model, framer, space, batch_tokens
+    def __init__(
+        self, model: Classifier, template: TextTemplate, space: LabelSpace, *, batch_tokens: int = 16_384
+    ) -> None:
+        self.model, self.template, self.space, self.batch_tokens = model, template, space, batch_tokens
 
     def __call__(self, texts: Sequence[Text]) -> list[Labelling]:
         """What each text, or pair of texts, is."""
-        return [self.labelling(row) for row in self.outputs(FramedRows.of(self.framer, texts))]
+        return [self.labelling(row) for row in self.outputs(TemplatedRows.of(self.template, texts))]
 
     def labelling(self, output: npt.NDArray[np.float64]) -> Labelling:
         """What the outputs (n_outputs,) for one text mean."""
@@ -69,17 +71,17 @@ class Labeller:
         return Labelling(self.space.names[order[0]], float(shares[order[0]]), named)
 
     @torch.inference_mode()
-    def outputs(self, rows: FramedRows) -> Outputs:
+    def outputs(self, rows: TemplatedRows) -> Outputs:
         """What the model gives for framed rows: (n, n_outputs), in double precision from here on."""
         device = self.model.output.weight.device
         found = np.zeros((len(rows), self.model.config.n_outputs))
         for chunk in like_lengths(rows.lengths, self.batch_tokens):
-            given, segments = padded(rows, chunk, self.framer.tokenizer.pad_id, device=device)
+            given, segments = padded(rows, chunk, self.template.tokenizer.pad_id, device=device)
             found[chunk] = self.model(given, segments=segments).double().cpu().numpy()
         return found
 
 
-def padded(rows: FramedRows, chunk: Sequence[int], pad_id: int, *, device: torch.device) -> tuple[Rows, Tensor]:
+def padded(rows: TemplatedRows, chunk: Sequence[int], pad_id: int, *, device: torch.device) -> tuple[Rows, Tensor]:
     """Some rows as a model reads them (B, T), and the segment of each of their tokens (B, T)."""
     ids, lengths = pad([rows.ids(i) for i in chunk], pad_id)
     segments, _ = pad([rows.segments(i) for i in chunk], 0)

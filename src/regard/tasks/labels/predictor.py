@@ -15,17 +15,17 @@ from typing import Any, Self
 import numpy as np
 from torch import Tensor, nn
 
-from regard.checkpoints.spec import Described, Pretrained
+from regard.checkpoints.spec import ModelSpec, Pretrained
 from regard.config.recipe import Recipe
 from regard.data.text.label_space import LabelSpace
 from regard.data.text.labelled import Example
 from regard.errors import UsageError
-from regard.inspection.forward_case import Scene
-from regard.inspection.invariants import Finding, Given, Trial, measure_alone, measure_reading
-from regard.inspection.look import text_scene
+from regard.inspection.forward_case import ForwardCase
+from regard.inspection.invariants import Check, Given, Trial, measure_alone, measure_reading
+from regard.inspection.look import text_case
 from regard.metrics.comparing import Compared, Figures, paired
 from regard.models.classifier import Classifier
-from regard.tasks.backbones import framer_for, longest
+from regard.tasks.backbones import longest, template_for
 from regard.tasks.base import (
     Evaluation,
     Predictor,
@@ -44,21 +44,21 @@ from regard.tasks.labels.data import LabelFiles
 from regard.tasks.labels.labeller import Labeller, Labelling, Outputs, padded
 from regard.tasks.labels.metrics import class_figures, number_figures
 from regard.tasks.labels.training import encoded, metrics, text_of
-from regard.tasks.templates import FramedRows, Framer, Text
+from regard.tasks.templates import TemplatedRows, Text, TextTemplate
 
 
 class LabelPredictor(Predictor[Labelling]):
     """A classifier with its tokenizer and its labels."""
 
-    def __init__(self, module: nn.Module, framer: Framer, space: LabelSpace, config: Recipe) -> None:
+    def __init__(self, module: nn.Module, template: TextTemplate, space: LabelSpace, config: Recipe) -> None:
         super().__init__(module, config)
         assert isinstance(module, Classifier)
-        self.space, self.labeller = space, Labeller(module, framer, space)
+        self.space, self.labeller = space, Labeller(module, template, space)
 
     @classmethod
     def open(cls, found: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
         """The predictor of an opened model."""
-        return cls(module, framer_for(tokenizer_of(found), found.options, recipe), label_space(found), recipe)
+        return cls(module, template_for(tokenizer_of(found), found.options, recipe), label_space(found), recipe)
 
     @classmethod
     def reading(cls, found: Pretrained) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class LabelPredictor(Predictor[Labelling]):
         label_space(found).save(folder)
 
     @classmethod
-    def for_others(cls, found: Pretrained) -> tuple[Described, Mapping[str, Tensor], Mapping[str, Any]]:
+    def for_others(cls, found: Pretrained) -> tuple[ModelSpec, Mapping[str, Tensor], Mapping[str, Any]]:
         """With its labels; numbers were learnt on a scale, and others have no place for one but the last weights."""
         described, tensors, files = super().for_others(found)
         space = label_space(found)
@@ -87,15 +87,15 @@ class LabelPredictor(Predictor[Labelling]):
         rows = self._rows([_parts(text) for text in texts])
         return [self.labeller.labelling(row) for row in self.labeller.outputs(rows)]
 
-    def scene(self, text: str, target: str | None = None, **options: Any) -> Scene:
+    def case(self, text: str, target: str | None = None, **options: Any) -> ForwardCase:
         """A text, or a pair, ready to be looked at."""
         check_texts([text])
         refuse_target(target)
-        framer = self.labeller.framer
-        framed = framer([_parts(text)])[0]
+        template = self.labeller.template
+        framed = template([_parts(text)])[0]
         names = () if self.space.numeric else self.space.names
-        return text_scene(
-            self.module, framer.tokenizer, framed.ids, segments=framed.segments, says="label", names=names
+        return text_case(
+            self.module, template.tokenizer, framed.ids, segments=framed.segments, says="label", names=names
         )
 
     def tests(self, data: ScoreData) -> Mapping[str, Sequence[Example]]:
@@ -129,16 +129,16 @@ class LabelPredictor(Predictor[Labelling]):
             found = paired(systems, len(examples), resamples=resamples, seed=seed)
             yield Compared(name, len(examples), "examples", found)
 
-    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Check]:
         """What this model promises, measured on texts of a test set, or on random pieces."""
         name, examples = first_of(lambda: self.tests(data), n)
-        tokenizer, texts = self.labeller.framer.tokenizer, varied([example.text for example in examples])
+        tokenizer, texts = self.labeller.template.tokenizer, varied([example.text for example in examples])
         if len(texts) < 2:
             name, texts = "random pieces", random_texts(tokenizer, n)
         self.say(f"on {len(texts)} texts of {name}")
         pairs = [example.pair for example in examples] if len(examples) > 1 else [None] * len(texts)
         framed = [text if pair is None else (text, pair) for text, pair in zip(texts, pairs, strict=True)]
-        rows = FramedRows.of(self.labeller.framer, framed)
+        rows = TemplatedRows.of(self.labeller.template, framed)
         device = next(self.module.parameters()).device
         given, segments = padded(rows, range(len(rows)), tokenizer.pad_id, device=device)
         limit = self.labeller.model.config.backbone.get("n_positions")
@@ -146,10 +146,10 @@ class LabelPredictor(Predictor[Labelling]):
         yield measure_alone(trial)
         yield from measure_reading(trial)
 
-    def _rows(self, texts: Sequence[Text]) -> FramedRows:
-        rows = FramedRows.of(self.labeller.framer, texts)
+    def _rows(self, texts: Sequence[Text]) -> TemplatedRows:
+        rows = TemplatedRows.of(self.labeller.template, texts)
         if rows.shortened:
-            longest = self.labeller.framer.max_tokens
+            longest = self.labeller.template.max_tokens
             self.say(f"{rows.shortened:,} of {len(texts):,} texts were cut to {longest:,} tokens")
         return rows
 

@@ -13,35 +13,35 @@ from regard.metrics.scores import Metric
 from regard.models.classifier import Classifier
 from regard.models.flops import count_parameters
 from regard.models.registry import entry
-from regard.tasks.backbones import framer_for
+from regard.tasks.backbones import template_for
 from regard.tasks.labels.data import LabelFiles, LabelledSets
 from regard.tasks.labels.labeller import Labeller
 from regard.tasks.labels.training import LabelTraining, metrics, text_of
-from regard.tasks.templates import FramedRows, Framer
+from regard.tasks.templates import TemplatedRows, TextTemplate
 from regard.tasks.tokenizing import tokenizer_for
-from regard.training.setup import Place, Say
+from regard.training.setup import RunContext, Say
 from regard.training.warm_start import backbone_name, begin_with_backbone, open_start
 
 
-class LabelJob:
+class LabelSetup:
     """Examples, their labels, and a classifier."""
 
-    def __init__(self, recipe: Recipe, place: Place) -> None:
+    def __init__(self, recipe: Recipe, context: RunContext) -> None:
         self.recipe = recipe
-        self.files = LabelFiles(recipe.data, place.data_root)
-        self.sets: LabelledSets = self.files.read(say=place.say if place.world.first else lambda _: None)
-        start = open_start(recipe, place.data_root)
-        self.tokenizer = tokenizer_for(recipe, place, start, lambda: self._texts(self.sets.train))
+        self.files = LabelFiles(recipe.data, context.data_root)
+        self.sets: LabelledSets = self.files.read(say=context.say if context.group.first else lambda _: None)
+        start = open_start(recipe, context.data_root)
+        self.tokenizer = tokenizer_for(recipe, context, start, lambda: self._texts(self.sets.train))
         backbone = backbone_name(recipe, start)
         forced = {"n_outputs": self.sets.space.n_outputs} | dict(entry(backbone).head)
         length = recipe.data.max_tokens
         self.model, self.described = begin_with_backbone(
-            recipe, self.tokenizer, start, place, forced=forced, n_positions=length
+            recipe, self.tokenizer, start, context, forced=forced, n_positions=length
         )
         self.described = replace(self.described, labels=self.sets.space.names or None)
-        if place.world.first:
-            self.sets.space.save(place.run.path)
-        self.framer = framer_for(self.tokenizer, self.described.options, recipe)
+        if context.group.first:
+            self.sets.space.save(context.run.path)
+        self.template = template_for(self.tokenizer, self.described.options, recipe)
         train = recipe.train
         assert isinstance(train, TuningConfig)
         if train.lm_weight and not entry(backbone).continues:
@@ -49,7 +49,7 @@ class LabelJob:
                 f"train.lm_weight is for a language model below the head, and this one stands on a {backbone}"
             )
         self.task = LabelTraining(
-            self.framer,
+            self.template,
             self.sets.space,
             self.sets.train,
             self.sets.valid,
@@ -77,7 +77,7 @@ class LabelJob:
         """The task's figures on the validation examples, and on every test set."""
         found = {}
         for name, examples in ({"valid": self.sets.valid} | self.sets.tests).items():
-            figures = measured(self.model, self.framer, self.sets.space, examples)  # type: ignore[arg-type]
+            figures = measured(self.model, self.template, self.sets.space, examples)  # type: ignore[arg-type]
             found[name] = {key: metric.record() for key, metric in figures.items()}
             say(f"{name}: " + "  ".join(f"{metric.name} {metric.value:.4f}" for metric in figures.values()))
         return found
@@ -86,7 +86,7 @@ class LabelJob:
         return (part for example in examples for part in (example.text, example.pair) if part is not None)
 
 
-def measured(model: Classifier, framer: Framer, space: Any, examples: list[Example]) -> dict[str, Metric]:
+def measured(model: Classifier, template: TextTemplate, space: Any, examples: list[Example]) -> dict[str, Metric]:
     """What the metrics of the task say about a classifier."""
-    outputs = Labeller(model, framer, space).outputs(FramedRows.of(framer, (text_of(e) for e in examples)))
+    outputs = Labeller(model, template, space).outputs(TemplatedRows.of(template, (text_of(e) for e in examples)))
     return metrics(space, outputs, examples)

@@ -27,9 +27,9 @@ from regard.models.classifier import Classifier
 from regard.tasks.labels.labeller import Labeller, Outputs, probabilities
 from regard.tasks.labels.loss import NOTHING, label_loss
 from regard.tasks.labels.metrics import class_figures, class_metrics, number_figures, number_metrics
-from regard.tasks.templates import FramedRows, Framer, Text
+from regard.tasks.templates import TemplatedRows, Text, TextTemplate
 from regard.training.batch import TensorBatch
-from regard.training.batching import Planned
+from regard.training.batching import BatchPlanMixin
 from regard.training.compiling import compiled
 
 
@@ -50,12 +50,12 @@ class LabelBatch(TensorBatch):
     following: Tensor | None = None
 
 
-class LabelTraining(Planned):
+class LabelTraining(BatchPlanMixin):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     def __init__(
         self,
-        framer: Framer,
+        template: TextTemplate,
         space: LabelSpace,
         train: Sequence[Example],
         valid: Sequence[Example],
@@ -69,11 +69,11 @@ class LabelTraining(Planned):
         r_drop: float = 0.0,
         objective: str | None = None,
     ) -> None:
-        self.framer, self.space, self.valid = framer, space, list(valid)
+        self.template, self.space, self.valid = template, space, list(valid)
         self.label_smoothing, self.lm_weight, self.r_drop = label_smoothing, lm_weight, r_drop
         self.objective = _objective(objective, space)
-        self.rows = FramedRows.of(framer, (text_of(example) for example in train))
-        self.valid_rows = FramedRows.of(framer, (text_of(example) for example in valid))
+        self.rows = TemplatedRows.of(template, (text_of(example) for example in train))
+        self.valid_rows = TemplatedRows.of(template, (text_of(example) for example in valid))
         self.targets = encoded(space, train)
         self.plan: PackedPlan | BatchPlan = (
             PackedPlan(self.rows.lengths, self.rows.lengths, budget_tokens=budget_tokens, seed=seed)
@@ -95,9 +95,9 @@ class LabelTraining(Planned):
         segments = [self.rows.segments(int(i)) for i in indices]
         following = [np.append(ids[1:], NOTHING) for ids in rows] if self.lm_weight else None
         targets = torch.from_numpy(self.targets[indices])
-        n, pad_id = len(indices), self.framer.tokenizer.pad_id
+        n, pad_id = len(indices), self.template.tokenizer.pad_id
         if not isinstance(self.plan, PackedPlan):
-            ids, lengths = pad(rows, pad_id, multiple_of=self.multiple_of, most=self.framer.max_tokens)
+            ids, lengths = pad(rows, pad_id, multiple_of=self.multiple_of, most=self.template.max_tokens)
             marks, _ = pad(segments, 0, length=ids.shape[1])
             coming = None if following is None else pad(following, NOTHING, length=ids.shape[1])[0]
             return LabelBatch(ids, lengths, marks, targets, torch.ones(n, dtype=torch.bool), n, following=coming)
@@ -139,7 +139,7 @@ class LabelTraining(Planned):
         return [(text, e.label, said.label) for text, e, said in zip(shown, some, found, strict=True)]
 
     def _labeller(self, model: Classifier) -> Labeller:
-        return Labeller(model, self.framer, self.space)
+        return Labeller(model, self.template, self.space)
 
 
 def text_of(example: Example) -> Text:

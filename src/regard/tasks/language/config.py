@@ -14,7 +14,7 @@ TASK = TaskSpec(
     train=ReadingConfig,
     size="small",
     beginnings=("start", "vectors"),
-    setup="regard.tasks.language.setup:LanguageJob",
+    setup="regard.tasks.language.setup:LanguageSetup",
     predictor="regard.tasks.language.predictor:LanguagePredictor",
     flags=("beam", "n_best", "stop", "stream", "few_shot", "task", "stride"),
 )

@@ -21,7 +21,7 @@ def text_after(tokenizer: Tokenizer, before: Sequence[int], ids: Sequence[int]) 
     return whole[len(known) :] if whole.startswith(known) else tokenizer.decode(ids)
 
 
-class Speech:
+class IncrementalDetokenizer:
     """Ids to text while they come: whole characters only, and nothing that may yet be a stop string."""
 
     def __init__(self, tokenizer: Tokenizer, before: Sequence[int], stops: Sequence[str]) -> None:

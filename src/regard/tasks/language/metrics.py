@@ -22,7 +22,7 @@ import numpy.typing as npt
 import torch
 
 from regard.data.text.documents import Document
-from regard.data.text.markers import Marks
+from regard.data.text.markers import Markers
 from regard.data.text.streams import Extent
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import DataError, UsageError
@@ -96,7 +96,7 @@ def measure_text(
     batch_tokens: int = 16_384,
 ) -> TextMeasure:
     """Measure a model on documents; the stride is half the context unless it is given."""
-    marks, extent = Marks.of(tokenizer, separated=separated), Extent()
+    marks, extent = Markers.of(tokenizer, separated=separated), Extent()
     parts: list[Ids] = []
     begun = False
     for document in documents:
@@ -124,7 +124,7 @@ def measure_ids(
     ids: Ids,
     *,
     extent: Extent,
-    marks: Marks,
+    marks: Markers,
     context: int,
     stride: int,
     batch_tokens: int = 16_384,

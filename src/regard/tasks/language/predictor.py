@@ -23,9 +23,9 @@ from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions
 from regard.errors import UsageError
 from regard.fast.precision import in_precision
-from regard.inspection.forward_case import Scene
-from regard.inspection.invariants import Finding
-from regard.inspection.look import text_scene
+from regard.inspection.forward_case import ForwardCase
+from regard.inspection.invariants import Check
+from regard.inspection.look import text_case
 from regard.metrics.bootstrap import Drawn
 from regard.metrics.comparing import Compared, Figures, paired
 from regard.tasks.base import (
@@ -141,12 +141,12 @@ class LanguagePredictor(Predictor[Written]):
         terms = logits[:-1].log_softmax(-1).gather(-1, torch.tensor(ids[1:], device=logits.device)[:, None])[:, 0]
         return list(zip(self.tokenizer.tokens(ids[1:]), terms.tolist(), strict=True))
 
-    def scene(self, text: str, target: str | None = None, **options: Any) -> Scene:
+    def case(self, text: str, target: str | None = None, **options: Any) -> ForwardCase:
         """A text, ready to be looked at."""
         check_texts([text] if target is None else [text, target])
         ids = self.writer.prompt(text + (target or ""))
         self._check_fits(len(ids))
-        return text_scene(self.module, self.tokenizer, ids, says="next")
+        return text_case(self.module, self.tokenizer, ids, says="next")
 
     def tests(self, data: ScoreData) -> Mapping[str, Callable[[], Iterable[Document]]]:
         """The texts to score on, by name: of the files given, else of the recipe's test sets, else held out."""
@@ -182,7 +182,7 @@ class LanguagePredictor(Predictor[Written]):
             found = paired(systems, len(texts), resamples=resamples, seed=seed)
             yield Compared(name, len(texts), "passages", found)
 
-    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Check]:
         """What this model promises, measured on passages of a test text, or on random pieces."""
         sets = lambda: {name: _short_passages(documents()) for name, documents in self.tests(data).items()}  # noqa: E731
         name, texts = first_of(sets, n)

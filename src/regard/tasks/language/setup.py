@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from regard.checkpoints.spec import Described
+from regard.checkpoints.spec import ModelSpec
 from regard.config.recipe import Recipe
 from regard.models.flops import count_parameters
 from regard.tasks.language.metrics import TextMeasure, measure_text
 from regard.tasks.language.training import LanguageTraining
 from regard.tasks.texts import EncodedTexts, TextFiles, encode_texts
 from regard.tasks.tokenizing import with_tokenizer
-from regard.training.setup import Place, Say
+from regard.training.setup import RunContext, Say
 from regard.training.warm_start import begin_text_model, open_start
 
 
-class LanguageJob:
+class LanguageSetup:
     """Streams of ids, and a model that predicts the next one."""
 
-    def __init__(self, recipe: Recipe, place: Place) -> None:
+    def __init__(self, recipe: Recipe, context: RunContext) -> None:
         self.recipe = recipe
-        self.files = TextFiles(recipe.data, place.data_root, place.run.path / "data")
-        start = open_start(recipe, place.data_root)
-        pieces = with_tokenizer(recipe.tokenizer, start, place)
+        self.files = TextFiles(recipe.data, context.data_root, context.run.path / "data")
+        start = open_start(recipe, context.data_root)
+        pieces = with_tokenizer(recipe.tokenizer, start, context)
 
         def prepare(say: Say) -> EncodedTexts:
-            return encode_texts(self.files, pieces, place.run.path / "data", say=say)
+            return encode_texts(self.files, pieces, context.run.path / "data", say=say)
 
-        self.texts = place.first(prepare)
-        if place.world.first:
-            self.texts.tokenizer.save(place.run.path / "tokenizer.json")
+        self.texts = context.first(prepare)
+        if context.group.first:
+            self.texts.tokenizer.save(context.run.path / "tokenizer.json")
         forced = {} if recipe.data.context is None else {"n_positions": recipe.data.context}
-        self.model, self.described = begin_text_model(recipe, self.texts.tokenizer, start, place, forced=forced)
+        self.model, self.described = begin_text_model(recipe, self.texts.tokenizer, start, context, forced=forced)
         self.context = context_of(self.described, recipe)
         self.task = LanguageTraining(
             *self.texts,
@@ -77,7 +77,7 @@ class LanguageJob:
         )
 
 
-def context_of(described: Described, recipe: Recipe) -> int:
+def context_of(described: ModelSpec, recipe: Recipe) -> int:
     """How many tokens the model reads at once: as many as the recipe says, else as it can."""
     limit = int(described.options["n_positions"])
     return limit if recipe.data.context is None else min(limit, recipe.data.context)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.data.batching.plan import Position
 from regard.data.batching.rows import RowOrder, RowPlan
-from regard.data.text.markers import Marks
+from regard.data.text.markers import Markers
 from regard.data.text.streams import TokenStream
 from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions
@@ -27,7 +27,7 @@ from regard.tasks.language.detokenizer import text_after
 from regard.tasks.language.metrics import UNCOUNTED, measure_ids
 from regard.tasks.language.writer import Writer, WritingModel
 from regard.training.batch import TensorBatch
-from regard.training.batching import Planned
+from regard.training.batching import BatchPlanMixin
 from regard.training.compiling import compiled
 
 
@@ -44,7 +44,7 @@ class TextBatch(TensorBatch):
         return self.labels.numel()
 
 
-class LanguageTraining(Planned):
+class LanguageTraining(BatchPlanMixin):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "valid_log_likelihood"
@@ -106,7 +106,7 @@ class LanguageTraining(Planned):
             self.tokenizer,
             self.valid.ids,
             extent=self.valid.extent,
-            marks=Marks.of(self.tokenizer, separated=self.separated),
+            marks=Markers.of(self.tokenizer, separated=self.separated),
             context=self.context,
             stride=self.context,
         )

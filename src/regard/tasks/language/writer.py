@@ -19,13 +19,13 @@ import torch
 
 from regard.attention import Rows
 from regard.data.batching.plan import like_lengths, pad
-from regard.data.text.markers import Marks
+from regard.data.text.markers import Markers
 from regard.data.text.tokenizers import FOREIGN, Tokenizer
 from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, Stepper, decode, stream
 from regard.decoding.ranking import Ranking
 from regard.errors import UsageError
 from regard.models.interfaces.text import LanguageModel
-from regard.tasks.language.detokenizer import Speech, text_after
+from regard.tasks.language.detokenizer import IncrementalDetokenizer, text_after
 from regard.tasks.language.stop_strings import StoppingStepper, cut_at
 
 
@@ -94,7 +94,7 @@ class Writer:
             raise UsageError(f"context is {context}, at least 2 is needed to continue a text")
         self.models, self.tokenizer, self.context = list(models), tokenizer, context
         self.batch_tokens, self.say = batch_tokens, say
-        self.marks = Marks.of(tokenizer, separated=separated)
+        self.marks = Markers.of(tokenizer, separated=separated)
         self.eos_id = tokenizer.pad_id if self.marks.end is None else self.marks.end
         # Our special tokens mean nothing to a model of text, and an end that it never saw must not come by chance.
         useless = set() if tokenizer.kind == FOREIGN else set(tokenizer.special_ids)
@@ -147,7 +147,7 @@ class Writer:
         """The text of one continuation, piece by piece as it comes; together what a call would give."""
         _check(options, stop)
         draft = _Draft(self._cut(self.prompt(prompt), options), key)
-        speech = Speech(self.tokenizer, draft.prompt, stop)
+        speech = IncrementalDetokenizer(self.tokenizer, draft.prompt, stop)
         while (steps := self._steps(draft, options)) and not speech.over:
             read = self._read(draft)
             tokens = stream(

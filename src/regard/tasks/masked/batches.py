@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regard.attention import Rows
 from regard.data.batching.packing import pack
-from regard.data.text.templates import Framed
+from regard.data.text.templates import TemplatedIds
 from regard.data.text.tokenizers import Tokenizer
 from regard.tasks.masked.masking import UNUSED, MaskedRows, Masking
 from regard.tasks.masked.sentence_pairs import Examples
@@ -75,7 +75,7 @@ class Assembler:
         """How many special tokens an example has."""
         return len(self.empty.ids)
 
-    def framed(self, first: list[int], second: list[int]) -> Framed:
+    def framed(self, first: list[int], second: list[int]) -> TemplatedIds:
         """One segment or two between their special tokens."""
         return self.tokenizer.frame(first, second if self.pairs else None)
 

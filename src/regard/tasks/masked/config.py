@@ -15,7 +15,7 @@ TASK = TaskSpec(
     train=ReadingConfig,
     size="small",
     beginnings=("start", "vectors"),
-    setup="regard.tasks.masked.setup:MaskedJob",
+    setup="regard.tasks.masked.setup:MaskedSetup",
     predictor="regard.tasks.masked.predictor:MaskedPredictor",
     flags=("embed",),
 )

@@ -21,14 +21,14 @@ from torch import Tensor
 
 from regard.attention import Rows
 from regard.data.batching.plan import like_lengths, pad
-from regard.data.text.templates import Framed
+from regard.data.text.templates import TemplatedIds
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import UsageError
 from regard.layers.pooling import mean_of_tokens
 from regard.models.bert import Bert
 from regard.tasks.masked.batches import FOLLOWS
 from regard.tasks.masked.data import required_mask
-from regard.tasks.templates import Framer, Text
+from regard.tasks.templates import Text, TextTemplate
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Filler:
 
     def __init__(self, model: Bert, tokenizer: Tokenizer, *, batch_tokens: int = 8192) -> None:
         self.model, self.tokenizer, self.batch_tokens = model, tokenizer, batch_tokens
-        self.framer = Framer(tokenizer, max_tokens=model.config.n_positions)
+        self.template = TextTemplate(tokenizer, max_tokens=model.config.n_positions)
 
     @torch.inference_mode()
     def fill(self, texts: Sequence[str], *, k: int = 5) -> list[Filling]:
@@ -62,7 +62,7 @@ class Filler:
             raise UsageError(f"k is {k}, from 1 to {len(self.tokenizer)} pieces can be guessed")
         mask_id = required_mask(self.tokenizer)
         encoded = [self._with_masks(text, number) for number, text in enumerate(texts, start=1)]
-        framed = [self.framer.frame(ids) for ids in encoded]
+        framed = [self.template.frame(ids) for ids in encoded]
         fillings = [Filling("")] * len(texts)
         for chosen, rows, segments in self._batches(framed):
             states = self.model.encode(rows, segments=segments)
@@ -83,7 +83,7 @@ class Filler:
             raise UsageError(f"{len(firsts)} first texts and {len(seconds)} second ones do not make pairs")
         texts: list[Text] = list(zip(firsts, seconds, strict=True))
         found = [0.0] * len(texts)
-        for chosen, rows, segments in self._batches(self.framer(texts)):
+        for chosen, rows, segments in self._batches(self.template(texts)):
             logits = self.model.next_sentence(self.model.encode(rows, segments=segments), rows)
             for i, probability in zip(chosen, logits.float().softmax(-1)[:, FOLLOWS].tolist(), strict=True):
                 found[i] = probability
@@ -94,12 +94,12 @@ class Filler:
         """A vector for each text (N, D), of length one where asked for; too long texts are cut at their end."""
         weight = self.model.output_weight
         vectors = torch.zeros(len(texts), self.model.config.d_model, device=weight.device, dtype=weight.dtype)
-        for chosen, rows, segments in self._batches(self.framer(list(texts))):
+        for chosen, rows, segments in self._batches(self.template(list(texts))):
             pooled = mean_of_tokens(self.model.encode(rows, segments=segments), rows)
             vectors[chosen] = pooled.to(vectors.dtype)
         return F.normalize(vectors, dim=-1) if normalise else vectors
 
-    def _batches(self, framed: Sequence[Framed]) -> Iterator[tuple[list[int], Rows, Tensor | None]]:
+    def _batches(self, framed: Sequence[TemplatedIds]) -> Iterator[tuple[list[int], Rows, Tensor | None]]:
         """Rows of like length, with their segments if the model has any, and which texts they are."""
         device = self.model.output_weight.device
         for chosen in like_lengths([len(row.ids) for row in framed], self.batch_tokens):
@@ -109,7 +109,7 @@ class Filler:
             yield chosen, rows, segments if self.model.config.n_segments else None
 
     def _with_masks(self, text: str, number: int) -> list[int]:
-        ids, room = encode_with_masks(self.tokenizer, text), self.framer.room(pair=False)
+        ids, room = encode_with_masks(self.tokenizer, text), self.template.room(pair=False)
         if self.tokenizer.mask_id not in ids:
             raise UsageError(f"text {number} has no mask: {_short(text)}", hint="write [MASK] for the hidden word")
         if len(ids) > room:

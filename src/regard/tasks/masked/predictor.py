@@ -23,9 +23,9 @@ from regard.config.recipe import Recipe
 from regard.data.text.documents import Document
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import UsageError
-from regard.inspection.forward_case import Scene
-from regard.inspection.invariants import Finding, Given, Trial, measure_alone, measure_reading, outputs
-from regard.inspection.look import text_scene
+from regard.inspection.forward_case import ForwardCase
+from regard.inspection.invariants import Check, Given, Trial, measure_alone, measure_reading, outputs
+from regard.inspection.look import text_case
 from regard.metrics.bootstrap import Drawn
 from regard.metrics.comparing import Compared, Figures, paired
 from regard.metrics.scores import Metric
@@ -49,7 +49,7 @@ from regard.tasks.masked.data import corpus_of
 from regard.tasks.masked.filler import Filler, Guess, encode_with_masks
 from regard.tasks.masked.masking import UNUSED
 from regard.tasks.masked.training import MaskedTraining
-from regard.tasks.templates import FramedRows
+from regard.tasks.templates import TemplatedRows
 
 _LOOKED_AT = 100_000  # characters of a document, where a few sentences are enough
 
@@ -126,14 +126,14 @@ class MaskedPredictor(Predictor[Filled | Judged]):
         check_texts(texts)
         return self.filler.embed(texts, normalise=normalise)
 
-    def scene(self, text: str, target: str | None = None, **options: Any) -> Scene:
+    def case(self, text: str, target: str | None = None, **options: Any) -> ForwardCase:
         """A text, or two parted by a tab, ready to be looked at."""
         check_texts([text])
         refuse_target(target)
         first, tab, second = text.partition("\t")
-        framed = self.filler.framer.frame(self._ids(first), self._ids(second) if tab else None)
+        framed = self.filler.template.frame(self._ids(first), self._ids(second) if tab else None)
         segments = framed.segments if self.bert.config.n_segments else None
-        return text_scene(self.module, self.tokenizer, framed.ids, segments=segments, says="here")
+        return text_case(self.module, self.tokenizer, framed.ids, segments=segments, says="here")
 
     def tests(self, data: ScoreData) -> Mapping[str, Callable[[], Iterable[Document]]]:
         """The texts to score on, by name: of the files given, else of the recipe's test sets, else held out."""
@@ -174,14 +174,14 @@ class MaskedPredictor(Predictor[Filled | Judged]):
             n = sum(len(batch.lengths) for batch in batches)
             yield Compared(name, n, "examples", paired(systems, n, resamples=resamples, seed=seed))
 
-    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Check]:
         """What this model promises, measured on sentences of a test text, or on random pieces."""
         sets = lambda: {name: _sentences(documents()) for name, documents in self.tests(data).items()}  # noqa: E731
         name, texts = first_of(sets, n)
         if len(texts) < 2:
             name, texts = "random pieces", random_texts(self.tokenizer, n)
         self.say(f"on {len(texts)} sentences of {name}")
-        rows = FramedRows.of(self.filler.framer, varied(texts))
+        rows = TemplatedRows.of(self.filler.template, varied(texts))
         device = self.bert.output_weight.device
         given, segments = padded(rows, range(len(rows)), self.tokenizer.pad_id, device=device)
         trial = Trial(

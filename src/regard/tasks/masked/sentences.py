@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from regard.data.io.atomic import whole_or_absent, write_synced
 from regard.data.io.cache import Cached
-from regard.data.io.memmap_ids import ID_TYPES, IdFile, IdWriter
+from regard.data.io.memmap_ids import ID_TYPES, MemmapIds, MemmapIdWriter
 from regard.data.text.documents import Document
 from regard.data.text.splitting import split_sentences
 from regard.data.text.tokenizers import Tokenizer
@@ -52,7 +52,7 @@ class SentenceCorpus(Cached):
 
     def __init__(self, folder: Path, header: SentenceHeader) -> None:
         self.folder, self.header = folder, header
-        file = IdFile(folder, "sentences", sentences=header.sentences, tokens=header.tokens, dtype=header.dtype)
+        file = MemmapIds(folder, "sentences", sentences=header.sentences, tokens=header.tokens, dtype=header.dtype)
         self.ids = file.flat  # (tokens,)
         self.borders: npt.NDArray[np.int64] = np.concatenate([[0], np.cumsum(file.lengths, dtype=np.int64)])
         self.documents = _read_offsets(folder / "documents.offsets", header)  # (documents + 1,) in sentences
@@ -89,7 +89,10 @@ class SentenceCorpus(Cached):
             raise UsageError(f"the longest sentence has {longest} pieces, at least 1 is needed")
         folder = Path(folder)
         with whole_or_absent(folder, files=_FILES, what="a corpus of sentences") as draft:
-            with IdWriter(draft, "sentences", tokenizer) as writer, open(draft / "documents.offsets", "wb") as offsets:
+            with (
+                MemmapIdWriter(draft, "sentences", tokenizer) as writer,
+                open(draft / "documents.offsets", "wb") as offsets,
+            ):
                 n = _write(documents, writer, offsets, split=split, longest=longest)
             if not writer.count:
                 raise DataError("no sentences: there are no documents, or none that hold text", hint="check the input")
@@ -106,7 +109,7 @@ class SentenceCorpus(Cached):
 
 def _write(
     documents: Iterable[Document],
-    writer: IdWriter,
+    writer: MemmapIdWriter,
     offsets: BinaryIO,
     *,
     split: Callable[[str], list[str]],

@@ -13,31 +13,31 @@ from regard.tasks.masked.data import EncodedDocuments, corpus_of, encode_documen
 from regard.tasks.masked.sentences import SentenceCorpus
 from regard.tasks.masked.training import MaskedTraining
 from regard.tasks.tokenizing import with_tokenizer
-from regard.training.setup import Place, Say
+from regard.training.setup import RunContext, Say
 from regard.training.warm_start import begin_text_model, open_start
 
 
-class MaskedJob:
+class MaskedSetup:
     """Sentences of documents, and a BERT."""
 
-    def __init__(self, recipe: Recipe, place: Place) -> None:
+    def __init__(self, recipe: Recipe, context: RunContext) -> None:
         self.recipe = recipe
-        self.folder = place.run.path / "data"
-        self.files = recipe.data.files(place.data_root, self.folder)
-        start = open_start(recipe, place.data_root)
-        pieces = with_tokenizer(recipe.tokenizer, start, place)
+        self.folder = context.run.path / "data"
+        self.files = recipe.data.files(context.data_root, self.folder)
+        start = open_start(recipe, context.data_root)
+        pieces = with_tokenizer(recipe.tokenizer, start, context)
 
         def prepare(say: Say) -> EncodedDocuments:
             return encode_documents(self.files, recipe.data, pieces, folder=self.folder, say=say)
 
-        documents = place.first(prepare)
+        documents = context.first(prepare)
         self.tokenizer: Tokenizer = documents.tokenizer
-        if place.world.first:
-            self.tokenizer.save(place.run.path / "tokenizer.json")
+        if context.group.first:
+            self.tokenizer.save(context.run.path / "tokenizer.json")
         forced = {"n_positions": recipe.data.length, "nsp": recipe.data.next_sentence}
-        self.model, self.described = begin_text_model(recipe, self.tokenizer, start, place, forced=forced)
+        self.model, self.described = begin_text_model(recipe, self.tokenizer, start, context, forced=forced)
         self.train_corpus = documents.train
-        self.task = self._task(documents.train, documents.valid, device=place.device)
+        self.task = self._task(documents.train, documents.valid, device=context.device)
 
     def introduction(self) -> str:
         """The model's size and the documents."""

@@ -30,14 +30,14 @@ from regard.tasks.masked.masking import UNUSED
 from regard.tasks.masked.sentence_pairs import Examples, PairPlan
 from regard.tasks.masked.sentences import SentenceCorpus
 from regard.tasks.translation.training import rows_of
-from regard.training.batching import Planned
+from regard.training.batching import BatchPlanMixin
 from regard.training.compiling import compiled
 
 _VALID_EXAMPLES = 64  # a batch
 _AT_ONCE = 1024  # pieces whose scores exist together while evaluating
 
 
-class MaskedTraining(Planned):
+class MaskedTraining(BatchPlanMixin):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "mlm_accuracy"

@@ -46,6 +46,6 @@ TASK = TaskSpec(
     data=SeriesData,
     decode=NoOptions,
     train=SeriesConfig,
-    setup="regard.tasks.series.setup:SeriesJob",
+    setup="regard.tasks.series.setup:SeriesSetup",
     predictor="regard.tasks.series.predictor:SeriesPredictor",
 )

@@ -28,7 +28,7 @@ from regard.data.io.paths import find_data
 from regard.data.io.tables import missing_column
 from regard.data.series.files import Missing, Series, join_series, read_header, read_series, stem_of
 from regard.data.series.space import SeriesSpace
-from regard.data.series.timestamps import marks_of, parse_moments, step_of
+from regard.data.series.timestamps import marks_of, parse_timestamps, step_of
 from regard.data.series.windows import Windows, places_in
 from regard.data.text.pairs import hash_file
 from regard.errors import ConfigError, DataError, UsageError
@@ -206,7 +206,7 @@ class SeriesFiles:
         if data.valid_from is not None and data.test_from is not None:
             if series.moments is None:
                 raise DataError(f"{series.name}: has no dates, and data.valid_from is one")
-            dates = parse_moments([data.valid_from, data.test_from], where=lambda _: "data.valid_from and test_from")
+            dates = parse_timestamps([data.valid_from, data.test_from], where=lambda _: "data.valid_from and test_from")
             first, second = np.searchsorted(series.moments, dates).tolist()
             edges = (first, second, n)
         else:

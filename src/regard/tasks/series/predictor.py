@@ -22,8 +22,8 @@ from regard.data.series.space import SeriesSpace
 from regard.data.series.timestamps import marks_of, written
 from regard.data.series.windows import Cut, Windows
 from regard.errors import DataError, RegardError, UsageError
-from regard.inspection.forward_case import Scene
-from regard.inspection.invariants import Finding, measure_plain
+from regard.inspection.forward_case import ForwardCase
+from regard.inspection.invariants import Check, measure_plain
 from regard.inspection.look import look_at
 from regard.inspection.record import Axis
 from regard.metrics.comparing import Compared, paired
@@ -84,8 +84,8 @@ class SeriesPredictor(Predictor[Forecast]):
         place = 0 if target is None else self.space.targets.index(target)
         series = self._read(text)
         cut = self._cut(series, [len(series)])
-        scene, spans = self._scene(series, cut, place)
-        seen = look_at(scene, layers=layers, kinds=kinds, queries=queries, alternatives=0)
+        case, spans = self._scene(series, cut, place)
+        seen = look_at(case, layers=layers, kinds=kinds, queries=queries, alternatives=0)
         return SeriesLook(seen.axes, seen.maps, None, seen.title, self._told(series, place, spans))
 
     def evaluate(self, data: ScoreData, **options: Any) -> Iterator[Evaluation]:
@@ -117,7 +117,7 @@ class SeriesPredictor(Predictor[Forecast]):
         )
         yield Compared(name, len(shared), "windows", found)
 
-    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Check]:
         """What this model promises, measured on windows of the test part, or on random numbers."""
         yield from measure_plain(self.module, inputs_of(self._some(data, n), self.device))
 
@@ -188,7 +188,7 @@ class SeriesPredictor(Predictor[Forecast]):
         n = self.config.data.context
         return [str(i - n) for i in range(n)] if series.moments is None else written(series.moments)[-n:]
 
-    def _scene(self, series: Series, cut: Cut, place: int) -> tuple[Scene, Any]:
+    def _scene(self, series: Series, cut: Cut, place: int) -> tuple[ForwardCase, Any]:
         """The window as something to look at, and the steps that each place of the past stands for."""
         before, ahead = self._behind(series), self._times(series, self.shape.horizon)
         when = "up to" if self.config.data.together else "after"
@@ -203,7 +203,7 @@ class SeriesPredictor(Predictor[Forecast]):
         axes = {"past": Axis(before, "steps"), "future": Axis(ahead, "steps")}
         sides: Any = {"self": ("self", "past", "past"), "masked": ("masked", "future", "future"),
                       "cross": ("cross", "future", "past")}  # fmt: skip
-        return Scene(self.module, inputs_of(cut, self.device), axes, sides, options=options, title=title), spans
+        return ForwardCase(self.module, inputs_of(cut, self.device), axes, sides, options=options, title=title), spans
 
     def _told(self, series: Series, place: int, spans: Any) -> Told:
         forecast, name = self._forecast(series, [len(series)]), self.space.targets[place]

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from regard.checkpoints.spec import Described, completed
+from regard.checkpoints.spec import ModelSpec, with_defaults
 from regard.checkpoints.weights import write_tensors
 from regard.config.recipe import Recipe
 from regard.data.series.windows import Windows
@@ -21,17 +21,17 @@ from regard.tasks.series.data import SeriesFiles
 from regard.tasks.series.forecasting import forecasts
 from regard.tasks.series.report import compared, lines_of
 from regard.tasks.series.training import SeriesTraining
-from regard.training.setup import Place, Say
+from regard.training.setup import RunContext, Say
 
 BASELINE = "baseline.safetensors"  # the linear forecast, beside the weights
 
 
-class SeriesJob:
+class SeriesSetup:
     """Windows of a series, and a forecaster."""
 
-    def __init__(self, recipe: Recipe, place: Place) -> None:
+    def __init__(self, recipe: Recipe, context: RunContext) -> None:
         self.recipe = recipe
-        self.files = SeriesFiles(recipe.data, place.data_root)
+        self.files = SeriesFiles(recipe.data, context.data_root)
         self.sets = self.files.read()
         self.ridge = Ridge.fit(self.sets.train, self.sets.valid)
         space, train = self.sets.space, recipe.train
@@ -47,14 +47,14 @@ class SeriesJob:
             "lead": recipe.data.lead,
         }
         options = {key: value for key, value in recipe.model.items() if key != "name"}
-        self.described = completed(Described(recipe.task, recipe.model["name"], options | shape))
+        self.described = with_defaults(ModelSpec(recipe.task, recipe.model["name"], options | shape))
         torch.manual_seed(train.seed)
         self.model = build(self.described.model, self.described.options)
         if isinstance(self.model, Forecaster) and self.model.config.linear:
             self.model.start(torch.from_numpy(self.ridge.weights))
-        if place.world.first:
-            space.save(place.run.path)
-            write_tensors(place.run.path / BASELINE, {"ridge": torch.from_numpy(self.ridge.weights)})
+        if context.group.first:
+            space.save(context.run.path)
+            write_tensors(context.run.path / BASELINE, {"ridge": torch.from_numpy(self.ridge.weights)})
         assert isinstance(train, SeriesConfig)
         self.task = SeriesTraining(
             space,

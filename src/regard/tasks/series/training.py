@@ -24,7 +24,7 @@ from regard.fast.loss.cross_entropy import Losses
 from regard.tasks.series.forecasting import forecasts
 from regard.tasks.series.metrics import errors_of
 from regard.training.batch import TensorBatch
-from regard.training.batching import Planned
+from regard.training.batching import BatchPlanMixin
 from regard.training.compiling import compiled
 
 LossName = Literal["mse", "mae"]
@@ -41,7 +41,7 @@ class SeriesBatch(TensorBatch):
     n_tokens: int
 
 
-class SeriesTraining(Planned):
+class SeriesTraining(BatchPlanMixin):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "minus_loss"

@@ -81,7 +81,7 @@ TASK = TaskSpec(
     decode=SpeechOptions,
     train=SpeechTrainConfig,
     size="small",
-    setup="regard.tasks.speech.setup:SpeechJob",
+    setup="regard.tasks.speech.setup:SpeechSetup",
     predictor="regard.tasks.speech.predictor:SpeechPredictor",
     flags=("beam", "n_best", "target"),
 )

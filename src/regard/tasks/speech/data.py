@@ -196,7 +196,7 @@ def _held_out(rows: list[Spoken], *, share: float) -> tuple[list[Spoken], list[S
 
 def encode_texts(tokenizer: Tokenizer, spoken: Utterances) -> list[list[int]]:
     """The ids of all texts; a character or word that the tokenizer does not know is named with its row."""
-    found, unknown = tokenizer.encode_batch(list(spoken.texts)), tokenizer.roles.unk
+    found, unknown = tokenizer.encode_batch(list(spoken.texts)), tokenizer.special_tokens.unk
     wrong = []
     for i, ids in enumerate(found):
         if not ids:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from regard.attention import Rows
 from regard.data.audio.files import Samples
 from regard.data.text.tokenizers import Tokenizer
-from regard.inspection.forward_case import Scene, Speech
+from regard.inspection.forward_case import ForwardCase, Speech
 from regard.inspection.record import Axis, Look, Map, MapKind, Weights
 from regard.inspection.words import Words
 from regard.tasks.speech.options import SpeechOptions
@@ -66,10 +66,10 @@ class SpeechLook(Look):
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
-    """A scene of speech, and what is needed to make its record one of sound."""
+class SpokenCase:
+    """A case of speech, and what is needed to make its record one of sound."""
 
-    scene: Scene
+    case: ForwardCase
     sound: Sound
     n_opening: int
     n_places: int
@@ -89,7 +89,7 @@ class Place:
         return SpeechLook(axes, maps, said, seen.title, self.sound, self.heads)
 
 
-def speech_scene(
+def speech_case(
     transcriber: Transcriber,
     tokenizer: Tokenizer,
     samples: Samples,
@@ -97,7 +97,7 @@ def speech_scene(
     ids: Sequence[int],
     options: SpeechOptions,
     title: str = "",
-) -> Place:
+) -> SpokenCase:
     """A recording and its text, ready to be looked at."""
     frames, heard = transcriber.hear([samples])
     opening = prompt_ids(tokenizer, options.prompt)
@@ -116,10 +116,10 @@ def speech_scene(
     given = [*opening[1:], *ids, tokenizer.eos_id]
     speech = Speech("target", "here", lambda index: tokenizer.tokens([index])[0], given)
     module: Any = transcriber.model
-    scene = Scene(module, (frames, Rows(target)), axes, sides, speech, title=title)
+    case = ForwardCase(module, (frames, Rows(target)), axes, sides, speech, title=title)
     mel = frames.values[0, : transcriber.front.n_frames(len(samples))].float().cpu().numpy()
     sound = Sound(mel, transcriber.front.n_hop / transcriber.front.rate, each)
-    return Place(scene, sound, len(opening), min(transcriber.n_places(len(samples)), n_places), options.heads)
+    return SpokenCase(case, sound, len(opening), min(transcriber.n_places(len(samples)), n_places), options.heads)
 
 
 def replace_marks(words: Words, n: int) -> Words:

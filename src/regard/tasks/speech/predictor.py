@@ -29,13 +29,13 @@ from regard.data.audio.resampling import resample
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import RegardError, UsageError
 from regard.fast.precision import in_precision
-from regard.inspection.invariants import TOLERANCE, Finding, measure_saved
+from regard.inspection.invariants import TOLERANCE, Check, measure_saved
 from regard.inspection.look import look_at
 from regard.metrics.comparing import Compared, paired
 from regard.models.interfaces.speech import Frames, as_speech
 from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, folder_of, test_sets, tokenizer_of
 from regard.tasks.speech.data import SpeechFiles
-from regard.tasks.speech.look import SpeechLook, speech_scene
+from regard.tasks.speech.look import SpeechLook, speech_case
 from regard.tasks.speech.metrics import ErrorCounts, score_transcripts
 from regard.tasks.speech.options import SpeechOptions, Transcription
 from regard.tasks.speech.prompting import prompt_ids
@@ -139,8 +139,8 @@ class SpeechPredictor(Predictor[Transcript]):
             samples = samples[: self.exact.most]
         wanted = None if target is None else self.tokenizer.encode(target)
         ids = self._transcribe([samples], chosen, [0])[0].ids if wanted is None else wanted
-        place = speech_scene(self.exact, self.tokenizer, samples, ids=ids, options=chosen, title=Path(text).name)
-        seen = look_at(place.scene, layers=layers, kinds=kinds or ("cross", "masked"), queries=queries)
+        place = speech_case(self.exact, self.tokenizer, samples, ids=ids, options=chosen, title=Path(text).name)
+        seen = look_at(place.case, layers=layers, kinds=kinds or ("cross", "masked"), queries=queries)
         return place.finish(seen)
 
     def evaluate(self, data: ScoreData, **options: Any) -> Iterator[Evaluation]:
@@ -176,7 +176,7 @@ class SpeechPredictor(Predictor[Transcript]):
             return {data.files[0]: files.given(data.files, say=self.say)}
         return test_sets(files.tests(say=self.say))
 
-    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Check]:
         """What this model promises, measured on recordings of a test set, or on noise."""
         samples, texts = self._some(data, min(n, 12))
         ids = self.tokenizer.encode_batch(texts)
@@ -189,11 +189,11 @@ class SpeechPredictor(Predictor[Transcript]):
             together = [several[0].ids for several in self.exact(samples, options)]
             alone = [self.exact([one], options)[0][0].ids for one in samples]
             wrong = sum(one != other for one, other in zip(together, alone, strict=True))
-            yield Finding(f"a batch of one = a batch of {len(samples)}, {name}", 0.0, 0.0, wrong)
+            yield Check(f"a batch of one = a batch of {len(samples)}, {name}", 0.0, 0.0, wrong)
         yield from self._computed(samples, ids)
 
     @torch.inference_mode()
-    def _computed(self, samples: Sequence[Samples], ids: Sequence[Sequence[int]]) -> Iterator[Finding]:
+    def _computed(self, samples: Sequence[Samples], ids: Sequence[Sequence[int]]) -> Iterator[Check]:
         """Logits of the whole against the row alone, the steps, the explicit attention, and the copy on disk."""
         opening = prompt_ids(self.tokenizer, self.config.decode.prompt)
         width = min(map(len, ids))
@@ -202,16 +202,16 @@ class SpeechPredictor(Predictor[Transcript]):
         together = self.module(frames, target)
         allowed = TOLERANCE * min(1.0, float(together.abs().max()))
         alone = torch.cat([self.module(self.exact.hear([one])[0], target[i : i + 1]) for i, one in enumerate(samples)])
-        yield Finding(f"a batch of one = a batch of {len(together)}", _apart(together, alone), allowed)
+        yield Check(f"a batch of one = a batch of {len(together)}", _apart(together, alone), allowed)
         stepper = as_speech(self.module).start(heard, capacity=target.shape[1])
         steps = torch.stack([stepper.step(target[:, t]) for t in range(target.shape[1])], 1)
-        yield Finding("cached = uncached", _apart(together, steps), allowed)
+        yield Check("cached = uncached", _apart(together, steps), allowed)
         with watch(self.module, through=True):
-            yield Finding("fused = explicit", _apart(together, self.module(frames, target)), allowed)
+            yield Check("fused = explicit", _apart(together, self.module(frames, target)), allowed)
         yield measure_saved(self.module, lambda again: _apart(together, again(frames, target)), allowed=allowed)
         louder = Frames(frames.values.masked_fill(~_real(frames), 9.0), frames.lengths)
         lengths = torch.full((len(target),), target.shape[1], device=target.device)
-        yield Finding(
+        yield Check(
             "what stands behind the end does not matter",
             _apart(together, self.module(louder, Rows(target, lengths))),
             allowed,

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.checkpoints.spec import Described, Pretrained, completed
+from regard.checkpoints.spec import ModelSpec, Pretrained, with_defaults
 from regard.checkpoints.weights import weights_of
 from regard.config.recipe import Recipe
 from regard.data.audio.corpus import Utterances
@@ -25,24 +25,24 @@ from regard.tasks.speech.metrics import score_transcripts
 from regard.tasks.speech.training import SpeechTraining
 from regard.tasks.speech.transcriber import Transcriber
 from regard.tasks.tokenizing import tokenizer_for
-from regard.training.setup import Place, Say
+from regard.training.setup import RunContext, Say
 from regard.training.warm_start import load_known, open_start
 
 
-class SpeechJob:
+class SpeechSetup:
     """Recordings, their texts, and a model that listens and spells."""
 
-    def __init__(self, recipe: Recipe, place: Place) -> None:
+    def __init__(self, recipe: Recipe, context: RunContext) -> None:
         self.recipe = recipe
-        self.files = SpeechFiles(recipe.data, place.data_root, place.run.path / "data")
+        self.files = SpeechFiles(recipe.data, context.data_root, context.run.path / "data")
 
         def prepare(say: Say) -> SpokenSets:
             return self.files.read(say=say)
 
-        self.sets = place.first(prepare)
-        start = open_start(recipe, place.data_root)
-        self.tokenizer = tokenizer_for(recipe, place, start, lambda: iter(self.sets.train.texts))
-        self.front = self._front(place)
+        self.sets = context.first(prepare)
+        start = open_start(recipe, context.data_root)
+        self.tokenizer = tokenizer_for(recipe, context, start, lambda: iter(self.sets.train.texts))
+        self.front = self._front(context)
         train = recipe.train
         assert isinstance(train, SpeechTrainConfig)
         self.task = SpeechTraining(
@@ -89,26 +89,28 @@ class SpeechJob:
             say(f"{name}: " + "  ".join(f"{metric.name} {metric.value:.2f}" for metric in figures.values()))
         return found
 
-    def _front(self, place: Place) -> Front:
+    def _front(self, context: RunContext) -> Front:
         data = self.recipe.data
         if data.normal != "global" or data.front == "whisper":
             return data.hearing()  # type: ignore[no-any-return]
         scale = scale_of(replace(data, normal="none").hearing(), self.sets.train)
-        if place.world.first:
-            scale.save(place.run.path)
+        if context.group.first:
+            scale.save(context.run.path)
         return data.hearing(scale)  # type: ignore[no-any-return]
 
 
-def describe(recipe: Recipe, tokenizer: Tokenizer, start: Pretrained | None, *, ctc: bool) -> Described:
+def describe(recipe: Recipe, tokenizer: Tokenizer, start: Pretrained | None, *, ctc: bool) -> ModelSpec:
     """The model of a recipe, for this tokenizer and this way of hearing."""
     options = {key: value for key, value in recipe.model.items() if key not in ("name", "start")}
     name = recipe.model["name"]
     if start is not None:
         if start.model != name:
             raise ConfigError(f"{start.origin} is a {start.model}; model.name says {name!r}")
-        return completed(Described(recipe.task, name, dict(start.options) | options | ({"ctc": True} if ctc else {})))
+        return with_defaults(
+            ModelSpec(recipe.task, name, dict(start.options) | options | ({"ctc": True} if ctc else {}))
+        )
     heard = {"n_mels": recipe.data.n_mels, "n_target": len(tokenizer), "pad_id": tokenizer.pad_id}
-    return completed(Described(recipe.task, name, options | heard | ({"ctc": True} if ctc else {})))
+    return with_defaults(ModelSpec(recipe.task, name, options | heard | ({"ctc": True} if ctc else {})))
 
 
 def measured(

@@ -31,7 +31,7 @@ from regard.tasks.speech.options import SpeechOptions
 from regard.tasks.speech.prompting import prompt_ids
 from regard.tasks.speech.transcriber import IGNORED, Transcriber, batch_rows
 from regard.training.batch import TensorBatch
-from regard.training.batching import Planned
+from regard.training.batching import BatchPlanMixin
 
 _UNIT = 0.01  # seconds: what lengths are counted in when batches are planned
 
@@ -51,7 +51,7 @@ class SpeechBatch(TensorBatch):
     n_tokens: int
 
 
-class SpeechTraining(Planned):
+class SpeechTraining(BatchPlanMixin):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "minus_wer"

@@ -22,7 +22,7 @@ _SAMPLE = 256  # pairs whose growth is measured
 _MARGIN = 1.03  # sums of a batch seldom exceed their mean by more
 
 
-class Recuts:
+class BpeDropoutCorpus:
     """The pairs of a corpus, cut as (seed, epoch, index) says."""
 
     def __init__(self, languages: Languages, corpus: Corpus, *, rate: float, seed: int) -> None:

@@ -10,7 +10,7 @@ TASK = TaskSpec(
     models=("transformer", "recurrent"),
     data=PairData,
     tokenizer=PieceConfig,
-    setup="regard.tasks.translation.setup:TranslationJob",
+    setup="regard.tasks.translation.setup:TranslationSetup",
     predictor="regard.tasks.translation.predictor:TranslationPredictor",
     flags=("beam", "n_best", "prefix", "align", "ensemble", "by_length", "target"),
 )

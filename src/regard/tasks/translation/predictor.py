@@ -22,9 +22,9 @@ from regard.data.text.pairs import Pair
 from regard.errors import UsageError
 from regard.fast.precision import in_precision
 from regard.inspection.alignments import Alignment
-from regard.inspection.forward_case import Scene
-from regard.inspection.invariants import Finding
-from regard.inspection.look import look_at, pair_scene
+from regard.inspection.forward_case import ForwardCase
+from regard.inspection.invariants import Check
+from regard.inspection.look import look_at, pair_case
 from regard.metrics.comparing import Compared
 from regard.metrics.scores import METRICS, Metric, bleu_by_length, paired_bootstrap
 from regard.models.interfaces.text import as_seq2seq
@@ -39,7 +39,7 @@ from regard.tasks.base import (
     tokenizer_of,
 )
 from regard.tasks.pairs import Languages, PairFiles
-from regard.tasks.translation.scoring import given_log_probs
+from regard.tasks.translation.scoring import teacher_forced_log_probs
 from regard.tasks.translation.setup import scores
 from regard.tasks.translation.translator import Translation, Translator, usual_cut
 from regard.tasks.writing_invariants import measure_translation
@@ -112,25 +112,25 @@ class TranslationPredictor(Predictor[Prediction]):
         found = self._translator(texts, self.options(options), prefixes=prefixes, keys=keys)
         return [Prediction.of(several) for several in found]
 
-    def scene(self, text: str, target: str | None = None, **options: Any) -> Scene:
+    def case(self, text: str, target: str | None = None, **options: Any) -> ForwardCase:
         """A text and its translation, ready to be looked at."""
         check_texts([text] if target is None else [text, target])
         source = self.languages.source.encode([text])[0]
         written = self(text, **options).ids if target is None else self.languages.target.encode([target])[0]
-        return pair_scene(self.module, self.languages, source=source, target=written)
+        return pair_case(self.module, self.languages, source=source, target=written)
 
     def log_probs(self, texts: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
         """What the model thinks of translations given: the log-probability of each piece and of the end after it."""
         sides = self.languages.source.encode(texts), self.languages.target.encode(targets)
-        return given_log_probs(as_seq2seq(self.module), self.languages, sources=sides[0], targets=sides[1])
+        return teacher_forced_log_probs(as_seq2seq(self.module), self.languages, sources=sides[0], targets=sides[1])
 
     def align(self, text: str, prediction: Prediction) -> Alignment:
         """Which word of the prediction comes from which word of the text; a text without words aligns to nothing."""
         source = self.languages.source.encode([text])[0]
         if not source:
             return Alignment([], np.zeros((0, 0)), "argmax")
-        scene = pair_scene(self.module, self.languages, source=source, target=prediction.ids)
-        return look_at(scene, kinds=["cross"], alternatives=0).align()
+        case = pair_case(self.module, self.languages, source=source, target=prediction.ids)
+        return look_at(case, kinds=["cross"], alternatives=0).align()
 
     def test_pairs(self, data: ScoreData) -> Mapping[str, list[Pair]]:
         """The pairs to score on, by name: those of the files given, else of every test set of the recipe."""
@@ -161,7 +161,7 @@ class TranslationPredictor(Predictor[Prediction]):
             ]
             yield Compared(name, len(pairs), "pairs", found, digits=2)
 
-    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Check]:
         """What this model promises, measured on pairs of a test set, or on sentences of random pieces."""
         name, pairs = first_of(lambda: self.test_pairs(data), 2 * n)
         usable = [pair for pair in pairs if pair.source.strip() and pair.target.strip()][:n]

@@ -16,7 +16,7 @@ from regard.tasks.translation.training import Ids, batch_of
 
 
 @torch.inference_mode()
-def given_log_probs(
+def teacher_forced_log_probs(
     model: Seq2SeqModel,
     languages: Languages,
     *,

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.checkpoints.spec import Described, Pretrained, completed
+from regard.checkpoints.spec import ModelSpec, Pretrained, with_defaults
 from regard.config.recipe import Recipe
 from regard.data.text.corpus import Corpus
 from regard.data.text.pairs import PairSource
@@ -21,26 +21,26 @@ from regard.models.registry import build, entry
 from regard.tasks.pairs import Languages, PairFiles, encode_training, read_pairs
 from regard.tasks.translation.training import PairTraining
 from regard.tasks.translation.translator import Translator, usual_bleu
-from regard.training.setup import Place, Say
+from regard.training.setup import RunContext, Say
 from regard.training.warm_start import load_known, open_start
 
 
-class TranslationJob:
+class TranslationSetup:
     """Pairs, their languages, and a sequence-to-sequence model."""
 
-    def __init__(self, recipe: Recipe, place: Place) -> None:
+    def __init__(self, recipe: Recipe, context: RunContext) -> None:
         self.recipe = recipe
-        self.files = PairFiles(recipe.data, place.data_root, place.run.path / "data")
-        start = open_start(recipe, place.data_root)
+        self.files = PairFiles(recipe.data, context.data_root, context.run.path / "data")
+        start = open_start(recipe, context.data_root)
         known = None if start is None else _languages_of(start, recipe)
 
         def prepare(say: Say) -> tuple[Languages, Corpus]:
-            return encode_training(self.files, recipe.tokenizer, place.run.path / "data", known=known, say=say)
+            return encode_training(self.files, recipe.tokenizer, context.run.path / "data", known=known, say=say)
 
-        self.languages, corpus = place.first(prepare)
-        if place.world.first:
-            self.languages.save(place.run.path)
-        self.task = self._task(corpus, packed=_packed(recipe, place.device))
+        self.languages, corpus = context.first(prepare)
+        if context.group.first:
+            self.languages.save(context.run.path)
+        self.task = self._task(corpus, packed=_packed(recipe, context.device))
         self.described = describe(recipe, self.languages, {} if start is None else start.options)
         torch.manual_seed(recipe.train.seed)
         self.model = build(self.described.model, self.described.options)
@@ -85,13 +85,13 @@ class TranslationJob:
         )
 
 
-def describe(recipe: Recipe, languages: Languages, start: Mapping[str, Any]) -> Described:
+def describe(recipe: Recipe, languages: Languages, start: Mapping[str, Any]) -> ModelSpec:
     """The model of a recipe, for these vocabularies; what it does not say is as at its start."""
     options = dict(start) | {key: value for key, value in recipe.model.items() if key not in ("name", "start")}
     sizes = {"n_source": len(languages.source.tokenizer), "n_target": len(languages.target.tokenizer)}
     if not languages.joint:  # two vocabularies cannot share one matrix
         options = dict(entry(recipe.model["name"]).separate_vocabularies) | options
-    return completed(Described(recipe.task, recipe.model["name"], options | sizes))
+    return with_defaults(ModelSpec(recipe.task, recipe.model["name"], options | sizes))
 
 
 def _languages_of(start: Pretrained, recipe: Recipe) -> Languages:

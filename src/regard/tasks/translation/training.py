@@ -26,10 +26,10 @@ from regard.metrics.r_drop import symmetric_kl
 from regard.metrics.scores import exact_match
 from regard.models.interfaces.text import Seq2SeqModel
 from regard.tasks.pairs import Languages
-from regard.tasks.translation.bpe_dropout_corpus import Both, Recuts, fitting
+from regard.tasks.translation.bpe_dropout_corpus import Both, BpeDropoutCorpus, fitting
 from regard.tasks.translation.translator import Translator, usual_bleu
 from regard.training.batch import TensorBatch
-from regard.training.batching import Planned
+from regard.training.batching import BatchPlanMixin
 from regard.training.compiling import compiled
 
 
@@ -53,7 +53,7 @@ class PairBatch(TensorBatch):
         )
 
 
-class PairTraining(Planned):
+class PairTraining(BatchPlanMixin):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "bleu"
@@ -77,7 +77,7 @@ class PairTraining(Planned):
         self._loss: Callable[..., tuple[Tensor, Tensor, Tensor]] = pair_loss
         self.decode = decode or DecodeOptions(max_ratio=2.0, max_extra=10)
         source_lengths, target_lengths = corpus.source_lengths + 1, corpus.target_lengths + 1
-        self._recuts = Recuts(languages, corpus, rate=piece_dropout, seed=seed) if piece_dropout else None
+        self._recuts = BpeDropoutCorpus(languages, corpus, rate=piece_dropout, seed=seed) if piece_dropout else None
         if self._recuts:
             source_lengths, target_lengths = self._recuts.expected(source_lengths, target_lengths, most=budget_tokens)
         self.plan: PackedPlan | BatchPlan

@@ -14,7 +14,7 @@ import torch
 from regard.checkpoints.foreign.word2vec import read_word2vec, write_word2vec
 from regard.checkpoints.provenance import versions
 from regard.checkpoints.run import RunFolder
-from regard.checkpoints.spec import Described
+from regard.checkpoints.spec import ModelSpec
 from regard.checkpoints.weights import weights_of
 from regard.errors import UsageError
 from regard.models.flops import count_parameters
@@ -55,7 +55,7 @@ def import_vectors(path: Path | str, out: Path) -> int:
     )
     out.mkdir(parents=True, exist_ok=True)
     tokenizer.save(out / "tokenizer.json")
-    run.write_model(Described(TASK, MODEL, options))
+    run.write_model(ModelSpec(TASK, MODEL, options))
     run.write_weights(weights_of(model))
     run.write_facts({"task": TASK, "origin": str(path), "parameters": count_parameters(model), "versions": versions()})
     run.write_config(recipe.resolved())

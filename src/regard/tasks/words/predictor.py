@@ -27,7 +27,7 @@ from regard.config.recipe import Recipe
 from regard.data.io.paths import find_data
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import UsageError
-from regard.inspection.invariants import Finding
+from regard.inspection.invariants import Check
 from regard.metrics.bootstrap import Drawn
 from regard.metrics.comparing import Compared, Figures, paired
 from regard.models.word_vectors import WordVectors
@@ -135,7 +135,7 @@ class WordsPredictor(Predictor[Neighbours]):
             compared = paired((_figures(a), _figures(b)), len(a.values), resamples=resamples, seed=seed)
             yield Compared(name, len(a.values), "pairs" if a.judged is not None else "questions", compared)
 
-    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Finding]:
+    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Check]:
         """What is written to disk and read back is the same; a word asked alone comes out as among others."""
         words = list(self.words[:n])
         self.say(f"on the {len(words)} commonest words")
@@ -143,9 +143,9 @@ class WordsPredictor(Predictor[Neighbours]):
             write_tensors(Path(folder) / "saved.safetensors", weights_of(self.vectors))
             back = read_tensors(Path(folder) / "saved.safetensors")["input"]
         gap = float((back - self.vectors.vectors.cpu()).abs().max())
-        yield Finding("saved and read back", gap, 0.0)
+        yield Check("saved and read back", gap, 0.0)
         among, alone = self.predict(words), [self.predict([word])[0] for word in words]
-        yield Finding("alone as among others", 0.0, 0.0, sum(a != b for a, b in zip(among, alone, strict=True)))
+        yield Check("alone as among others", 0.0, 0.0, sum(a != b for a, b in zip(among, alone, strict=True)))
 
     def _near(self, text: str, k: int) -> Neighbours:
         plus, minus = self._asked(text)

@@ -12,7 +12,7 @@ import torch
 
 from regard.checkpoints.provenance import commit, hardware, versions
 from regard.checkpoints.run import RunFolder
-from regard.checkpoints.spec import Described, completed
+from regard.checkpoints.spec import ModelSpec, with_defaults
 from regard.checkpoints.weights import load_weights, weights_of
 from regard.config.recipe import Recipe
 from regard.data.io.paths import find_data
@@ -24,17 +24,17 @@ from regard.models.word_vectors import WordVectors
 from regard.tasks.words.data import measure, read_test
 from regard.tasks.words.skipgrams import RESERVED, WordStream, cutter, read_words, word_tokenizer
 from regard.tasks.words.training import SkipGramOptions, Told, learn_vectors
-from regard.training.setup import Place
+from regard.training.setup import RunContext
 from regard.training.signals import Interrupted, listening
 
 _SECONDS, _SAVED = 2.0, 60.0  # between two reports, and two checkpoints
 
 
-def train_words(recipe: Recipe, place: Place, resume: bool) -> dict[str, Any]:
+def train_words(recipe: Recipe, context: RunContext, resume: bool) -> dict[str, Any]:
     """Read the text, learn the vectors, measure them, and write the run; what run.json says in the end."""
-    if not place.world.first:
+    if not context.group.first:
         return {}
-    run, files = place.run, recipe.data.files(place.data_root, place.run.path / "data")
+    run, files = context.run, recipe.data.files(context.data_root, context.run.path / "data")
     cut = cutter(recipe.tokenizer.kind, lowercase=recipe.tokenizer.lowercase)
     fingerprint = files.train.fingerprint()
     stream = _read(files.train, cut, recipe)
@@ -44,9 +44,11 @@ def train_words(recipe: Recipe, place: Place, resume: bool) -> dict[str, Any]:
     run.write_config(recipe.resolved())
     run.write_model(described)
     tokenizer.save(run.path / "tokenizer.json")
-    place.say(f"{len(stream.words):,} words with {model.config.d_model} numbers each, {len(stream.ids):,} occurrences; "
-              f"documents: {len(np.unique(stream.documents)):,}")  # fmt: skip
-    training = _learn(model, stream, recipe, place, so_far)
+    context.say(
+        f"{len(stream.words):,} words with {model.config.d_model} numbers each, {len(stream.ids):,} occurrences; "
+        f"documents: {len(np.unique(stream.documents)):,}"
+    )
+    training = _learn(model, stream, recipe, context, so_far)
     run.write_weights(weights_of(model))
     facts = {
         "task": recipe.task,
@@ -59,7 +61,7 @@ def train_words(recipe: Recipe, place: Place, resume: bool) -> dict[str, Any]:
         "hardware": hardware(torch.device("cpu")),
         "commit": commit(),
         "training": training,
-        "metrics": _measure(model, tokenizer, recipe, place),
+        "metrics": _measure(model, tokenizer, recipe, context),
     }
     run.write_facts(facts)
     return facts
@@ -75,10 +77,10 @@ def _read(source: Any, cut: Callable[[str], list[str]], recipe: Recipe) -> WordS
         raise DataError(f"{source.name}: {problem}", hint=problem.hint) from problem
 
 
-def _model(recipe: Recipe, n_tokens: int) -> tuple[WordVectors, Described]:
+def _model(recipe: Recipe, n_tokens: int) -> tuple[WordVectors, ModelSpec]:
     options = {name: value for name, value in recipe.model.items() if name not in ("name", "start")}
     fitting = options | {"n_tokens": n_tokens, "n_reserved": len(RESERVED)}
-    described = completed(Described(recipe.task, recipe.model["name"], fitting))
+    described = with_defaults(ModelSpec(recipe.task, recipe.model["name"], fitting))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.train.seed)
         model = build(described.model, described.options)
@@ -111,7 +113,9 @@ def _restore(model: WordVectors, run: RunFolder, fingerprint: str) -> _SoFar:
     return found
 
 
-def _learn(model: WordVectors, stream: WordStream, recipe: Recipe, place: Place, so_far: _SoFar) -> dict[str, Any]:
+def _learn(
+    model: WordVectors, stream: WordStream, recipe: Recipe, context: RunContext, so_far: _SoFar
+) -> dict[str, Any]:
     data, train = recipe.data, recipe.train
     options = SkipGramOptions(
         window=data.window,
@@ -125,13 +129,13 @@ def _learn(model: WordVectors, stream: WordStream, recipe: Recipe, place: Place,
     began = said = saved = time.monotonic()
     last = so_far.told
     if last.step:
-        place.say(f"going on after {last.done:.0%}")
+        context.say(f"going on after {last.done:.0%}")
 
     def save() -> None:
         reached = replace(so_far, told=last, seconds=so_far.seconds + time.monotonic() - began)
         facts = vars(reached) | {"told": last._asdict()}
-        place.run.save(last.step, files={"model": weights_of(model)}, facts=facts)
-        place.run.keep([last.step])
+        context.run.save(last.step, files={"model": weights_of(model)}, facts=facts)
+        context.run.keep([last.step])
 
     with listening() as stopping:
 
@@ -140,7 +144,7 @@ def _learn(model: WordVectors, stream: WordStream, recipe: Recipe, place: Place,
             last, now = told, time.monotonic()
             if now - said >= _SECONDS or told.done == 1.0:
                 said, rate = now, (told.words - so_far.told.words) / max(now - began, 1e-9)
-                place.say(f"{told.done:4.0%}  loss {told.loss:.3f}  {rate:,.0f} words a second")
+                context.say(f"{told.done:4.0%}  loss {told.loss:.3f}  {rate:,.0f} words a second")
             if now - saved >= _SAVED:
                 saved = now
                 save()
@@ -154,14 +158,14 @@ def _learn(model: WordVectors, stream: WordStream, recipe: Recipe, place: Place,
     return {"seconds": seconds, "words": last.words, "loss": last.loss, "epochs": train.epochs}
 
 
-def _measure(model: WordVectors, tokenizer: Tokenizer, recipe: Recipe, place: Place) -> dict[str, Any]:
+def _measure(model: WordVectors, tokenizer: Tokenizer, recipe: Recipe, context: RunContext) -> dict[str, Any]:
     """Figures on the recipe's test sets, by name."""
     ids, found = tokenizer.core.get_vocab(), {}
     for name, files in recipe.data.test.items():
         for file in files:
-            test = read_test(find_data(file, place.data_root))
+            test = read_test(find_data(file, context.data_root))
             measured = measure(model, ids, test, lowercase=recipe.tokenizer.lowercase)
             metrics = measured.metrics()
-            place.say(f"{name}: {measured.name} {metrics[measured.name].value:.4f}  ({metrics['covered'].signature})")
+            context.say(f"{name}: {measured.name} {metrics[measured.name].value:.4f}  ({metrics['covered'].signature})")
             found[name if len(files) == 1 else f"{name}: {file}"] = {k: m.record() for k, m in metrics.items()}
     return found

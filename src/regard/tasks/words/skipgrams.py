@@ -23,7 +23,7 @@ from tokenizers import Tokenizer as Core
 from torch import Tensor
 
 from regard.data.text.documents import Document
-from regard.data.text.special_tokens import Roles
+from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import DataError, UsageError
 
@@ -103,7 +103,7 @@ def word_tokenizer(words: Iterable[str], kind: WordKind, *, lowercase: bool) -> 
     if lowercase:
         core.normalizer = normalizers.Lowercase()
     core.pre_tokenizer = pre_tokenizers.Split(Regex(_library_pattern(kind)), "removed", invert=True)
-    return Tokenizer.foreign(core, roles=Roles(pad=0, unk=1))
+    return Tokenizer.foreign(core, special_tokens=SpecialTokens(pad=0, unk=1))
 
 
 def _library_pattern(kind: WordKind) -> str:
