@@ -36,7 +36,7 @@ from regard.layers import (
     activation_of,
     norm_of,
 )
-from regard.models.decoder_stepper import DecoderStepper
+from regard.layers.decoder_stepper import DecoderStepper
 from regard.models.entry import Entry
 from regard.models.interfaces.speech import Frames, Heard
 

@@ -31,7 +31,7 @@ from regard.layers import (
     Order,
     norm_of,
 )
-from regard.models.decoder_stepper import DecoderStepper
+from regard.layers.decoder_stepper import DecoderStepper
 from regard.models.entry import Entry
 from regard.models.interfaces.text import Seq2SeqStepper
 

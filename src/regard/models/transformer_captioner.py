@@ -26,8 +26,8 @@ from regard.layers import (
     LayerNorm,
 )
 from regard.layers.convolution import NormName
+from regard.layers.decoder_stepper import DecoderStepper
 from regard.layers.embeddings import in_working_precision
-from regard.models.decoder_stepper import DecoderStepper
 from regard.models.entry import Entry
 from regard.models.interfaces.captions import ImageEncoder, captions_an_image, check_captioner
 

@@ -51,6 +51,7 @@ def test_a_step_in_one_piece_is_the_step(tmp_path: Path, name: str) -> None:
     assert all(torch.equal(weights[key], same[key]) for key in weights)
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not GPU, reason="needs a GPU")
 @pytest.mark.parametrize("name", CASES)
 def test_captured_and_uncaptured_agree_on_a_gpu(tmp_path: Path, name: str) -> None:
@@ -113,6 +114,7 @@ def test_waiting_for_the_device_is_noticed_and_other_warnings_are_passed_on(monk
     assert modes == ["warn", 0]
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not GPU, reason="needs a GPU")
 @pytest.mark.parametrize("asks", [False, True])
 def test_work_that_waits_is_not_captured(asks: bool) -> None:
@@ -129,6 +131,7 @@ def test_work_that_waits_is_not_captured(asks: bool) -> None:
     assert len(step._graphs) == (0 if asks else 1)
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not GPU, reason="needs a GPU")
 def test_graphs_of_many_shapes_share_their_memory() -> None:
     weight = torch.zeros(1000, device="cuda", requires_grad=True)

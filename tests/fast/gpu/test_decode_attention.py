@@ -16,6 +16,7 @@ from regard.fast.gpu.static_cache import (
 )
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+pytestmark = pytest.mark.gpu
 
 
 def lanes_at(length, *, rows, capacity, starts):

@@ -17,6 +17,7 @@ from regard.fast.gpu.fused_beam import FusedBeamSearch
 from regard.fast.gpu.topk import CHUNK, top_k_of_chunks
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+pytestmark = pytest.mark.gpu
 SOURCES = [3, 15, 92]
 
 

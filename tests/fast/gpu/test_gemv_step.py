@@ -24,6 +24,7 @@ steps = pytest.importorskip(
 )
 
 V, DEVICE = 19, torch.device("cuda" if torch.cuda.is_available() else "cpu")
+pytestmark = pytest.mark.gpu
 DTYPE, TOLERANCE = (torch.float32, 1e-3) if DEVICE.type == "cuda" else (torch.float64, 1e-6)
 GPTS = {
     "gpt2": {},
@@ -54,7 +55,7 @@ def ragged(*lengths):
 
 @pytest.fixture
 def taken(monkeypatch):
-    """Few rows go the thin way on any device; how many steps did, before they were replayed."""
+    """Few rows go this way on any device; how many steps did, before they were replayed."""
     monkeypatch.setattr(CapturedDecoding, "uses_gemv", property(lambda one: one.shape.n_rows <= one.gemv_rows))
     if DEVICE.type == "cpu":
         monkeypatch.setattr("regard.fast.gpu.gemv.OUTPUTS", 64)  # the interpreter goes through programs one by one
@@ -67,10 +68,10 @@ def taken(monkeypatch):
 @pytest.mark.parametrize("variant", GPTS)
 def test_steps_come_to_the_same(variant, lengths, taken):
     model, prompts = gpt(variant), ragged(*lengths)
-    plain, recorded = model.start(prompts), start_graphs(model, prompts, capacity=6)
+    plain, captured = model.start(prompts), start_graphs(model, prompts, capacity=6)
     for _ in range(4):
         tokens = torch.randint(1, V, (len(lengths),), device=DEVICE)
-        torch.testing.assert_close(recorded.step(tokens), plain.step(tokens), atol=TOLERANCE, rtol=0)
+        torch.testing.assert_close(captured.step(tokens), plain.step(tokens), atol=TOLERANCE, rtol=0)
     assert taken
 
 
@@ -80,10 +81,10 @@ def test_with_attention_in_parts(variant, taken, monkeypatch):
     monkeypatch.setattr(steps, "_has_kernels", lambda device: True)
     monkeypatch.setattr("regard.fast.gpu.split_kv.BLOCK", 16)
     model, prompts = gpt(variant), ragged(28, 3)
-    plain, recorded = model.start(prompts), start_graphs(model, prompts, capacity=6)
+    plain, captured = model.start(prompts), start_graphs(model, prompts, capacity=6)
     for _ in range(2):
         tokens = torch.randint(1, V, (2,), device=DEVICE)
-        torch.testing.assert_close(recorded.step(tokens), plain.step(tokens), atol=1e-3, rtol=0)
+        torch.testing.assert_close(captured.step(tokens), plain.step(tokens), atol=1e-3, rtol=0)
     assert taken
 
 
@@ -127,10 +128,10 @@ def test_greedy_writing(min_length, taken):
 
 def test_rows_beyond_the_last_position_are_done_and_do_no_harm(taken):
     model, prompts = gpt(n_positions=8), ragged(6, 2)
-    plain, recorded = model.start(prompts), start_graphs(model, prompts)
+    plain, captured = model.start(prompts), start_graphs(model, prompts)
     for token in (3, 4, 5, 6, 7):  # the long row is done after two, and fed padding until it leaves
         tokens = torch.tensor([0, token], device=DEVICE)
-        torch.testing.assert_close(recorded.step(tokens)[1], plain.step(tokens)[1], atol=TOLERANCE, rtol=0)
+        torch.testing.assert_close(captured.step(tokens)[1], plain.step(tokens)[1], atol=TOLERANCE, rtol=0)
     assert taken
 
 

@@ -1,4 +1,4 @@
-"""Recorded steps equal ordinary ones: on a processor all but the recording itself, on a GPU that too."""
+"""Captured steps equal ordinary ones: on a processor all but the capture itself, on a GPU that too."""
 
 import pickle
 from contextlib import nullcontext
@@ -100,7 +100,7 @@ def same(found, expected, tolerance=1e-5):
 @pytest.mark.parametrize("pace", PACES)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("variant", TRANSFORMERS)
-def test_translates_as_unrecorded(variant, strategy, pace):
+def test_translates_as_uncaptured(variant, strategy, pace):
     model, source = transformer(variant), ragged(7, 2, 5, 4, 3)
     steppers = model.start(source), start_graphs(model, source, capacity=3)
     assert not isinstance(steppers[0], type(steppers[1]))
@@ -112,7 +112,7 @@ def test_translates_as_unrecorded(variant, strategy, pace):
 @pytest.mark.parametrize("pace", PACES)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("variant", GPTS)
-def test_writes_as_unrecorded(variant, strategy, pace):
+def test_writes_as_uncaptured(variant, strategy, pace):
     model = gpt(variant)
     for prompts in (ragged(7, 1, 5, 2), ragged(1, 1, 1), ragged(4, 4)):
         steppers = model.start(prompts), start_graphs(model, prompts, capacity=3)
@@ -147,7 +147,7 @@ def test_greedy_writing_stays_on_the_device_and_comes_to_the_same(make, min_leng
 
 
 def both(model, rows, capacity=8):
-    """An ordinary and a recorded stepper that do the same, and have to come to the same."""
+    """An ordinary stepper and one over static caches that do the same, and have to come to the same."""
     steppers = model.start(rows), start_graphs(model, rows, capacity=capacity)
 
     def step(tokens):
@@ -231,7 +231,7 @@ def test_logits_hold_until_the_next_step():
     assert not torch.allclose(second, kept)
 
 
-def test_recordings_serve_again_but_never_two_at_once():
+def test_captures_serve_again_but_never_two_at_once():
     model, source = transformer(), ragged(5, 3)
     first, second = start_graphs(model, source), start_graphs(model, source)
     tokens = torch.tensor([1, 2])
@@ -263,7 +263,7 @@ def test_recordings_serve_again_but_never_two_at_once():
 
 
 @pytest.mark.parametrize("make", [transformer, gpt])
-def test_a_recording_that_serves_again_has_forgotten(make):
+def test_a_capture_that_serves_again_has_forgotten(make):
     model = make()
     for rows in (ragged(5, 3, 4), ragged(2, 5, 1)):
         options = {**STRATEGIES["beam"], "first": last_tokens(rows), "pace": Pace(100, 0.0, False)}
@@ -274,7 +274,7 @@ def test_a_recording_that_serves_again_has_forgotten(make):
         assert len(pool_of(model)) == 1
 
 
-def test_recordings_are_forgotten_when_weights_move_or_there_are_too_many():
+def test_captures_are_forgotten_when_weights_move_or_there_are_too_many():
     model, source = transformer(), ragged(5, 3)
     for _ in range(2):
         start_graphs(model, source).step(torch.tensor([1, 2]))
@@ -297,7 +297,7 @@ def test_recordings_are_forgotten_when_weights_move_or_there_are_too_many():
     assert len(pool_of(model)) == 0
 
 
-def test_copies_of_a_model_record_for_themselves():
+def test_copies_of_a_model_capture_for_themselves():
     model = transformer()
     pool_of(model).compiled = True
     pool_of(model).enabled = False
@@ -324,7 +324,7 @@ def test_refusals():
         start_graphs(model, packed)
 
 
-def test_learned_positions_end_as_unrecorded():
+def test_learned_positions_end_as_uncaptured():
     short = transformer("learned", n_positions=4)
     stepper = start_graphs(short, ragged(4, 2))
     for _ in range(4):
@@ -347,12 +347,12 @@ def test_in_mixed_precision():
     model, source = transformer().float(), ragged(5, 3)
     tokens = torch.tensor([1, 2])
     with torch.autocast("cpu", torch.bfloat16):
-        recorded, plain = start_graphs(model, source), model.start(source)
+        captured, plain = start_graphs(model, source), model.start(source)
         for _ in range(3):
-            found, expected = recorded.step(tokens), plain.step(tokens)
+            found, expected = captured.step(tokens), plain.step(tokens)
             torch.testing.assert_close(found, expected.float(), atol=0.15, rtol=0.05)
         assert found.dtype == torch.float32
-        assert recorded._captured.cache.past[0].keys.dtype == torch.bfloat16
+        assert captured._captured.cache.past[0].keys.dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("make", [partial(transformer, "rotary"), gpt])
@@ -390,12 +390,12 @@ class PretendedGraph:
         self.told.append("replay")
 
 
-def test_the_first_step_is_run_the_second_recorded_and_the_others_replayed(monkeypatch):
+def test_the_first_step_is_run_the_second_captured_and_the_others_replayed(monkeypatch):
     monkeypatch.setattr(torch.cuda, "CUDAGraph", PretendedGraph)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: PretendedStream())
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: None)
-    monkeypatch.setattr(GraphPool, "stream", lambda recordings, device: PretendedStream())
+    monkeypatch.setattr(GraphPool, "stream", lambda pool, device: PretendedStream())
     PretendedGraph.told.clear()
     model, source = transformer(), ragged(5, 3)
     stepper, tokens = start_graphs(model, source), torch.tensor([1, 2])
@@ -409,7 +409,7 @@ def test_the_first_step_is_run_the_second_recorded_and_the_others_replayed(monke
     assert PretendedGraph.told == ["begin", "end", *["replay"] * 3]
     del stepper
     start_graphs(model, ragged(4, 4)).step(tokens)
-    assert PretendedGraph.told[2:] == ["replay"] * 4, "what is recorded already is replayed from the first step on"
+    assert PretendedGraph.told[2:] == ["replay"] * 4, "what is captured already is replayed from the first step on"
     start_graphs(model, ragged(4, 4, 4)).step(torch.tensor([1, 2, 3]))
     assert len(PretendedGraph.told) == 6
 
@@ -423,7 +423,9 @@ def test_rounding_wastes_little():
     assert _shared([4, 5]) == (1, [4, 5])
 
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="recording needs a GPU")
+def needs_gpu(test):
+    skip = pytest.mark.skipif(not torch.cuda.is_available(), reason="graph capture needs a GPU")
+    return pytest.mark.gpu(skip(test))
 
 
 def on_gpu(model, dtype=torch.float32):
@@ -437,15 +439,15 @@ def there(rows):
 @needs_gpu
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("variant", TRANSFORMERS)
-def test_recorded_translation_on_a_gpu(variant, strategy):
+def test_captured_translation_on_a_gpu(variant, strategy):
     model, source = on_gpu(transformer(variant)), there(ragged(7, 2, 5, 4, 3))
     options = {**STRATEGIES[strategy], "n_steps": 20}
-    for _ in range(3):  # run, recorded, replayed from the first step on
+    for _ in range(3):  # run, captured, replayed from the first step on
         stepper = model.start(source, capacity=5)
         found = decoded(stepper, source, first=1, **options)
         assert stepper._captured is None or stepper._captured.logits.is_cuda
-    recordings = [one for one in (*pool_of(model)._idle, stepper._captured) if one is not None]
-    assert any(graph is not None for one in recordings for graph in one._graphs.values())
+    captures = [one for one in (*pool_of(model)._idle, stepper._captured) if one is not None]
+    assert any(graph is not None for one in captures for graph in one._graphs.values())
     pool_of(model).enabled = False
     same(found, decoded(model.start(source), source, first=1, **options), 1e-3)
 
@@ -453,7 +455,7 @@ def test_recorded_translation_on_a_gpu(variant, strategy):
 @needs_gpu
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("variant", GPTS)
-def test_recorded_writing_on_a_gpu(variant, strategy):
+def test_captured_writing_on_a_gpu(variant, strategy):
     model, prompts = on_gpu(gpt(variant)), there(ragged(7, 1, 5, 2))
     options = {**STRATEGIES[strategy], "n_steps": 20, "first": last_tokens(prompts)}
     for _ in range(3):
@@ -465,17 +467,17 @@ def test_recorded_writing_on_a_gpu(variant, strategy):
 @needs_gpu
 @pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, True])
-def test_recorded_steps_in_half_precision_on_a_gpu(compiled):
+def test_captured_steps_in_half_precision_on_a_gpu(compiled):
     for make in (partial(transformer, d_model=64), partial(gpt, d_model=64)):
         model, rows = on_gpu(make(), torch.bfloat16), there(ragged(7, 2, 5))
         pool_of(model).compiled = compiled
-        recorded, exact = model.start(rows), deepcopy(model).float()
+        captured, exact = model.start(rows), deepcopy(model).float()
         pool_of(exact).enabled = False
         plain, tokens = exact.start(rows), torch.tensor([3, 4, 5], device="cuda")
         for _ in range(6):
-            found, expected = recorded.step(tokens), plain.step(tokens)
+            found, expected = captured.step(tokens), plain.step(tokens)
             torch.testing.assert_close(found, expected, atol=0.08 * float(expected.abs().max()), rtol=0)
-        assert any(graph is not None for graph in recorded._captured._graphs.values())
+        assert any(graph is not None for graph in captured._captured._graphs.values())
 
 
 @needs_gpu

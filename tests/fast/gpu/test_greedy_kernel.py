@@ -8,6 +8,7 @@ greedy = pytest.importorskip(
 )
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+pytestmark = pytest.mark.gpu
 EOS, PAD = 4, 0
 
 

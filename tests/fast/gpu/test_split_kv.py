@@ -7,9 +7,10 @@ from test_decode_attention import DEVICE, copied, filled, lanes_at, step_of
 from regard.fast.gpu.programmatic_launch import programmatic_launch
 from regard.fast.gpu.static_cache import attend_past_explicitly
 
-split_sums = pytest.importorskip(
+split_kv = pytest.importorskip(
     "regard.fast.gpu.split_kv", reason="Triton is not installed: it is part of the dev extra on Linux"
 )
+pytestmark = pytest.mark.gpu
 
 
 def merged(outputs, sums):
@@ -22,14 +23,14 @@ def merged(outputs, sums):
 @pytest.mark.parametrize(("heads", "groups", "width"), [(4, 4, 16), (4, 2, 12), (3, 1, 7)], ids=str)
 @pytest.mark.parametrize("length", [0, 5, 40, 95])
 def test_parts_come_to_the_same(rows, heads, groups, width, length, monkeypatch):
-    monkeypatch.setattr(split_sums, "BLOCK", 16)
-    monkeypatch.setattr(split_sums, "SPLITS", 2)  # so that a part has several blocks
+    monkeypatch.setattr(split_kv, "BLOCK", 16)
+    monkeypatch.setattr(split_kv, "SPLITS", 2)  # so that a part has several blocks
     slots = lanes_at(length, rows=rows, capacity=96, starts=[0, min(3, length), length][:rows])
     cache = filled(slots, groups, width)
     twin = copied(cache)
     q, k, v = step_of(rows, heads, groups, width)
     expected = attend_past_explicitly(q, k, v, cache=twin, scale=0.3)
-    outputs, sums = split_sums.attend_split_kv(q, k, v, cache=cache, scale=0.3)
+    outputs, sums = split_kv.attend_split_kv(q, k, v, cache=cache, scale=0.3)
     assert outputs.shape == (rows, 2, heads * width)
     torch.testing.assert_close(merged(outputs, sums), expected, atol=1e-5, rtol=0)
     assert torch.equal(cache.keys, twin.keys)
@@ -42,8 +43,8 @@ def test_a_row_is_the_same_to_the_bit_whoever_is_beside_it():
     cache, own = filled(slots, 2, 16), filled(alone, 2, 16)
     own.keys[:, 0], own.values[:, 0] = cache.keys[:, 1], cache.values[:, 1]
     q, k, v = step_of(3, 4, 2, 16)
-    together = split_sums.attend_split_kv(q, k, v, cache=cache, scale=0.3)
-    single = split_sums.attend_split_kv(q[1:2], k[1:2], v[1:2], cache=own, scale=0.3)
+    together = split_kv.attend_split_kv(q, k, v, cache=cache, scale=0.3)
+    single = split_kv.attend_split_kv(q[1:2], k[1:2], v[1:2], cache=own, scale=0.3)
     assert all(torch.equal(one[1:2], other) for one, other in zip(together, single, strict=True))
 
 
@@ -52,7 +53,7 @@ def test_half_precision():
     cache = filled(slots, 2, 64, torch.bfloat16)
     twin = copied(cache)
     q, k, v = step_of(1, 4, 2, 64, torch.bfloat16)
-    outputs, sums = split_sums.attend_split_kv(q, k, v, cache=cache, scale=0.1)
+    outputs, sums = split_kv.attend_split_kv(q, k, v, cache=cache, scale=0.1)
     expected = attend_past_explicitly(q, k, v, cache=twin, scale=0.1)
     assert outputs.dtype == sums.dtype == torch.float32
     torch.testing.assert_close(merged(outputs, sums).bfloat16(), expected, atol=2e-2, rtol=2e-2)

@@ -5,7 +5,9 @@ import torch
 
 pytest.importorskip("triton", reason="Triton is not installed: it is part of the dev extra on Linux")
 
+
 ON_GPU = torch.cuda.is_available()
+pytestmark = pytest.mark.gpu
 
 
 def both_ways(lengths, key_lengths, *, causal, width=16, heads=2):

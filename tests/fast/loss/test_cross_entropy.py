@@ -197,6 +197,7 @@ def by_kernel(monkeypatch):
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize("n_classes", [17, 9000])  # one round of the kernel, and two with a rest
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("aligned", [False, True])
@@ -222,6 +223,7 @@ def test_the_kernel_equals_its_explicit_twin(dtype, n_classes, aligned, by_kerne
     assert scores[1, 0] == 0, "beside a score of 300 nothing is left"
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("compiled", [False, True])
@@ -242,6 +244,7 @@ def test_by_the_kernel_it_equals_cross_entropy(smoothing, biased, compiled, by_k
         assert want is None or torch.allclose(got.grad.double(), want.grad, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.gpu
 def test_the_operation_tells_a_compiler_the_truth(by_kernel):
     from regard.fast.loss.cross_entropy import _sweep_as_one
 
@@ -251,6 +254,7 @@ def test_the_operation_tells_a_compiler_the_truth(by_kernel):
         torch.library.opcheck(_sweep_as_one, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
+@pytest.mark.gpu
 def test_by_the_kernel_scores_keep_the_precision_of_the_product(by_kernel):
     hidden, weight, _, labels = inputs(torch.float32)
     expected = plain(hidden, weight, None, labels, smoothing=0.1)
@@ -265,6 +269,7 @@ def test_by_the_kernel_scores_keep_the_precision_of_the_product(by_kernel):
         torch.testing.assert_close(got.grad.cpu(), want.grad, rtol=0.05, atol=0.05)
 
 
+@pytest.mark.gpu
 def test_a_language_models_loss_compiles_whole_with_its_gradients_made_forward(by_kernel):
     from functorch.compile import make_boxed_func
     from torch._dynamo.backends.common import aot_autograd
@@ -310,6 +315,7 @@ def test_left_to_the_compiler_it_is_the_same(smoothing, biased):
         assert want is None or torch.allclose(got.grad, want.grad, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("half", [False, True])

@@ -14,12 +14,13 @@ from torch import Tensor
 from regard.attention.masks import Mask, Materialized
 
 LARGEST = 4096  # scores a head, T · S: beyond that, the fused kernel, which never writes them all, is as quick
+SMALL_QUERY_TYPES = (torch.float32, torch.float64)
 COPIED = 64  # keys that are worth a copy, where heads do not lie as the products want them
 
 
 def suits_small(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Whether `attend_small` computes this, sooner than the fused kernel: single precision on a CPU, no gradients."""
-    if query.device.type != "cpu" or query.dtype not in (torch.float32, torch.float64) or not _fit(query, key, value):
+    if query.device.type != "cpu" or query.dtype not in SMALL_QUERY_TYPES or not _fit(query, key, value):
         return False
     return not (torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad))
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from regard.attention.masks import Both, Causal, Documents, Mask
 
+HALF_TYPES = (torch.float16, torch.bfloat16)
 KERNEL_LENGTH, KERNEL_WIDTHS = 128, (16, 32, 64, 128)  # longest document and head widths that our own kernel takes
 
 
@@ -57,12 +58,7 @@ def _single_rows(query: Tensor, key: Tensor, value: Tensor) -> bool:
 
 
 def _has_kernel(query: Tensor, value: Tensor, dropout: float) -> bool:
-    return (
-        query.is_cuda
-        and query.dtype in (torch.float16, torch.bfloat16)
-        and query.shape[-1] == value.shape[-1]
-        and dropout == 0.0
-    )
+    return query.is_cuda and query.dtype in HALF_TYPES and query.shape[-1] == value.shape[-1] and dropout == 0.0
 
 
 def _kernel(

@@ -27,7 +27,7 @@ from regard.fast.loss.precomputed_gradients import differentiable, parts, rows_a
 
 Sums = tuple[Tensor, Tensor, Tensor]  # the loss with gradients, the negative log-likelihood, the tokens
 
-_MANY = 4096  # classes
+KERNEL_CLASSES = 4096  # classes
 
 
 def chunked_cross_entropy(
@@ -66,7 +66,7 @@ def chunked_cross_entropy(
 
 def _suits_kernel(hidden: Tensor, n_classes: int) -> bool:
     """Whether to learn by the kernel: on a GPU, where rows of scores are long; short ones a compiler does as well."""
-    return hidden.is_cuda and hidden.dtype in (torch.bfloat16, torch.float32) and n_classes >= _MANY
+    return hidden.is_cuda and hidden.dtype in (torch.bfloat16, torch.float32) and n_classes >= KERNEL_CLASSES
 
 
 def _left_to_the_compiler(

@@ -15,7 +15,7 @@ from torch import Tensor
 import regard.attention as attention
 from regard.attention import Causal, Padding
 from regard.attention.masks import materialize
-from regard.layers import DecoderStack
+from regard.layers.blocks import DecoderStack
 
 
 class DecoderStepper:
