@@ -21,7 +21,7 @@ from torch import Tensor
 
 from record import row, save
 from regard.decoding import DecodeOptions, decode
-from regard.fast.gpu.graph_pool import Recordings
+from regard.fast.gpu.graph_pool import pool_of
 from regard.models.gpt import GPT, SIZES, GPTConfig
 
 N_PROMPT = 32
@@ -96,7 +96,7 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
     torch.manual_seed(0)
     ours = regard_gpt(size, vocabulary).to(device, dtype).eval()
     fused = deepcopy(ours)
-    fused.recordings = Recordings(compiled=True)
+    pool_of(fused).compiled = True
     theirs = transformers_gpt(size, vocabulary).to(device, dtype).eval()
     found = {}
     for n_rows in options.batches or batches:

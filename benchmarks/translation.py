@@ -29,6 +29,7 @@ from regard.data.text.pairs import Pair
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.decoding import DecodeOptions, decode
 from regard.fast.cpu.packed_linear import Precision, pack_linears
+from regard.fast.gpu.graph_pool import pool_of
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.tasks.pairs import Languages, TextSide
 from regard.tasks.translation.training import PairTraining
@@ -147,15 +148,15 @@ def decoding(options: argparse.Namespace) -> dict[str, float]:
     cases = [(64, 1), (64, 4), (256, 4)] if device == "cuda" else [(16, 1), (16, 5)]
     torch.manual_seed(0)
     ours = transformer(shape).to(device).eval()
-    ours.recordings.compiled = options.compiled
-    quick = {"": ours.bfloat16()} if device == "cuda" else {f" {kind}": pack_linears(ours, kind) for kind in KINDS}
+    pool_of(ours).compiled = options.compiled
+    packed = {"": ours.bfloat16()} if device == "cuda" else {f" {kind}": pack_linears(ours, kind) for kind in KINDS}
     theirs = Marian(marian(*shape[:5]), device=device)
     found = {}
     for n_rows, beam in cases:
         source = torch.randint(4, vocabulary, (n_rows, 30))
         source[:, -1] = 3
         ways = {"Marian": lambda s=source, b=beam: theirs.generate(s.to(device), beams=b)} | {
-            f"regard{kind}": decode_regard(model, source, beam=beam, device=device) for kind, model in quick.items()
+            f"regard{kind}": decode_regard(model, source, beam=beam, device=device) for kind, model in packed.items()
         }
         seconds: dict[str, list[float]] = {name: [] for name in ways}
         for turn in range(options.rounds + 1):

@@ -161,7 +161,7 @@ def test_a_remembered_memory_equals_the_memory(name: str) -> None:
     module = heads(D, H, kind="cross", d_memory=10, n_kv_heads=2, score=oracle.SCORES[name](E))
     x, memory, mask = hidden(), hidden(n_positions=5, width=10), Padding([5, 3])
     whole = module(x, memory, mask=mask)
-    cache = module.remember(memory)
+    cache = module.prefill(memory)
     for t in range(T):
         step = module(x[:, t : t + 1], cache=cache, mask=mask)
         torch.testing.assert_close(step, whole[:, t : t + 1], atol=1e-12, rtol=0)
@@ -232,6 +232,6 @@ def test_what_heads_refuse() -> None:
     with pytest.raises(ShapeError, match=r"6 heads .* 4 key/value heads"):
         MultiHeadAttention(12, 6, n_kv_heads=4)
     with pytest.raises(UsageError, match="only cross-attention"):
-        MultiHeadAttention(D, H).remember(hidden())
+        MultiHeadAttention(D, H).prefill(hidden())
     with pytest.raises(UsageError, match="needs a memory"):
         heads(D, H, kind="cross")(hidden())

@@ -126,6 +126,7 @@ def test_samples_share_one_expansion() -> None:
     assert stepper.selections[0] == ([0, 0, 0, 1, 1, 1], False)
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("name", OPTIONS)
 def test_a_gpu_decodes_the_same(name: str) -> None:

@@ -78,20 +78,20 @@ def test_decoding_step_by_step_equals_the_whole(order):
     stack = randomise(DecoderStack([decoder_block(order) for _ in range(3)], final_norm=norm_of("layer")(16))).double()
     x, memory = torch.randn(2, 6, 16, dtype=torch.float64), torch.randn(2, 7, 16, dtype=torch.float64)
     whole = stack(x, memory, mask=Causal(), memory_mask=Padding([7, 3]))
-    remembered = stack.remember(memory, capacity=4)  # less than needed: it grows
+    kv_cache = stack.prefill(memory, capacity=4)  # less than needed: it grows
     for t in range(6):
-        mask = Causal(offset=remembered.length)
-        step = stack(x[:, t : t + 1], mask=mask, memory_mask=Padding([7, 3]), remembered=remembered)
+        mask = Causal(offset=kv_cache.length)
+        step = stack(x[:, t : t + 1], mask=mask, memory_mask=Padding([7, 3]), kv_cache=kv_cache)
         torch.testing.assert_close(step[:, 0], whole[:, t])
 
 
 def test_reordered_rows_go_on_as_themselves():
     stack = randomise(DecoderStack([decoder_block() for _ in range(2)])).double()
     x, memory = torch.randn(3, 4, 16, dtype=torch.float64), torch.randn(3, 5, 16, dtype=torch.float64)
-    whole, remembered, rows = stack(x, memory, mask=Causal()), stack.remember(memory, capacity=8), torch.tensor([2, 0])
-    stack(x[:, :3], mask=Causal(), remembered=remembered)
-    remembered.reorder(rows)
-    step = stack(x[rows, 3:], mask=Causal(offset=3), remembered=remembered)
+    whole, kv_cache, rows = stack(x, memory, mask=Causal()), stack.prefill(memory, capacity=8), torch.tensor([2, 0])
+    stack(x[:, :3], mask=Causal(), kv_cache=kv_cache)
+    kv_cache.reorder(rows)
+    step = stack(x[rows, 3:], mask=Causal(offset=3), kv_cache=kv_cache)
     torch.testing.assert_close(step[:, 0], whole[rows, 3])
 
 

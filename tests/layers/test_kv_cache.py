@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import Causal, MultiHeadAttention, Rotary, empty_caches, reorder_all
-from regard.layers import DecoderBlock, DecoderMemory, DecoderStack, FeedForward
+from regard.layers import DecoderBlock, DecoderKVCache, DecoderStack, FeedForward
 
 D, WIDTH, SOURCES = 16, 3, 4
 
@@ -32,7 +32,7 @@ class Rehearsal:
 
     def __init__(self, rotary=None) -> None:
         self.stack, self.source = stack(rotary), torch.randn(SOURCES, 5, D, dtype=torch.float64)
-        self.memory = self.stack.remember(self.source, capacity=6)  # some tests outrun it: it grows
+        self.memory = self.stack.prefill(self.source, capacity=6)  # some tests outrun it: it grows
         self.sources = torch.arange(SOURCES)
         self.inputs = torch.zeros(SOURCES, 0, D, dtype=torch.float64)
 
@@ -45,7 +45,7 @@ class Rehearsal:
         self.inputs = torch.cat((self.inputs, x), 1)
         length = self.memory.length
         assert length == self.inputs.shape[1] - 1
-        found = self.stack(x, mask=Causal(offset=length), remembered=self.memory)
+        found = self.stack(x, mask=Causal(offset=length), kv_cache=self.memory)
         whole = self.stack(self.inputs, self.source[self.sources], mask=Causal())
         torch.testing.assert_close(found[:, 0], whole[:, -1])
 
@@ -126,7 +126,7 @@ def test_several_positions_at_once_are_read_by_each_row():
     rows = torch.arange(0, SOURCES * WIDTH, WIDTH)  # one of each source's beams
     rehearsal.select(rows, same_source=False)
     rehearsal.inputs = torch.cat((rehearsal.inputs, x), 1)
-    found = rehearsal.stack(x, mask=Causal(offset=3), remembered=rehearsal.memory)
+    found = rehearsal.stack(x, mask=Causal(offset=3), kv_cache=rehearsal.memory)
     whole = rehearsal.stack(rehearsal.inputs, rehearsal.source[rehearsal.sources], mask=Causal())
     torch.testing.assert_close(found, whole[:, -2:])
     rehearsal.step()
@@ -140,7 +140,7 @@ def test_rows_that_never_change_places_share_nothing():
 
 
 def test_one_row_becomes_several_of_its_source():
-    memory = DecoderMemory(empty_caches(2, capacity=4), [])
+    memory = DecoderKVCache(empty_caches(2, capacity=4), [])
     keys = torch.randn(2, 1, 1, 4)
     for cache in memory.past:
         cache.append(keys, keys)

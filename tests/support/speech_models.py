@@ -1,9 +1,9 @@
 """Every registered model of speech, in every variant, so small that a test is over at once."""
 
-from regard.models.whisper import BUILD
+from regard.models import speech_transformer
 
 N_MELS, N_TARGET = 5, 13
-WHISPER = BUILD | {"n_places": 12, "n_positions": 8}
+WHISPER = speech_transformer.WHISPER_OPTIONS | {"n_places": 12, "n_positions": 8}
 VARIANTS = {
     "speech-transformer": {
         "plain": {},

@@ -20,9 +20,8 @@ from torch import Tensor
 
 from regard.attention.masks import Causal, Mask, as_mask, simplify
 from regard.attention.scores import Prepared, ScaledDot, Score, check_width
+from regard.config.twins import twin
 from regard.errors import ShapeError
-from regard.fast.cpu.small_query import Written, attend_few, suits_few
-from regard.fast.gpu.varlen import attend_packed, packed_rule
 
 SCALED_DOT = ScaledDot()  # the default: it holds no parameters, so one is enough
 
@@ -52,18 +51,14 @@ def attend(
     if scale is None:
         return attend_explicitly(query, key, value, score=score, mask=mask, bias=bias, dropout=dropout)
     keys = _keys(key, score)
-    if bias is None and not dropout and suits_few(query, keys, value):
-        few_rule = simplify(as_mask(mask), query.shape[-2], keys.shape[-2])
-        if few_rule is None or isinstance(few_rule, Written):
-            return attend_few(query, keys, value, rule=few_rule, scale=scale)
+    if bias is None and (fast := twin("attend")) is not None:
+        output: Tensor | None = fast(query, keys, value, mask=mask, scale=scale, dropout=dropout)
+        if output is not None:
+            return output
     alike = query.shape == keys.shape == value.shape  # most calls: everything fits, no second look needed
     if not alike or query.ndim < 2:
-        check_width(query, keys)
-        _check_query(query, keys)
-        _check_value(keys, value)
+        check_shapes(query, keys, value)
     rule = simplify(as_mask(mask), query.shape[-2], keys.shape[-2])
-    if bias is None and rule is not None and (packed := packed_rule(rule, query, keys, value)) is not None:
-        return attend_packed(query, keys, value, documents=packed[0], causal=packed[1], scale=scale, dropout=dropout)
     flat = query.ndim != 4 or not (alike or _batch_of_heads(query, keys, value))
     return _fused(query, keys, value, rule=rule, bias=bias, scale=scale, dropout=dropout, flat=flat)
 
@@ -127,6 +122,13 @@ def repeat_groups(tensor: Tensor, query: Tensor) -> Tensor:
     """Give each query head its own copy of the key or value head that its group shares."""
     groups = _group_size(query, tensor)
     return tensor if groups == 1 else tensor.repeat_interleave(groups, dim=-3)
+
+
+def check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """Say what does not fit, with both numbers, before a kernel says it in its own words."""
+    check_width(query, key)
+    _check_query(query, key)
+    _check_value(key, value)
 
 
 def _fused(
@@ -252,7 +254,6 @@ def _group_size(query: Tensor, key: Tensor) -> int:
 
 
 def _check_query(query: Tensor, key: Tensor) -> None:
-    """Say what does not fit, with both numbers, before a kernel says it in its own words."""
     if min(query.ndim, key.ndim) < 2:
         raise ShapeError(
             f"queries and keys are (..., positions, width), got shapes {tuple(query.shape)} and {tuple(key.shape)}"

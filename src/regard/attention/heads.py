@@ -3,7 +3,7 @@
     output = W_out · [attend(head₁); …; attend(head_H)]          (B, T, D) → (B, T, D)
 
 Self-attention projects queries, keys and values in one product; cross-attention takes its keys and values from a
-memory, which `remember` projects once for all decoding steps. With fewer key/value heads G < H, each serves a group.
+memory, which `prefill` projects once for all decoding steps. With fewer key/value heads G < H, each serves a group.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from regard.attention.positions import Rotary
 from regard.attention.scores import Prepared, ScaledDot, Score
 from regard.attention.taps import Kind, Tap
 from regard.errors import ShapeError, UsageError
-from regard.fast.gpu.static_cache import LaneCache, SourceCache
 
 
 class MultiHeadAttention(nn.Module):
@@ -84,21 +83,19 @@ class MultiHeadAttention(nn.Module):
         *,
         mask: Mask | Tensor | None = None,
         bias: Tensor | None = None,
-        cache: Cache | LaneCache | SourceCache | None = None,
+        cache: Cache | None = None,
         positions: Tensor | None = None,
     ) -> Tensor:
         """Hidden states (B, T, D), attended: (B, T, D).
 
-        Cross-attention reads `memory` (B, S, Dm), or the cache that `remember(memory)` made of it. Self-attention with
+        Cross-attention reads `memory` (B, S, Dm), or the cache that `prefill(memory)` made of it. Self-attention with
         a cache appends to it and sees all it holds. `positions` (T,) or (B, T) matter to rotary heads only.
         """
-        if isinstance(cache, LaneCache | SourceCache):
-            return self._step(hidden, cache, positions)
         if self.tap.kind == "cross":
             q_BHTE = self._split(self.query(hidden), self.n_heads)
             k_BGSE, v_BGSE = self._from_memory(memory, cache)
         else:
-            q_BHTE, k_BGSE, v_BGSE = self._from_self(hidden, cache, positions)
+            q_BHTE, k_BGSE, v_BGSE = self.project(hidden, cache=cache, positions=positions)
         o_BHTE = self.tap(
             q_BHTE,
             Prepared(k_BGSE),
@@ -111,28 +108,16 @@ class MultiHeadAttention(nn.Module):
         output: Tensor = self.out(o_BHTE.transpose(1, 2).flatten(2))
         return output
 
-    def remember(self, memory: Tensor, *, kind: type[Cache] = Cache) -> Cache:
+    def prefill(self, memory: Tensor, *, kind: type[Cache] = Cache) -> Cache:
         """Project a memory (B, S, Dm) once: pass the result as `cache` at every decoding step."""
         if self.tap.kind != "cross":
-            raise UsageError("only cross-attention has a memory to remember")
+            raise UsageError("only cross-attention has a memory to prefill a cache with")
         return kind.filled(*self._project_memory(memory))
 
-    def _step(self, hidden: Tensor, cache: LaneCache | SourceCache, positions: Tensor | None) -> Tensor:
-        """One new position a row, (N, 1, D) → (N, 1, D), with a cache that attends by itself."""
-        scale = self.score.dot_scale(self.d_head)
-        if scale is None:
-            raise UsageError(f"lanes compare by dot products, and the score is {type(self.score).__name__}")
-        if isinstance(cache, SourceCache):
-            o_NHE = cache.attend(self.query(hidden).view(-1, self.n_heads, self.d_head), scale=scale)
-        else:
-            q_NHE, k_NGE, v_NGE = (x[:, :, 0] for x in self._from_self(hidden, None, positions))
-            o_NHE = cache.attend(q_NHE, k_NGE, v_NGE, scale=scale)
-        output: Tensor = self.out(o_NHE.flatten(1)[:, None])
-        return output
-
-    def _from_self(
-        self, hidden: Tensor, cache: Cache | None, positions: Tensor | None
+    def project(
+        self, hidden: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries (B, H, T, E), keys and values (B, G, S, E) of self-attention, behind those that the cache holds."""
         E, H, G = self.d_head, self.n_heads, self.n_kv_heads
         q, k, v = self.query_key_value(hidden).split((H * E, G * E, G * E), dim=-1)
         q_BHTE, k_BGTE, v_BGTE = self._split(q, H), self._split(k, G), self._split(v, G)
@@ -147,7 +132,7 @@ class MultiHeadAttention(nn.Module):
         if cache is not None:
             return cache.keys, cache.values
         if memory is None:
-            raise UsageError("cross-attention needs a memory, or the cache that remember(memory) makes of it")
+            raise UsageError("cross-attention needs a memory, or the cache that prefill(memory) makes of it")
         return self._project_memory(memory)
 
     def _project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,6 +9,7 @@ A mask stays a description until a kernel needs numbers: `Causal()` becomes the 
     Window(left, right)   query i − left ≤ key j ≤ query i + right  (both shifted by offset)
     Documents(lengths)    query and key stand in the same document  of one packed row
     Dense(allowed)        whatever a boolean tensor says
+    Materialized(allowed) the same with the bias it amounts to, kept for many calls: see `materialize`
 
     mask = Causal() & Padding(lengths)       both have to allow it
 
@@ -18,8 +19,10 @@ leading dimensions; per-row facts (lengths) line up with the first of them, so `
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -173,6 +176,26 @@ class Dense(Mask):
         return self.allowed.to(device).reshape(*self.allowed.shape[:-2], *sizes)
 
 
+class Materialized(Mask):
+    """A boolean tensor (..., T, S) that leaves no query without a key, with the bias it amounts to, for many calls."""
+
+    def __init__(self, allowed: Tensor) -> None:
+        self.allowed = allowed
+
+    @cached_property
+    def bias(self) -> Tensor:
+        """0 where a key is allowed, −inf elsewhere; written when it is first needed."""
+        return torch.zeros(self.allowed.shape, device=self.allowed.device).masked_fill_(~self.allowed, -math.inf)
+
+    def dense(self, n_queries: int, n_keys: int, *, n_leading: int, device: torch.device) -> Tensor:
+        """The tensor itself."""
+        return self.allowed
+
+    def leaves_none_empty(self, n_queries: int, n_keys: int) -> bool:
+        """That is what its maker has seen to."""
+        return True
+
+
 class Both(Mask):
     """Several rules at once; made with `&`."""
 
@@ -216,6 +239,19 @@ def simplify(mask: Mask | None, n_queries: int, n_keys: int) -> Mask | None:
     if len(parts) < 2:
         return parts[0] if parts else None
     return Both(*parts)
+
+
+def materialize(mask: Mask | None, n_queries: int, n_keys: int, *, device: torch.device) -> Mask | None:
+    """The same mask for many calls on heads (B, H, T, S): None where it forbids nothing.
+
+    Elsewhere than on a CPU, or where a query has no key at all, it stays the description it was.
+    """
+    if mask is None or device.type != "cpu":
+        return mask
+    allowed = mask.dense(n_queries, n_keys, n_leading=2, device=device)
+    if bool(allowed.all()):
+        return None
+    return Materialized(allowed) if bool(allowed.any(-1).all()) else mask
 
 
 def _parts(mask: Mask | None) -> tuple[Mask, ...]:

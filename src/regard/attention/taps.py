@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from regard.attention.core import attend, attention_weights, repeat_groups, weigh
 from regard.attention.masks import Dense, Mask, as_mask
 from regard.attention.scores import Prepared, ScaledDot, Score
+from regard.config.twins import resolve
 from regard.errors import UsageError
 
 Kind = Literal["self", "masked", "cross"]
@@ -79,6 +80,7 @@ class Tap(nn.Module):
 
     def __init__(self, kind: Kind = "self") -> None:
         super().__init__()
+        resolve()  # twins are looked up here, before a compiler traces the calls
         _check_kinds([kind])
         self.kind: Kind = kind
         self.watchers: tuple[_Watcher, ...] = ()

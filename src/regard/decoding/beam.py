@@ -21,13 +21,12 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from regard.decoding.backpointers import Backpointers, Choice
-from regard.decoding.candidates import Candidates, pick
+from regard.decoding.candidates import Candidates, Choice, pick
 from regard.decoding.filters import Filters, Moment
 from regard.decoding.plan import Plan
 from regard.decoding.ranking import Hypothesis, Ranking, hypothesis
 from regard.decoding.stepper import Stepper, last_attention, log_probs_of, next_logits
-from regard.decoding.topk import k_largest
+from regard.decoding.topk import top_k
 
 
 @dataclass(frozen=True)
@@ -53,6 +52,42 @@ class Searching:
     def at(self, rows: Tensor) -> "Searching":
         """Only these inputs."""
         return Searching(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+
+class Backpointers:
+    """What beams chose: tables (steps, B, W) of the token each took, the beam it came from, and its log-probability.
+
+    Nothing is copied when beams are reordered; a hypothesis is the slot it stands in at some step, and is read
+    backwards at the end.
+    """
+
+    def __init__(self, n_steps: int, n_inputs: int, *, width: int, device: torch.device) -> None:
+        shape = (n_steps, n_inputs, width)
+        self.tokens = torch.zeros(shape, dtype=torch.int64, device=device)
+        self.parents = torch.zeros(shape, dtype=torch.int64, device=device)
+        self.log_probs = torch.zeros(shape, device=device)
+
+    def write(self, step: int, inputs: Tensor, choice: Choice) -> None:
+        """Note what the beams of these inputs (n,) took at this step."""
+        self.tokens[step].index_copy_(0, inputs, choice.tokens)
+        self.parents[step].index_copy_(0, inputs, choice.parents)
+        self.log_probs[step].index_copy_(0, inputs, choice.log_probs)
+
+    def trace(self, lengths: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """The tokens and log-probabilities (B, M, longest) that lead to M slots an input.
+
+        lengths, slots (B, M): slots[b, m] is a beam after lengths[b, m] tokens. What lies past a length means nothing.
+        """
+        lengths, slots = lengths.cpu(), slots.cpu()
+        longest = int(lengths.max()) if lengths.numel() else 0
+        tables = (self.tokens[:longest].cpu(), self.parents[:longest].cpu(), self.log_probs[:longest].cpu())
+        tokens = torch.zeros((*lengths.shape, longest), dtype=torch.int64)
+        log_probs = torch.zeros((*lengths.shape, longest))
+        for step in reversed(range(longest)):
+            tokens[..., step] = tables[0][step].gather(1, slots)
+            log_probs[..., step] = tables[2][step].gather(1, slots)
+            slots = torch.where(lengths > step, tables[1][step].gather(1, slots), slots)
+        return tokens, log_probs
 
 
 class BeamSearch:
@@ -133,7 +168,7 @@ class BeamSearch:
         n = len(self.now.inputs)
         moment = Moment(self.step, self.now.inputs.repeat_interleave(self.width), self.now.history.flatten(0, 1))
         # W + 1 a beam are enough: W extensions and the end mark, or what other groups' tokens leave of them.
-        values, tokens = k_largest(self.filters(logits, moment), min(self.width + 1, logits.shape[-1]))
+        values, tokens = top_k(self.filters(logits, moment), min(self.width + 1, logits.shape[-1]))
         log_probs = log_probs_of(logits, tokens).masked_fill(values == -math.inf, -math.inf).view(n, self.width, -1)
         before = self.now.totals[..., None]
         # A dead beam stays dead, whatever the model makes of the tokens it was fed.

@@ -10,8 +10,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.decoding.backpointers import Choice
 from regard.decoding.options import DecodeOptions
+
+
+class Choice(NamedTuple):
+    """Tokens chosen for beams, all (n, W): the token, its parent beam, its log-probability and the total with it."""
+
+    tokens: Tensor
+    parents: Tensor
+    log_probs: Tensor
+    totals: Tensor
 
 
 class Candidates(NamedTuple):

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from regard.config.twins import twin
+from regard.decoding.beam import BeamSearch
 from regard.decoding.options import DecodeOptions
 from regard.decoding.pace import Pace
 from regard.decoding.paths import Paths
@@ -16,8 +18,6 @@ from regard.decoding.plan import Prefixes, make_plan
 from regard.decoding.ranking import Hypothesis
 from regard.decoding.stepper import Stepper
 from regard.errors import UsageError
-from regard.fast.gpu.fused_beam import search
-from regard.fast.gpu.fused_greedy import follow
 
 
 @torch.inference_mode()
@@ -56,7 +56,14 @@ def decode(
         row_keys=row_keys,
         pace=pace,
     )
-    return search(stepper, plan) if options.strategy == "beam" else follow(stepper, plan)
+    fast = twin("search")
+    search: BeamSearch | Paths | None = None if fast is None else fast(stepper, plan)
+    if search is None:
+        search = BeamSearch(stepper, plan) if options.strategy == "beam" else Paths(stepper, plan)
+    search.advance()
+    while not search.is_over():
+        search.advance()
+    return search.hypotheses()
 
 
 def stream(

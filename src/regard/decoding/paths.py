@@ -14,7 +14,7 @@ from regard.decoding.plan import Plan
 from regard.decoding.ranking import Hypothesis, Ranking, hypothesis
 from regard.decoding.sampling import draw, stream_keys
 from regard.decoding.stepper import Stepper, log_probs_of, next_logits
-from regard.decoding.topk import first_largest
+from regard.decoding.topk import top_1
 
 Chooser = Callable[[Tensor, Tensor, int], Tensor]  # logits (N, V), paths (N,), step → tokens (N,)
 
@@ -23,7 +23,7 @@ NOTHING = -1  # in a table: the path was over
 
 def likeliest(logits: Tensor, paths: Tensor, step: int) -> Tensor:
     """Greedy: the token with the largest logit, the first of several."""
-    return first_largest(logits)
+    return top_1(logits)
 
 
 def drawn(plan: Plan) -> Chooser:

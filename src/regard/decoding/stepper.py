@@ -9,13 +9,13 @@ A stepper may also offer `attention() -> Tensor (N, S) | None`: the cross-attent
 heads, exactly zero on padding; S stays what it was at the start. The coverage penalty needs it, nothing else does.
 """
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from regard.config.twins import twin
 from regard.errors import ShapeError, UsageError
-from regard.fast.cpu.native.vocabulary import log_sums
 
 
 class Stepper(Protocol):
@@ -39,27 +39,6 @@ class Stepper(Protocol):
         ...
 
 
-class Written(Protocol):
-    """What N rows have written, step by step; a row that was done has −1 there."""
-
-    tokens: Tensor  # (N,), to be fed next
-    done: Tensor  # (N,)
-    chosen: Tensor  # (steps, N)
-    log_probs: Tensor  # (steps, N)
-
-
-class WritingStepper(Stepper, Protocol):
-    """A stepper that can go on greedily by itself, which spares the way to the host and back."""
-
-    def write(self, tokens: Tensor, limits: Tensor, *, eos_id: int, pad_id: int, step: int, min_length: int) -> Written:
-        """Stand ready: tokens (N,) are fed first, after `step` tokens; rows write up to `limits` (N,) in all."""
-        ...
-
-    def follow(self, books: Any) -> None:
-        """One greedy step, noted in what `write` gave."""
-        ...
-
-
 def next_logits(stepper: Stepper, tokens: Tensor) -> Tensor:
     """One step of the model, in float32 and with its shape checked: tokens (N,) → logits (N, V)."""
     logits = stepper.step(tokens)
@@ -76,7 +55,9 @@ def log_probs_of(logits: Tensor, tokens: Tensor) -> Tensor:
 
     log_softmax is one fused pass over V; PyTorch's logsumexp, which would spare its (N, V) result, is several.
     """
-    if (sums := log_sums(logits)) is not None:
+    fast = twin("log_sum_exp")
+    sums: Tensor | None = None if fast is None else fast(logits)
+    if sums is not None:
         return logits.gather(-1, tokens) - sums[:, None]
     return logits.log_softmax(-1).gather(-1, tokens)
 

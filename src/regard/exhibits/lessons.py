@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from regard.attention import Rows
-from regard.fast.loss.cross_entropy import linear_cross_entropy
+from regard.metrics.cross_entropy import linear_cross_entropy
 from regard.models.interfaces.text import Seq2SeqModel
 from regard.training.optimizers import clip_gradients, make_optimizer
 from regard.training.schedules import rate_at

@@ -4,14 +4,14 @@ from regard.layers.blocks import DecoderBlock, DecoderStack, EncoderBlock, Encod
 from regard.layers.dropout import Dropout, drop
 from regard.layers.embeddings import Embedding
 from regard.layers.feedforward import ActivationName, FeedForward, GatedFeedForward, activation_of
-from regard.layers.kv_cache import DecoderMemory
+from regard.layers.kv_cache import DecoderKVCache
 from regard.layers.norms import LayerNorm, NormName, RMSNorm, norm_of
 from regard.layers.recurrent import Recurred, Recurrent, RecurrentName, merge_directions
 
 __all__ = [
     "ActivationName",
     "DecoderBlock",
-    "DecoderMemory",
+    "DecoderKVCache",
     "DecoderStack",
     "Dropout",
     "Embedding",

@@ -19,12 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Cache, Mask, MultiHeadAttention
-from regard.attention.masks import as_mask, simplify
-from regard.fast.cpu.decoding_step import BlockStep
-from regard.fast.cpu.fused_stack import WholeDecoder, WholeEncoder
-from regard.fast.gpu.static_cache import LaneCache, LaneMemory, SourceCache
+from regard.config.twins import twin
 from regard.layers.dropout import drop
-from regard.layers.kv_cache import DecoderMemory
+from regard.layers.kv_cache import DecoderKVCache
 from regard.layers.norms import NormMaker, norm_of
 
 Order = Literal["post", "pre"]
@@ -71,7 +68,7 @@ class EncoderBlock(nn.Module):
         *,
         mask: Mask | Tensor | None = None,
         bias: Tensor | None = None,
-        cache: Cache | LaneCache | None = None,
+        cache: Cache | None = None,
         positions: Tensor | None = None,
     ) -> Tensor:
         """(B, T, D) → (B, T, D). With a causal mask and a cache this is a language model's block."""
@@ -109,12 +106,12 @@ class DecoderBlock(nn.Module):
         *,
         mask: Mask | Tensor | None = None,
         memory_mask: Mask | Tensor | None = None,
-        cache: Cache | LaneCache | None = None,
-        memory_cache: Cache | SourceCache | None = None,
+        cache: Cache | None = None,
+        memory_cache: Cache | None = None,
         positions: Tensor | None = None,
         per_source: int = 1,
     ) -> Tensor:
-        """(B, T, D) with a memory (B, S, Dm), or the cache remembered from it → (B, T, D).
+        """(B, T, D) with a memory (B, S, Dm), or the cache prefilled from it → (B, T, D).
 
         In single steps, `per_source` rows that follow one another may share one row of the memory: beams.
         """
@@ -145,21 +142,17 @@ class EncoderStack(nn.Module):
         *,
         mask: Mask | Tensor | None = None,
         bias: Tensor | None = None,
-        caches: Sequence[Cache | LaneCache] | None = None,
+        caches: Sequence[Cache] | None = None,
         positions: Tensor | None = None,
     ) -> Tensor:
         """(B, T, D) → (B, T, D); `caches` holds one cache a block."""
-        if bias is None and caches is None and WholeEncoder.takes(hidden, mask) and (whole := self._whole()):
-            hidden = whole.run(hidden, mask)
-            return hidden if self.final_norm is None else self.final_norm(hidden)
-        for i, block in enumerate(self.blocks):
-            hidden = block(hidden, mask=mask, bias=bias, cache=caches[i] if caches else None, positions=positions)
-        return hidden if self.final_norm is None else self.final_norm(hidden)
-
-    def _whole(self) -> WholeEncoder | None:
-        """All blocks in one call, where they have been quickened and nobody watches."""
-        blocks = [block for block in self.blocks if isinstance(block, EncoderBlock)]
-        return WholeEncoder.of(blocks) if len(blocks) == len(self.blocks) else None
+        fast = twin("encoder") if bias is None and caches is None else None
+        encoded: Tensor | None = None if fast is None else fast(self.blocks, hidden, mask)
+        if encoded is None:
+            encoded = hidden
+            for i, block in enumerate(self.blocks):
+                encoded = block(encoded, mask=mask, bias=bias, cache=caches[i] if caches else None, positions=positions)
+        return encoded if self.final_norm is None else self.final_norm(encoded)
 
 
 class DecoderStack(nn.Module):
@@ -177,84 +170,51 @@ class DecoderStack(nn.Module):
         *,
         mask: Mask | Tensor | None = None,
         memory_mask: Mask | Tensor | None = None,
-        remembered: DecoderMemory | None = None,
+        kv_cache: DecoderKVCache | None = None,
         positions: Tensor | None = None,
     ) -> Tensor:
-        """(B, T, D) with the encoder's output (B, S, D), or with what `remember` kept of it → (B, T, D)."""
-        if remembered is not None and hidden.shape[1] == 1:
-            if remembered.is_quick:
-                return self._quick_step(hidden, remembered, mask=mask, memory_mask=memory_mask)
-            if remembered.own is not None:
-                return self._step_beams(hidden, remembered, memory_mask=memory_mask)
-        elif remembered is not None:
-            remembered.part()  # several positions at once are a matter of each row
+        """(B, T, D) with the encoder's output (B, S, D), or with what `prefill` kept of it → (B, T, D)."""
+        if kv_cache is not None and hidden.shape[1] == 1:
+            fast = twin("decoder_step")
+            stepped: Tensor | None = (
+                None if fast is None else fast(kv_cache, hidden, mask=mask, memory_mask=memory_mask)
+            )
+            if stepped is not None:
+                return stepped if self.final_norm is None else self.final_norm(stepped)
+            if kv_cache.own is not None:
+                return self._step_beams(hidden, kv_cache, memory_mask=memory_mask)
+        elif kv_cache is not None:
+            kv_cache.unshare()  # several positions at once are a matter of each row
         for i, block in enumerate(self.blocks):
             hidden = block(
                 hidden,
                 memory,
                 mask=mask,
                 memory_mask=memory_mask,
-                cache=remembered.past[i] if remembered else None,
-                memory_cache=remembered.source[i] if remembered else None,
+                cache=kv_cache.past[i] if kv_cache else None,
+                memory_cache=kv_cache.source[i] if kv_cache else None,
                 positions=positions,
-                per_source=remembered.per_source if remembered else 1,
+                per_source=kv_cache.per_source if kv_cache else 1,
             )
         return hidden if self.final_norm is None else self.final_norm(hidden)
 
-    def _step_beams(self, hidden: Tensor, remembered: DecoderMemory, *, memory_mask: Mask | Tensor | None) -> Tensor:
+    def _step_beams(self, hidden: Tensor, kv_cache: DecoderKVCache, *, memory_mask: Mask | Tensor | None) -> Tensor:
         """One step of beams that share their past: (N, 1, D) → (N, 1, D), the beams of a source asking together."""
-        width, shape = remembered.per_source, hidden.shape
-        positions = torch.full((width,), remembered.length)
-        mask = remembered.step_beams()
+        width, shape = kv_cache.per_source, hidden.shape
+        positions = torch.full((width,), kv_cache.length)
+        mask = kv_cache.step_beams()
         hidden = hidden.view(-1, width, shape[-1])
-        for block, past, source in zip(self.blocks, remembered.past, remembered.source, strict=True):
+        for block, past, source in zip(self.blocks, kv_cache.past, kv_cache.source, strict=True):
             hidden = block(
                 hidden, mask=mask, memory_mask=memory_mask, cache=past, memory_cache=source, positions=positions
             )
         return (hidden if self.final_norm is None else self.final_norm(hidden)).view(shape)
 
-    def _quick_step(
-        self,
-        hidden: Tensor,
-        remembered: DecoderMemory,
-        *,
-        mask: Mask | Tensor | None,
-        memory_mask: Mask | Tensor | None,
-    ) -> Tensor:
-        """The same for any rows of a quickened decoder: (N, 1, D) → (N, 1, D)."""
-        shared, width = remembered.own is not None, remembered.per_source
-        positions = torch.full((width if shared else 1,), remembered.length)
-        own = remembered.step_beams() if shared else simplify(as_mask(mask), 1, remembered.length + 1)
-        x = hidden[:, 0]
-        if (done := remembered.step_whole(x, own, memory_mask)) is not None:
-            return (done if self.final_norm is None else self.final_norm(done))[:, None]
-        for step, past, source in zip(remembered.steps, remembered.past, remembered.source, strict=True):
-            x = step(
-                x,
-                past=past,
-                source=source,
-                mask=own,
-                source_mask=memory_mask,
-                widths=(len(positions), width),
-                positions=positions,
-            )
-        return (x if self.final_norm is None else self.final_norm(x))[:, None]
-
-    def step(self, hidden: Tensor, memory: LaneMemory, *, positions: Tensor) -> Tensor:
-        """One new position a row over fixed buffers, (N, 1, D) → (N, 1, D); `positions` (N, 1) are for rotary heads."""
-        for block, past, source in zip(self.blocks, memory.past, memory.source, strict=True):
-            hidden = block(hidden, cache=past, memory_cache=source, positions=positions)
-        return hidden if self.final_norm is None else self.final_norm(hidden)
-
-    def remember(self, memory: Tensor, *, capacity: int) -> DecoderMemory:
+    def prefill(self, memory: Tensor, *, capacity: int) -> DecoderKVCache:
         """Project the encoder's output (B, S, D) once for every layer and make room for `capacity` steps."""
+        fast = twin("prefill")
+        kv_cache: DecoderKVCache | None = None if fast is None else fast(self.blocks, memory, capacity=capacity)
+        if kv_cache is not None:
+            return kv_cache
         blocks = [block for block in self.blocks if isinstance(block, DecoderBlock)]
-        steps = [BlockStep(block) for block in blocks] if all(map(BlockStep.suits, blocks)) else []
-        whole = WholeDecoder.of(blocks) if steps else None
-        kind = Cache if whole is None else whole.cache
-        return DecoderMemory(
-            [kind(capacity) for _ in blocks],
-            [block.cross.remember(memory, kind=kind) for block in blocks],
-            steps=steps,
-            whole=whole,
-        )
+        return DecoderKVCache([Cache(capacity) for _ in blocks], [block.cross.prefill(memory) for block in blocks])

@@ -27,7 +27,6 @@ class Embedding(nn.Module):
             nn.init.zeros_(self.weight.data[pad_id])
         self.scale = math.sqrt(d_model) if scaled else 1.0
         self.pad_id = pad_id
-        self.quick: nn.Module | None = None  # the same product from packed weights, see `quick`
 
     @property
     def n_tokens(self) -> int:
@@ -41,9 +40,6 @@ class Embedding(nn.Module):
 
     def unembed(self, hidden: Tensor) -> Tensor:
         """Hidden states (..., D) → scores over ids (..., V), by the same matrix."""
-        if self.quick is not None:
-            scores: Tensor = self.quick(hidden)
-            return scores
         return F.linear(hidden, self.weight)
 
 

@@ -13,39 +13,29 @@ A reordering then moves rows of this mask alone. Positions in nobody's past are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from regard.attention import Cache, Mask, reorder_all
-from regard.fast.cpu.decoding_step import BlockStep
-from regard.fast.cpu.fused_stack import WholeDecoder
-from regard.fast.cpu.small_query import Written
+from regard.attention.masks import Materialized
 
 
 @dataclass
-class DecoderMemory:
-    """The caches of a decoder of several layers; `own` is there while beams share their past."""
+class DecoderKVCache:
+    """The caches of a decoder's layers; `own` is there while beams share their past."""
 
     past: list[Cache]
     source: list[Cache] = field(default_factory=list)
     per_source: int = 1
     own: Tensor | None = None
-    steps: Sequence[BlockStep] = ()  # of a quickened decoder
-    whole: WholeDecoder | None = None  # all of them at once, where there are kernels for it
     _seen: int = 0
 
     @property
     def length(self) -> int:
         """How many target positions have been seen."""
         return self.past[0].length if self.own is None else self._seen
-
-    @property
-    def is_quick(self) -> bool:
-        """Whether the next step can be a quick one: nobody watches, and nothing is trained."""
-        return bool(self.steps) and not torch.is_autocast_enabled("cpu") and all(step.is_plain for step in self.steps)
 
     def reorder(self, rows: Tensor, *, same_source: bool = False) -> Tensor | None:
         """Rows change places; `same_source` says that each stays with its own sentence, whose keys then can stay.
@@ -60,7 +50,7 @@ class DecoderMemory:
             self._keep(sources)
             self._move(rows)
         else:
-            self.part()
+            self.unshare()
             reorder_all(self.past, rows)
         self.per_source = width
         reorder_all(self.source, sources)
@@ -72,21 +62,7 @@ class DecoderMemory:
         itself = torch.eye(self.per_source, dtype=torch.bool).expand(len(self.own), -1, -1)
         self.own = torch.cat((self.own, itself), 2)
         self._seen += 1
-        return Written(self.own[:, None])
-
-    def step_whole(self, x: Tensor, own: Mask | None, source_mask: Mask | Tensor | None) -> Tensor | None:
-        """One step of all blocks at once for rows x (N, D), where there are kernels for it and for these masks."""
-        if self.whole is None or x.dtype != torch.float32 or not _written(own) or not _written(source_mask):
-            return None
-        n_sources = len(x) // self.per_source
-        return self.whole.step(
-            x,
-            past=self.past,
-            source=self.source,
-            own=None if own is None else _rows_of(own, n_sources, self.per_source),
-            source_mask=None if source_mask is None else _rows_of(source_mask, n_sources, 1),
-            widths=(1 if self.own is None else self.per_source, self.per_source),
-        )
+        return Materialized(self.own[:, None])
 
     def spread(self, width: int) -> None:
         """Each row becomes `width` rows of its source."""
@@ -104,7 +80,7 @@ class DecoderMemory:
         self.own = (columns == torch.arange(width)[:, None]).expand(len(sources), -1, -1)
         self._seen = length
 
-    def part(self) -> None:
+    def unshare(self) -> None:
         """Give each row its own past again."""
         if self.own is not None:
             n_sources, width, _ = self.own.shape
@@ -146,17 +122,6 @@ class DecoderMemory:
         self.own = self.own.gather(2, places[:, None].expand(-1, self.per_source, -1))
         for cache in self.past:
             cache.take(places.T, torch.arange(len(places)))
-
-
-def _written(mask: Mask | Tensor | None) -> bool:
-    return mask is None or isinstance(mask, Written)
-
-
-def _rows_of(mask: Mask | Tensor, n_rows: int, n_queries: int) -> Tensor:
-    """What a written mask (B, 1, T, S) allows, row after row: (n_rows · n_queries, S)."""
-    assert isinstance(mask, Written)
-    allowed = mask.allowed
-    return allowed.expand(n_rows, 1, n_queries, allowed.shape[-1]).reshape(n_rows * n_queries, -1).contiguous()
 
 
 def _shared(sources: Tensor) -> tuple[int, Tensor]:

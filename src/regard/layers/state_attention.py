@@ -36,14 +36,14 @@ def score_of(name: AttentionName, d_query: int, *, d_key: int | None = None) -> 
 
 
 class StateAttention(nn.Module):
-    """Called as cross-attention with a remembered memory is: `remember` once, then ask with states."""
+    """Called as cross-attention with a prefilled cache is: `prefill` once, then ask with states."""
 
     def __init__(self, score: Score) -> None:
         super().__init__()
         self.score = score
         self.tap = Tap("cross")
 
-    def remember(self, memory: Tensor) -> Cache:
+    def prefill(self, memory: Tensor) -> Cache:
         """Do once what depends on the encoder states (B, S, Dm) alone."""
         m_B1SD = memory.unsqueeze(1)
         return Cache.filled(self.score.prepare(m_B1SD).keys, m_B1SD)

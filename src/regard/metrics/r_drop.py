@@ -1,53 +1,25 @@
-"""How far two predictions of the same tokens are apart: what R-Drop (Liang et al., 2021) asks to be little.
-
-symmetric_kl            ½ Σ [KL(p‖q) + KL(q‖p)] between predictions (N, V), a part of the rows at a time
-"""
+"""How far two predictions of the same tokens are apart: what R-Drop (Liang et al., 2021) asks to be little."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
+from regard.config.twins import twin
 from regard.errors import ShapeError
-from regard.fast.loss.precomputed_gradients import differentiable, parts, rows_at_once
 
 
-def symmetric_kl(
-    logits_a: Tensor, logits_b: Tensor, labels: Tensor, *, ignore_id: int = 0, chunk: int | None = None
-) -> Tensor:
-    """How far two predictions (..., V) of the same tokens are apart: ½ [KL(p‖q) + KL(q‖p)], summed over real tokens.
-
-    Liang et al. (2021), R-Drop. The gradient for p's scores is ½ [p (d − KL(p‖q)) + p − q], where d = log p − log q.
-    """
+def symmetric_kl(logits_a: Tensor, logits_b: Tensor, labels: Tensor, *, ignore_id: int = 0) -> Tensor:
+    """½ [KL(p‖q) + KL(q‖p)] of predictions (..., V), summed over the tokens that are not labelled `ignore_id`."""
     if logits_a.shape != logits_b.shape or logits_a.shape[:-1] != labels.shape:
         raise ShapeError(
             f"two predictions of the same tokens were expected, got {list(logits_a.shape)} and "
             f"{list(logits_b.shape)} for labels {list(labels.shape)}"
         )
-    inputs = (logits_a, logits_b)
-    wanted = [torch.is_grad_enabled() and x.requires_grad for x in inputs]
-    with torch.no_grad():
-        pair = [x.detach().reshape(-1, x.shape[-1]) for x in inputs]
-        grads = [torch.empty_like(x) if w else None for x, w in zip(pair, wanted, strict=True)]
-        real = (labels != ignore_id).reshape(-1, 1)
-        sums = []
-        for part in parts(len(real), chunk or rows_at_once(logits_a.shape[-1], logits_a.device)):
-            apart = _disagreement(pair[0][part], pair[1][part], [None if g is None else g[part] for g in grads])
-            sums.append(apart.masked_fill(~real[part], 0).sum())
-        kept = tuple(None if g is None else g.masked_fill_(~real, 0).view(logits_a.shape) for g in grads)
-        total = torch.stack(sums).sum()
-    return differentiable(total, kept, inputs)
-
-
-def _disagreement(a: Tensor, b: Tensor, grads: list[Tensor | None]) -> Tensor:
-    """The divergence of each row (n, 1); the wanted gradients (n, V) are written into `grads`."""
-    full = torch.float64 if a.dtype == torch.float64 else torch.float32
-    log_p, log_q = a.log_softmax(1, dtype=full), b.log_softmax(1, dtype=full)
-    p, q = log_p.exp(), log_q.exp()
-    d = log_p.sub_(log_q)
-    p_to_q, q_to_p = (p * d).sum(1, keepdim=True), -(q * d).sum(1, keepdim=True)
-    if grads[0] is not None:
-        grads[0].copy_((d - p_to_q).mul_(p).add_(p).sub_(q).mul_(0.5))
-    if grads[1] is not None:
-        grads[1].copy_((d + q_to_p).mul_(q).neg_().add_(q).sub_(p).mul_(0.5))
-    return (p_to_q + q_to_p) / 2
+    if (fast := twin("symmetric_kl")) is not None:
+        divergence: Tensor = fast(logits_a, logits_b, labels, ignore_id=ignore_id)
+        return divergence
+    exact = torch.float64 if logits_a.dtype == torch.float64 else torch.float32
+    log_p, log_q = logits_a.log_softmax(-1, dtype=exact), logits_b.log_softmax(-1, dtype=exact)
+    apart = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1) / 2
+    return apart.masked_fill(labels == ignore_id, 0).sum()

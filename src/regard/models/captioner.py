@@ -142,7 +142,7 @@ class RecurrentCaptioner(nn.Module):
         mean = locations.mean(1)
         state = torch.tanh(self.first_state(self.gist(mean))).chunk(2, -1)
         hidden, memory = (part.repeat_interleave(per_image, 0) for part in state)
-        keys = None if self.attention is None else self.attention.remember(locations)
+        keys = None if self.attention is None else self.attention.prefill(locations)
         return Progress(hidden, memory, mean, keys)
 
     def advance(self, word: Tensor, progress: Progress) -> Tensor:

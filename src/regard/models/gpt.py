@@ -12,18 +12,28 @@ sizes below are their configs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Causal, Learned, Mask, MultiHeadAttention, Rotary, Rows, Sinusoidal, Stretch
-from regard.errors import ConfigError, UsageError
-from regard.fast.gpu.graph_pool import Recordings
-from regard.fast.gpu.graph_stepper import Contents, RecordedStepper
-from regard.fast.gpu.static_cache import LaneMemory, Lanes
+from regard.attention import (
+    Causal,
+    Learned,
+    Mask,
+    MultiHeadAttention,
+    Rotary,
+    Rows,
+    Since,
+    Sinusoidal,
+    Stretch,
+    empty_caches,
+    reorder_all,
+    watch,
+)
+from regard.config.twins import twin
+from regard.errors import ConfigError, ShapeError, UsageError
 from regard.layers import (
     ActivationName,
     Dropout,
@@ -38,7 +48,7 @@ from regard.layers import (
 )
 from regard.layers.embeddings import in_working_precision
 from regard.models.entry import Entry
-from regard.models.gpt_stepper import GPTStepper, refuse_beyond
+from regard.models.interfaces.text import Seq2SeqStepper
 
 PositionName = Literal["learned", "rotary", "sinusoidal"]
 
@@ -114,7 +124,6 @@ class GPT(nn.Module):
         )
         self.output = None if config.tied else nn.Linear(D, config.n_tokens, bias=False)
         self.dropout = Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
-        self.recordings = Recordings()
         self.reset()
 
     def reset(self) -> None:
@@ -181,49 +190,134 @@ class GPT(nn.Module):
         """The most tokens a row can have, prompt and continuation together; None where there is no limit."""
         return self.config.n_positions if self.config.positions == "learned" else None
 
-    def start(
-        self, prompts: Tensor | Rows, *, capacity: int = 64, watched: bool = False
-    ) -> GPTStepper | RecordedStepper:
+    def start(self, prompts: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> Seq2SeqStepper:
         """Read the prompts (N, P) but for the last token of each, which is the first to `step` with.
 
         Prompts may differ in length. `capacity` counts the steps to come; `watched` steps keep their attention.
-        On a GPU, steps that are not watched are recorded, unless `recordings` are switched off.
         """
-        if not watched and self.recordings.suit(self):
-            return self.start_recorded(prompts, capacity=capacity)
-        return GPTStepper(self, Rows.of(prompts), capacity=capacity, watched=watched)
-
-    def start_recorded(self, prompts: Tensor | Rows, *, capacity: int = 64) -> RecordedStepper:
-        """The same with steps that are recorded where there is a GPU, over buffers that stay where they are."""
-        read = GPTStepper(self, Rows.of(prompts), capacity=1, watched=False)
-        past = [(_time_first(cache.keys), _time_first(cache.values)) for cache in read.caches if cache.length]
-        starts = torch.zeros(read.n_rows, dtype=torch.int64, device=read.device) if read.starts is None else read.starts
-        return RecordedStepper(self, Contents.of_past(past, starts), capacity=read.length + capacity)
-
-    def step_once(self, tokens: Tensor, memory: LaneMemory) -> Tensor:
-        """One decoding step over fixed buffers: the last token of each row (N,) → logits of the next (N, V)."""
-        positions = memory.lanes.places()
-        if self.position_limit is not None:
-            positions = positions.clamp(max=self.position_limit - 1)
-        hidden = self.stack(self.embed(tokens[:, None], positions=positions), caches=memory.past, positions=positions)
-        return self.unembed(hidden[:, 0])
-
-    def thin_step(self) -> Callable[[Tensor, LaneMemory], Tensor] | None:
-        """`step_once` for a few rows on a GPU, in half as many kernels; None where the blocks do not allow it."""
-        from regard.fast.gpu.gemv_step import ThinStep  # here, because Triton comes with GPU builds only
-
-        return ThinStep.of(self.embedding, self.positions, stack=self.stack, output=self.output_weight)
-
-    def check_step(self, tokens: Tensor, *, length: int, lanes: Lanes) -> None:
-        """Refuse a step beyond the last learned position, unless all rows that have come there are done."""
-        limit = self.position_limit
-        if limit is not None and length >= limit:
-            refuse_beyond(limit, tokens[length - lanes.starts[: len(tokens)] >= limit], pad_id=self.config.pad_id)
+        fast = None if watched else twin("stepper")
+        stepper: Seq2SeqStepper | None = None if fast is None else fast(self, prompts, capacity=capacity)
+        return stepper or GPTStepper(self, Rows.of(prompts), capacity=capacity, watched=watched)
 
 
-def _time_first(heads: Tensor) -> Tensor:
-    """(N, G, T, E) → (T, N, G, E)."""
-    return heads.permute(2, 0, 1, 3)
+class GPTStepper:
+    """A language model in the middle of writing N rows: caches of what each has read and written so far.
+
+    Prompts of different lengths are pushed to the right end of the caches, so that all rows write to the same place at
+    every step. Row b begins at column starts[b]: keys before it are hidden, and positions count from there, which makes
+    a row's result its own, whatever stands beside it. Rows of one length have no starts and need no mask at all.
+    """
+
+    def __init__(self, model: GPT, prompts: Rows, *, capacity: int, watched: bool) -> None:
+        ids, lengths = _checked_prompts(prompts)
+        self.model, self.watched = model, watched
+        self.n_rows, self.n_prompt = ids.shape
+        self.starts = None if lengths is None else self.n_prompt - lengths
+        self.caches = empty_caches(len(model.stack.blocks), capacity=self.n_prompt - 1 + capacity)
+        self._weights: Tensor | None = None
+        if model.positions is not None:
+            model.positions.reserve(self.n_prompt)
+        if self.n_prompt > 1:
+            self._read(_pushed_right(ids, self.starts)[:, :-1])
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.model.embedding.weight.device
+
+    @property
+    def length(self) -> int:
+        """How many columns of the caches are filled."""
+        return self.caches[0].length
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """The last token of each row (N,) → logits of the next (N, V)."""
+        positions = self._positions(tokens)
+        mask = None if self.starts is None else Since(self.starts)
+        if not self.watched:
+            return self.model.unembed(self._run(tokens[:, None], mask=mask, positions=positions)[:, 0])
+        with watch(self.model.stack) as seen:
+            hidden = self._run(tokens[:, None], mask=mask, positions=positions)
+        self._weights = self._prompt_part(torch.stack([sight.weights[:, :, 0].mean(1) for sight in seen]).mean(0))
+        return self.model.unembed(hidden[:, 0])
+
+    def select(self, rows: Tensor, *, same_source: bool) -> None:
+        """Go on with other rows; those that keep their prompt keep where it begins."""
+        reorder_all(self.caches, rows)
+        if self.starts is not None and not same_source:
+            self.starts = self.starts.index_select(0, rows)
+
+    def attention(self) -> Tensor | None:
+        """How the last step looked at the tokens of its prompt (N, P), averaged over layers and heads, if watched."""
+        return self._weights
+
+    @torch.no_grad()
+    def _read(self, ids: Tensor) -> None:
+        """Fill the caches with the prompts (N, P − 1) in one pass."""
+        if self.starts is None:
+            self._run(ids, mask=Causal(), positions=None)
+            return
+        positions = (torch.arange(ids.shape[1], device=ids.device) - self.starts[:, None]).clamp(min=0)
+        self._run(ids, mask=Causal() & Since(self.starts), positions=positions)
+
+    def _run(self, ids: Tensor, *, mask: Mask | None, positions: Tensor | None) -> Tensor:
+        embedded = self.model.embed(ids, positions=positions, offset=self.length)
+        hidden: Tensor = self.model.stack(embedded, mask=mask, caches=self.caches, positions=positions)
+        return hidden
+
+    def _positions(self, tokens: Tensor) -> Tensor | None:
+        """Where the new tokens stand in their rows (N, 1); None where that is simply behind the caches."""
+        limit, length = self.model.position_limit, self.length
+        over = limit is not None and length >= limit  # only from here on can a row be at its end: worth a look
+        if self.starts is None and not over:
+            return None
+        positions = torch.full_like(tokens, length) if self.starts is None else length - self.starts
+        if self.model.positions is not None and not over:
+            self.model.positions.reserve(length + 1)
+        if limit is not None and over:
+            refuse_beyond(limit, tokens[positions >= limit], pad_id=self.model.config.pad_id)
+            positions = positions.clamp(max=limit - 1)
+        return positions[:, None]
+
+    def _prompt_part(self, weights: Tensor) -> Tensor:
+        """Weights over the caches' columns (N, length) → over each prompt's own tokens (N, P), zeros behind them."""
+        columns = torch.arange(self.n_prompt, device=weights.device)
+        if self.starts is None:
+            return weights[:, : self.n_prompt]
+        positions = columns + self.starts[:, None]
+        own = weights.gather(1, positions.clamp(max=self.n_prompt - 1))
+        return own.masked_fill(positions >= self.n_prompt, 0.0)
+
+
+def refuse_beyond(limit: int, tokens: Tensor, *, pad_id: int) -> None:
+    """Rows that are done are fed padding until they leave; any other token wants a position that is not there."""
+    if bool((tokens != pad_id).any()):
+        raise UsageError(
+            f"a text of {limit + 1} tokens was begun, and the model has {limit} learned positions",
+            hint=f"ask for fewer tokens: prompt and continuation are at most {limit} together",
+        )
+
+
+def _checked_prompts(prompts: Rows) -> tuple[Tensor, Tensor | None]:
+    """The ids, cut to the longest prompt, and the lengths where they differ."""
+    if prompts.documents is not None:
+        raise ShapeError("decoding takes padded rows, one prompt each, not a packed row")
+    ids, lengths = prompts.ids, prompts.lengths
+    shortest, longest = (ids.shape[1],) * 2 if lengths is None else (int(lengths.min()), int(lengths.max()))
+    if shortest < 1 or longest > ids.shape[1]:
+        raise ShapeError(
+            f"the prompts' lengths are {shortest} to {longest}; allowed are 1 to {ids.shape[1]}, the rows' width",
+            hint="an empty prompt is the token that begins a text",
+        )
+    return ids[:, :longest], lengths if shortest < longest else None
+
+
+def _pushed_right(ids: Tensor, starts: Tensor | None) -> Tensor:
+    """Rows (N, P) padded behind → padded in front, with whatever token is near."""
+    if starts is None:
+        return ids
+    columns = torch.arange(ids.shape[1], device=ids.device) - starts[:, None]
+    return ids.gather(1, columns.clamp(min=0))
 
 
 def _block(config: GPTConfig, rotary: Rotary | None) -> EncoderBlock:

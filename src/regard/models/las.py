@@ -142,7 +142,7 @@ class ListenAttendSpell(nn.Module):
         c, n = self.config, len(heard.memory)
         state = heard.memory.new_zeros(self.speller.n_parts, c.n_speller_layers, n, c.d_speller)
         fed = heard.memory.new_zeros(n, 1, c.d_speller)
-        return Progress(state, heard.mask(), self.attention.remember(heard.memory), fed)
+        return Progress(state, heard.mask(), self.attention.prefill(heard.memory), fed)
 
     def advance(self, embedded: Tensor, progress: Progress) -> Tensor:
         """One embedded token a row (B, 1, d_embedding) → its vector (B, 1, D); progress moves on."""

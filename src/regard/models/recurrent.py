@@ -142,7 +142,7 @@ class RecurrentSeq2Seq(nn.Module):
         source = _padded(source, what="source")
         memory, state = self._read(source)
         fed = state.new_zeros(len(memory), 1, self.config.d_hidden) if self.config.input_feeding else None
-        keys = None if self.attention is None else self.attention.remember(memory)
+        keys = None if self.attention is None else self.attention.prefill(memory)
         return Progress(state, source.mask(), keys, fed)
 
     def advance(self, embedded: Tensor, progress: Progress) -> Tensor:

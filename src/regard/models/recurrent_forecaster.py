@@ -70,7 +70,7 @@ class RecurrentForecaster(Forecaster):
             asked = asked + self.query(future_marks)
         states, _ = self.decoder(self.positions(asked), state=state)
         if self.attention is not None:
-            context = self.attention(states, mask=None, cache=self.attention.remember(memory))
+            context = self.attention(states, mask=None, cache=self.attention.prefill(memory))
             states = torch.cat((states, context), -1)
         said: Tensor = self.head(self.dropout(states)).unflatten(-1, (len(config.targets), config.n_outputs))
         return said

@@ -3,7 +3,10 @@
     listen    frames (B, T, M) → convolutions of width 3 with the given strides → + positions → blocks → (B, S, D)
     spell     tokens (B, U) → + positions → blocks that look at the memory → (B, U, D)
 
-With other options this is Speech-Transformer (Dong et al., 2018), and Whisper (Radford et al., 2022): see `whisper`.
+With other options this is Speech-Transformer (Dong et al., 2018), and Whisper (Radford et al., 2022): norms before each
+part, GELU, two convolutions of which the second halves time, fixed waves for the encoder's places, learned positions
+for the decoder's, and an output tied to the embedding. Whisper's keys have no bias; ours have one, which a softmax over
+keys does not notice, so it is zero.
 `ctc` adds a linear output over the memory for connectionist temporal classification beside the decoder, as in hybrid
 systems (Watanabe et al., 2017).
 """
@@ -33,11 +36,9 @@ from regard.layers import (
     activation_of,
     norm_of,
 )
-from regard.models import whisper
+from regard.layers.decoder_stepper import DecoderStepper
 from regard.models.entry import Entry
 from regard.models.interfaces.speech import Frames, Heard
-from regard.models.speech_stepper import SpeechStepper
-from regard.models.whisper import Waves
 
 EncoderPositions = Literal["sinusoidal", "whisper"]
 DecoderPositions = Literal["sinusoidal", "learned"]
@@ -83,10 +84,27 @@ class SpeechTransformerConfig:
         return self.n_positions if self.decoder_positions == "learned" else None
 
 
+WHISPER_OPTIONS: dict[str, object] = {
+    "strides": (1, 2),
+    "dropout": 0.0,
+    "order": "pre",
+    "activation": "gelu",
+    "encoder_positions": "whisper",
+    "decoder_positions": "learned",
+    "n_places": 1500,
+    "n_positions": 448,
+    "scaled": False,
+}
+_WHISPER_SIZES = {"tiny": (384, 6, 4), "base": (512, 8, 6), "small": (768, 12, 12), "medium": (1024, 16, 24)}
+
 SIZES: dict[str, dict[str, object]] = {
     "tiny": {"d_model": 128, "n_heads": 4, "d_feedforward": 512, "n_encoder_layers": 4, "n_decoder_layers": 2},
     "small": {"d_model": 256, "n_heads": 4, "d_feedforward": 1024, "n_encoder_layers": 6, "n_decoder_layers": 3},
-    **whisper.SIZES,
+    **{
+        f"whisper-{name}": WHISPER_OPTIONS
+        | {"d_model": D, "n_heads": H, "d_feedforward": 4 * D, "n_encoder_layers": L, "n_decoder_layers": L}
+        for name, (D, H, L) in _WHISPER_SIZES.items()
+    },
 }
 
 
@@ -156,17 +174,43 @@ class SpeechTransformer(nn.Module):
     def output_bias(self) -> None:
         """Nothing: `unembed` adds no bias."""
 
-    def start(self, heard: Heard, *, capacity: int = 64, watched: bool = False) -> SpeechStepper:
+    def start(self, heard: Heard, *, capacity: int = 64, watched: bool = False) -> DecoderStepper:
         """Stand ready to write, one row each; `watched` steps keep their attention."""
-        embed, positions = self.target_embedding, self.target_positions
-        return SpeechStepper(
+        embedding, positions = self.target_embedding, self.target_positions
+        return DecoderStepper(
             self.decoder,
-            lambda tokens, offset: positions(embed(tokens), offset=offset),
-            heard,
-            unembed=embed.unembed,
+            heard.memory,
+            lengths=heard.lengths,
+            embed=lambda tokens, offset: positions(embedding(tokens), offset=offset),
+            unembed=embedding.unembed,
             capacity=capacity,
             watched=watched,
         )
+
+
+def waves(n_positions: int, d_model: int, *, longest: float = 10_000.0) -> Tensor:
+    """All sines, then all cosines, their periods spaced evenly in logarithm with both ends included: (n, D)."""
+    half = d_model // 2
+    rates = torch.exp(-math.log(longest) / max(1, half - 1) * torch.arange(half, dtype=torch.float64))
+    angles = torch.arange(n_positions, dtype=torch.float64)[:, None] * rates
+    return torch.cat((angles.sin(), angles.cos()), 1).float()
+
+
+class Waves(nn.Module):
+    """Adds `waves` to the places of the encoder, up to a fixed number of them."""
+
+    table: Tensor
+
+    def __init__(self, d_model: int, *, n_positions: int) -> None:
+        super().__init__()
+        self.register_buffer("table", waves(n_positions, d_model), persistent=False)
+
+    def forward(self, embedded: Tensor) -> Tensor:
+        """Places (B, S, D) plus their waves."""
+        n = embedded.shape[-2]
+        if n > len(self.table):
+            raise ShapeError(f"{n} places are more than the {len(self.table)} that the model has positions for")
+        return embedded + self.table[:n].to(embedded.dtype)
 
 
 class Convolutions(nn.Module):

@@ -14,13 +14,10 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-import regard.attention as attention
-from regard.attention import Causal, Learned, Mask, MultiHeadAttention, Padding, Rotary, Rows, Sinusoidal
+from regard.attention import Causal, Kind, Learned, MultiHeadAttention, Padding, Rotary, Rows, Sinusoidal
+from regard.attention.masks import materialize
+from regard.config.twins import twin
 from regard.errors import ConfigError, ShapeError
-from regard.fast.cpu.small_query import write_out
-from regard.fast.gpu.graph_pool import Recordings
-from regard.fast.gpu.graph_stepper import Contents, RecordedStepper
-from regard.fast.gpu.static_cache import LaneMemory, Lanes
 from regard.layers import (
     ActivationName,
     DecoderBlock,
@@ -34,7 +31,9 @@ from regard.layers import (
     Order,
     norm_of,
 )
+from regard.layers.decoder_stepper import DecoderStepper
 from regard.models.entry import Entry
+from regard.models.interfaces.text import Seq2SeqStepper
 
 PositionName = Literal["sinusoidal", "learned", "rotary"]
 Tied = Literal["all", "output", "none"]
@@ -113,7 +112,6 @@ class Transformer(nn.Module):
             final_norm=final_norm(D) if final_norm else None,
         )
         self.dropout = Dropout(config.dropout)
-        self.recordings = Recordings()
 
     def forward(self, source: Tensor | Rows, target: Tensor | Rows) -> Tensor:
         """Logits (B, T, V) of each next target token, given the source and the target up to there."""
@@ -151,39 +149,11 @@ class Transformer(nn.Module):
         """The matrix (V, D) that `unembed` multiplies by; `output_bias` (V,) is what it adds, if anything."""
         return self.target_embedding.weight if self.output is None else self.output.weight
 
-    def start(
-        self, source: Tensor | Rows, *, capacity: int = 64, watched: bool = False
-    ) -> TransformerStepper | RecordedStepper:
-        """Encode the source and stand ready to decode it, one row each; `watched` steps keep their attention.
-
-        On a GPU, steps that are not watched are recorded, unless `recordings` are switched off.
-        """
-        if not watched and self.recordings.suit(self):
-            return self.start_recorded(source, capacity=capacity)
-        return TransformerStepper(self, Rows.of(source), capacity=capacity, watched=watched)
-
-    def start_recorded(self, source: Tensor | Rows, *, capacity: int = 64) -> RecordedStepper:
-        """The same with steps that are recorded where there is a GPU, over buffers that stay where they are."""
-        rows = _padded(Rows.of(source))
-        remembered = self.decoder.remember(self.encode(rows), capacity=1).source
-        lengths = rows.lengths
-        if lengths is None:
-            lengths = torch.full((len(rows.ids),), rows.ids.shape[1], device=rows.ids.device)
-        contents = Contents.of_source([(cache.keys, cache.values) for cache in remembered], lengths)
-        return RecordedStepper(self, contents, capacity=capacity)
-
-    def step_once(self, tokens: Tensor, memory: LaneMemory) -> Tensor:
-        """One decoding step over fixed buffers: the last token of each row (N,) → logits of the next (N, V)."""
-        positions = memory.lanes.places()
-        hidden: Tensor = self.target_embedding(tokens[:, None])
-        if self.positions is not None:
-            hidden = self.positions(hidden, positions=positions)
-        return self.unembed(self.decoder.step(hidden, memory, positions=positions)[:, 0])
-
-    def check_step(self, tokens: Tensor, *, length: int, lanes: Lanes) -> None:
-        """Refuse a step beyond the last position."""
-        if self.positions is not None:
-            self.positions.reserve(length + 1)
+    def start(self, source: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> Seq2SeqStepper:
+        """Encode the source and stand ready to decode it, one row each; `watched` steps keep their attention."""
+        fast = None if watched else twin("stepper")
+        stepper: Seq2SeqStepper | None = None if fast is None else fast(self, source, capacity=capacity)
+        return stepper or TransformerStepper(self, Rows.of(source), capacity=capacity, watched=watched)
 
     def _embed(self, embedding: Embedding, rows: Rows) -> Tensor:
         embedded: Tensor = embedding(rows.ids)
@@ -194,74 +164,44 @@ class Transformer(nn.Module):
         return dropped
 
 
-class TransformerStepper:
+class TransformerStepper(DecoderStepper):
     """A Transformer in the middle of decoding: caches of the target's past and of the source's keys and values."""
 
     def __init__(self, model: Transformer, source: Rows, *, capacity: int, watched: bool) -> None:
-        _padded(source)
-        self.model, self.watched = model, watched
-        self.n_source, self.lengths = source.ids.shape[1], source.lengths
-        self._write_mask()
-        encoded = model.encode(source if self.source_mask is not None else Rows(source.ids))
-        self.memory = model.decoder.remember(encoded, capacity=capacity)
-        self._weights: Tensor | None = None
+        lengths, n_source = padded_rows(source).lengths, source.ids.shape[1]
+        if lengths is not None and materialize(Padding(lengths), 1, n_source, device=source.ids.device) is None:
+            lengths = None  # nothing is padded
+        positions, embedding = model.positions, model.target_embedding
 
-    @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return self.model.target_embedding.weight.device
+        def embed(tokens: Tensor, offset: int) -> Tensor:
+            embedded: Tensor = embedding(tokens)
+            return embedded if positions is None else positions(embedded, offset=offset)
+
+        super().__init__(
+            model.decoder,
+            model.encode(Rows(source.ids, lengths)),
+            lengths=lengths,
+            embed=embed,
+            unembed=model.unembed,
+            capacity=capacity,
+            watched=watched,
+        )
 
     def step(self, tokens: Tensor) -> Tensor:
         """The last token of each row (N,) → logits of the next (N, V)."""
-        width = self.memory.per_source
-        if width > 1 and self.memory.length == 0 and tokens.device.type == "cpu" and _alike(tokens, width):
+        width = self.kv_cache.per_source
+        if width > 1 and self.kv_cache.length == 0 and tokens.device.type == "cpu" and _alike(tokens, width):
             return self._first_step(tokens, width)
-        return self._step(tokens)
-
-    def select(self, rows: Tensor, *, same_source: bool) -> None:
-        """Go on with other rows."""
-        sources = self.memory.reorder(rows, same_source=same_source)
-        if sources is not None and self.lengths is not None:
-            self.lengths = self.lengths.index_select(0, sources)
-            self._write_mask()
-
-    def attention(self) -> Tensor | None:
-        """The last step's cross-attention (N, S), averaged over layers and heads, if the steps are watched."""
-        return self._weights
-
-    def _step(self, tokens: Tensor) -> Tensor:
-        offset = self.memory.length
-        model = self.model
-        hidden = model.target_embedding(tokens[:, None])
-        if model.positions is not None:
-            hidden = model.positions(hidden, offset=offset)
-        hidden = self._decode(hidden, mask=Causal(offset=offset))
-        return model.unembed(hidden[:, 0])
+        return super().step(tokens)
 
     def _first_step(self, tokens: Tensor, width: int) -> Tensor:
         """Rows of a source that begin alike are one row still."""
-        self.memory.per_source = 1
-        logits = self._step(tokens[::width])
-        self.memory.spread(width)
+        self.kv_cache.per_source = 1
+        logits = super().step(tokens[::width])
+        self.kv_cache.spread(width)
         if self._weights is not None:
             self._weights = self._weights.repeat_interleave(width, 0)
         return logits.repeat_interleave(width, 0)
-
-    def _write_mask(self) -> None:
-        """The source's padding, in the form that is quickest to read at every step."""
-        padding = None if self.lengths is None else Padding(self.lengths)
-        self.source_mask = write_out(padding, 1, self.n_source, device=self.device)
-
-    def _decode(self, hidden: Tensor, *, mask: Mask) -> Tensor:
-        decoder = self.model.decoder
-        if not self.watched:
-            decoded: Tensor = decoder(hidden, mask=mask, memory_mask=self.source_mask, remembered=self.memory)
-            return decoded
-        with attention.watch(decoder, kinds=["cross"]) as seen:
-            decoded = decoder(hidden, mask=mask, memory_mask=self.source_mask, remembered=self.memory)
-        # (sources, H, rows a source, S) of each layer → (N, S)
-        self._weights = torch.stack([sight.weights.mean(1).flatten(0, 1) for sight in seen]).mean(0)
-        return decoded
 
 
 def _alike(tokens: Tensor, width: int) -> bool:
@@ -270,13 +210,14 @@ def _alike(tokens: Tensor, width: int) -> bool:
     return bool((groups == groups[:, :1]).all())
 
 
-def _padded(source: Rows) -> Rows:
+def padded_rows(source: Rows) -> Rows:
+    """The rows, if there is one sentence in each."""
     if source.documents is not None:
         raise ShapeError("decoding takes padded rows, one sentence each, not a packed row")
     return source
 
 
-def _attention(config: TransformerConfig, kind: attention.Kind, rotary: Rotary | None) -> MultiHeadAttention:
+def _attention(config: TransformerConfig, kind: Kind, rotary: Rotary | None) -> MultiHeadAttention:
     return MultiHeadAttention(
         config.d_model,
         config.n_heads,

@@ -11,10 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-import torch
 from torch import Tensor, nn
 
-import regard.attention as attention
 from regard.attention import Causal, Learned, MultiHeadAttention, Rows, Sinusoidal
 from regard.errors import ConfigError
 from regard.layers import (
@@ -28,6 +26,7 @@ from regard.layers import (
     LayerNorm,
 )
 from regard.layers.convolution import NormName
+from regard.layers.decoder_stepper import DecoderStepper
 from regard.layers.embeddings import in_working_precision
 from regard.models.entry import Entry
 from regard.models.interfaces.captions import ImageEncoder, captions_an_image, check_captioner
@@ -127,49 +126,17 @@ class TransformerCaptioner(nn.Module):
     def output_bias(self) -> None:
         """Nothing: `unembed` adds no bias."""
 
-    def start(self, images: Tensor, *, capacity: int = 64, watched: bool = False) -> TransformerCaptionerStepper:
+    def start(self, images: Tensor, *, capacity: int = 64, watched: bool = False) -> DecoderStepper:
         """Encode images and stand ready to caption them, one row each; `watched` steps keep their attention."""
-        return TransformerCaptionerStepper(self, images, capacity=capacity, watched=watched)
-
-
-class TransformerCaptionerStepper:
-    """A Transformer captioner in the middle of writing: caches of its past and of the locations' keys and values."""
-
-    def __init__(self, model: TransformerCaptioner, images: Tensor, *, capacity: int, watched: bool) -> None:
-        self.model, self.watched = model, watched
-        self.memory = model.decoder.remember(model.encode(images), capacity=capacity)
-        self._weights: Tensor | None = None
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return self.model.embedding.weight.device
-
-    def step(self, tokens: Tensor) -> Tensor:
-        """The last token of each row (N,) → logits of the next (N, V)."""
-        model, offset = self.model, self.memory.length
-        model.positions.reserve(offset + 1)
-        hidden = model.positions(model.embedding(tokens[:, None]), offset=offset)
-        return model.unembed(self._decode(hidden, Causal(offset=offset))[:, 0])
-
-    def select(self, rows: Tensor, *, same_source: bool) -> None:
-        """Go on with other rows."""
-        self.memory.reorder(rows, same_source=same_source)
-
-    def attention(self) -> Tensor | None:
-        """The last step's attention to locations (N, S), averaged over layers and heads, if the steps are watched."""
-        return self._weights
-
-    def _decode(self, hidden: Tensor, mask: Causal) -> Tensor:
-        decoder = self.model.decoder
-        if not self.watched:
-            decoded: Tensor = decoder(hidden, mask=mask, remembered=self.memory)
-            return decoded
-        with attention.watch(decoder, kinds=["cross"]) as seen:
-            decoded = decoder(hidden, mask=mask, remembered=self.memory)
-        # (images, H, rows an image, S) of each layer → (N, S)
-        self._weights = torch.stack([sight.weights.mean(1).flatten(0, 1) for sight in seen]).mean(0)
-        return decoded
+        embedding, positions = self.embedding, self.positions
+        return DecoderStepper(
+            self.decoder,
+            self.encode(images),
+            embed=lambda tokens, offset: positions(embedding(tokens), offset=offset),
+            unembed=embedding.unembed,
+            capacity=capacity,
+            watched=watched,
+        )
 
 
 def _feedforward(config: TransformerCaptionerConfig) -> FeedForward:

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol, Self
 
 import torch
-from torch import Tensor
 
 from regard.data.batching.plan import Position
-
-
-class Losses(NamedTuple):
-    """Summed over a batch: the loss with gradients, the plain negative log-likelihood, and the tokens it is over."""
-
-    total: Tensor
-    nll: Tensor
-    n_tokens: Tensor
+from regard.metrics.cross_entropy import Losses as Losses
 
 
 class Batch(Protocol):

@@ -23,10 +23,10 @@ from regard.checkpoints.run import RunFolder
 from regard.checkpoints.weights import load_weights, weights_of
 from regard.config.devices import choose_device, computing, quick_products, uses_bf16
 from regard.config.training import TrainConfig
+from regard.config.twins import twin
 from regard.data.batching.plan import Position
 from regard.errors import CheckpointError, EnvironmentProblem
 from regard.training.averaging import Averager, averaged, make_averager
-from regard.training.captured import RecordedStep
 from regard.training.distributed import ProcessGroup
 from regard.training.optimizers import clip_gradients, make_optimizer
 from regard.training.prefetch import Prefetcher
@@ -48,7 +48,8 @@ class Trainer:
         self.model = model.to(self.device)
         automatic = self.device.type == "cuda" and task.static_shapes
         alone = config.accumulate == 1 and self.group.size == 1
-        recorded = self.device.type == "cuda" and config.graphs != "off" and alone and task.record()
+        graphs = twin("training_step") if self.device.type == "cuda" and config.graphs != "off" and alone else None
+        captured = graphs is not None and task.record()
         self.optimizer = make_optimizer(
             self.model,
             name=config.optimizer,
@@ -56,13 +57,13 @@ class Trainer:
             weight_decay=config.weight_decay,
             betas=config.betas,
             epsilon=config.epsilon,
-            recordable=recorded,
+            recordable=captured,
         )
         self.averager: Averager | None = make_averager(self.model, ema=config.ema, last=config.average)
         self.progress = Progress()
         self._saved = 0
         self.reporter = Reporter(run, steps=config.steps, speaks=self.group.first)
-        self._recorded = RecordedStep(self._whole, self.device) if recorded else None
+        self._captured = graphs(self._whole, self.device) if graphs is not None and captured else None
         if config.compile == "on" or (config.compile == "auto" and automatic):
             task.compile()
 
@@ -140,8 +141,8 @@ class Trainer:
         )
         self.optimizer.set_rate(rate)
         real = [batch for _, batch in some if batch.n_tokens]
-        if self._recorded and real:
-            window.add(self._recorded(real[0], n_tokens))
+        if self._captured is not None and real:
+            window.add(self._captured(real[0], n_tokens))
         else:
             for batch in real:
                 window.add(self._pass(batch.to(self.device), n_tokens))

@@ -22,7 +22,7 @@ from regard.errors import CheckpointError
 from regard.models.flops import count_parameters
 from regard.models.interfaces.speech import Frames
 from regard.models.registry import build, configure
-from regard.models.whisper import BUILD, waves
+from regard.models.speech_transformer import WHISPER_OPTIONS, waves
 
 SIZES = {"vocab_size": 60, "num_mel_bins": 10, "d_model": 16, "encoder_layers": 2, "decoder_layers": 3,
          "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24,
@@ -87,7 +87,7 @@ def test_a_folder_of_ours_computes_the_same_in_transformers(theirs, tmp_path):
     from transformers import WhisperForConditionalGeneration
 
     torch.manual_seed(5)
-    options = BUILD | {"n_mels": 10, "n_target": 60, "d_model": 16, "n_heads": 2, "d_feedforward": 24,
+    options = WHISPER_OPTIONS | {"n_mels": 10, "n_target": 60, "d_model": 16, "n_heads": 2, "d_feedforward": 24,
                        "n_encoder_layers": 2, "n_decoder_layers": 3, "n_places": 30, "n_positions": 20}  # fmt: skip
     model = build("speech-transformer", options).eval()
     for name, tensor in weights_of(model).items():

@@ -5,7 +5,7 @@ import torch
 
 from regard.attention import Rows, watch
 from regard.fast.cpu import decoding_step as steps
-from regard.fast.cpu.packed_linear import quicken
+from regard.fast.cpu.packed_linear import pack_linears
 from regard.models.transformer import Transformer, TransformerConfig
 
 KINDS = {
@@ -47,16 +47,16 @@ def decode(stepper, draw):
 def test_equals_the_blocks(kind):
     plain = model(**KINDS[kind])
     source = Rows(torch.randint(4, 30, (4, 6)), torch.tensor([6, 2, 5, 1]))
-    steppers = plain.start(source), quicken(plain).start(source)
-    assert not steppers[0].memory.is_quick
-    assert steppers[1].memory.is_quick
+    steppers = plain.start(source), pack_linears(plain).start(source)
+    assert not isinstance(steppers[0].kv_cache, steps.PackedDecoderKVCache)
+    assert steppers[1].kv_cache.is_plain
     expected, found = (decode(stepper, torch.Generator().manual_seed(2)) for stepper in steppers)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
 @torch.inference_mode()
 def test_watched_steps_are_the_blocks_own(monkeypatch):
-    quick = quicken(model(), native=False)
+    quick = pack_linears(model(), native=False)
     source = torch.randint(4, 30, (3, 6))
     stepper = quick.start(source)
     asked = []
@@ -73,8 +73,8 @@ def test_watched_steps_are_the_blocks_own(monkeypatch):
 def test_beams_that_begin_alike_are_one_row(monkeypatch):
     sizes = []
     stepper = model().start(torch.randint(4, 30, (3, 6)))
-    once = stepper._step
-    monkeypatch.setattr(stepper, "_step", lambda tokens: sizes.append(len(tokens)) or once(tokens))
+    once = stepper.embed
+    monkeypatch.setattr(stepper, "embed", lambda tokens, offset: sizes.append(len(tokens)) or once(tokens, offset))
     stepper.select(torch.arange(3).repeat_interleave(2), same_source=False)
     first = stepper.step(torch.full((6,), 2))
     assert torch.equal(first[0::2], first[1::2])

@@ -5,10 +5,10 @@ import torch
 
 import regard.fast.cpu.packed_linear as quick
 from regard.attention import Padding, Rows, watch
-from regard.fast.cpu.fused_stack import WholeDecoder, WholeEncoder
+from regard.fast.cpu.fused_stack import FusedDecoder, FusedEncoder
 from regard.fast.cpu.head_cache import HalfHeadCache, HeadCache
 from regard.fast.cpu.native import loaded, why
-from regard.fast.cpu.packed_linear import quicken
+from regard.fast.cpu.packed_linear import pack_linears
 from regard.models.transformer import Transformer, TransformerConfig
 
 KINDS = {
@@ -67,11 +67,11 @@ def apart(found, expected):
 @pytest.mark.parametrize("precision", NEAR)
 def test_the_encoder_is_its_blocks(machine, precision, kind):
     plain = model(**KINDS[kind])
-    ours, theirs = (quicken(plain, precision, native=native).encoder for native in (True, False))
+    ours, theirs = (pack_linears(plain, precision, native=native).encoder for native in (True, False))
     hidden, lengths = torch.randn(5, 21, plain.config.d_model), torch.tensor([21, 3, 17, 0, 16])
     suits = precision != "bf16" or machine.has_bfloat
-    assert (WholeEncoder.of(list(ours.blocks)) is not None) == suits
-    assert WholeEncoder.of(list(theirs.blocks)) is None
+    assert (FusedEncoder.of(list(ours.blocks)) is not None) == suits
+    assert FusedEncoder.of(list(theirs.blocks)) is None
     for mask in (None, Padding(lengths)):
         assert apart(ours(hidden, mask=mask), theirs(hidden, mask=mask)) < near(machine, precision)
 
@@ -81,9 +81,9 @@ def test_the_encoder_is_its_blocks(machine, precision, kind):
 @pytest.mark.parametrize("precision", NEAR)
 def test_steps_are_the_blocks(machine, precision, kind):
     plain = model(**KINDS[kind])
-    ours, theirs = (quicken(plain, precision, native=native).start(sources()) for native in (True, False))
-    assert (ours.memory.whole is not None) == (precision != "bf16" or machine.has_bfloat)
-    assert theirs.memory.whole is None
+    ours, theirs = (pack_linears(plain, precision, native=native).start(sources()) for native in (True, False))
+    assert (ours.kv_cache.fused is not None) == (precision != "bf16" or machine.has_bfloat)
+    assert theirs.kv_cache.fused is None
     assert apart(follow(ours, 5), follow(theirs, 5)) < near(machine, precision)
 
 
@@ -92,7 +92,7 @@ def test_steps_are_the_blocks(machine, precision, kind):
 def test_a_sentence_is_the_same_in_every_batch_bit_for_bit(machine, precision):
     if precision == "bf16" and not machine.has_bfloat:
         pytest.skip("this processor has no bf16")
-    ours, rows = quicken(model(**KINDS["heads of 64"]), precision), sources()
+    ours, rows = pack_linears(model(**KINDS["heads of 64"]), precision), sources()
     draw = torch.Generator().manual_seed(1)
     tokens = torch.randint(40, (12, 5), generator=draw)
     stepper = ours.start(rows)
@@ -107,7 +107,7 @@ def test_a_sentence_is_the_same_in_every_batch_bit_for_bit(machine, precision):
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_beams_that_share_their_past_are_rows_by_themselves(machine, precision):
     """Three beams a source change places for a while, and one that is left over has the logits of its own history."""
-    ours, rows = quicken(model(), precision), sources()
+    ours, rows = pack_linears(model(), precision), sources()
     draw = torch.Generator().manual_seed(5)
     stepper = ours.start(rows)
     stepper.select(torch.arange(5).repeat_interleave(3), same_source=False)
@@ -130,7 +130,7 @@ def test_beams_that_share_their_past_are_rows_by_themselves(machine, precision):
 
 @torch.inference_mode()
 def test_threads_change_nothing(machine):
-    ours, rows = quicken(model(**KINDS["heads of 64"]), "int8"), Rows(torch.randint(4, 40, (30, 9)))
+    ours, rows = pack_linears(model(**KINDS["heads of 64"]), "int8"), Rows(torch.randint(4, 40, (30, 9)))
     before, found = torch.get_num_threads(), []
     try:
         for n in (1, 2, 3):
@@ -147,9 +147,9 @@ def test_threads_change_nothing(machine):
 def test_looking_on_for_a_step_changes_little(precision):
     if loaded() is None:
         pytest.skip(why())
-    ours = quicken(model(), precision)
+    ours = pack_linears(model(), precision)
     expected, found = ours.start(sources()), ours.start(sources())
-    assert type(expected.memory.past[0]) is (HeadCache if precision == "fp32" else HalfHeadCache)
+    assert type(expected.kv_cache.past[0]) is (HeadCache if precision == "fp32" else HalfHeadCache)
     for step in range(6):
         tokens = torch.full((5,), 4 + step)
         before = expected.step(tokens)
@@ -166,34 +166,34 @@ def test_looking_on_for_a_step_changes_little(precision):
 def test_a_source_with_nothing_to_see_goes_the_usual_way():
     rows = Rows(torch.randint(4, 40, (3, 6)), torch.tensor([6, 0, 2]))
     plain = model()
-    found, expected = quicken(plain).start(rows), plain.start(rows)
+    found, expected = pack_linears(plain).start(rows), plain.start(rows)
     torch.testing.assert_close(follow(found, 3, steps=3), follow(expected, 3, steps=3), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("options", [{"positions": "rotary"}, {"activation": "gelu"}])
 def test_blocks_of_another_make_do_not_suit(options):
-    ours = quicken(model(**options))
-    assert WholeDecoder.of(list(ours.decoder.blocks)) is None
-    assert WholeEncoder.of(list(ours.encoder.blocks)) is None
-    assert WholeDecoder.of([]) is None
+    ours = pack_linears(model(**options))
+    assert FusedDecoder.of(list(ours.decoder.blocks)) is None
+    assert FusedEncoder.of(list(ours.encoder.blocks)) is None
+    assert FusedDecoder.of([]) is None
 
 
 def test_blocks_of_different_sizes_do_not_suit():
     if loaded() is None:
         pytest.skip(why())
-    small, large = quicken(model()), quicken(model(d_feedforward=64))
-    assert WholeDecoder.of([*small.decoder.blocks]) is not None
-    assert WholeDecoder.of([*small.decoder.blocks, *large.decoder.blocks]) is None
-    assert WholeDecoder.of([*small.decoder.blocks, *quicken(model(), "int8").decoder.blocks]) is None
+    small, large = pack_linears(model()), pack_linears(model(d_feedforward=64))
+    assert FusedDecoder.of([*small.decoder.blocks]) is not None
+    assert FusedDecoder.of([*small.decoder.blocks, *large.decoder.blocks]) is None
+    assert FusedDecoder.of([*small.decoder.blocks, *pack_linears(model(), "int8").decoder.blocks]) is None
 
 
 def test_what_the_encoder_takes():
     x = torch.randn(2, 5, 8)
-    assert WholeEncoder.takes(x, None)
-    assert WholeEncoder.takes(x, Padding([5, 3]))
-    assert not WholeEncoder.takes(x.double(), None)
-    assert not WholeEncoder.takes(x, torch.ones(5, 5, dtype=torch.bool))
-    assert not WholeEncoder.takes(x.clone().requires_grad_(), None)
-    assert not WholeEncoder.takes(torch.randn(1, 257, 8), None), "long sentences are for whole matrices"
+    assert FusedEncoder.takes(x, None)
+    assert FusedEncoder.takes(x, Padding([5, 3]))
+    assert not FusedEncoder.takes(x.double(), None)
+    assert not FusedEncoder.takes(x, torch.ones(5, 5, dtype=torch.bool))
+    assert not FusedEncoder.takes(x.clone().requires_grad_(), None)
+    assert not FusedEncoder.takes(torch.randn(1, 257, 8), None), "long sentences are for whole matrices"
     with torch.autocast("cpu"):
-        assert not WholeEncoder.takes(x, None)
+        assert not FusedEncoder.takes(x, None)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.fast.cpu.packed_linear import QuickLinear, quicken
+from regard.fast.cpu.packed_linear import PackedLinear, pack_linears
 from regard.models.registry import build
 
 SIZES = {"n_source": 40, "n_target": 40}
@@ -22,19 +22,19 @@ def test_logits_are_near(name, precision):
     before = {key: tensor.clone() for key, tensor in model.state_dict().items()}
     source, target = torch.randint(4, 40, (5, 9)), torch.randint(4, 40, (5, 6))
     with torch.inference_mode():
-        quick = quicken(model, precision)
+        quick = pack_linears(model, precision)
         expected, found = model(source, target), quick(source, target)
         apart = (found - expected).norm() / expected.norm()
         assert apart < NEAR[precision]
         assert precision == "fp32" or apart > 0, "fewer bits leave their mark"
-        assert any(isinstance(part, QuickLinear) for part in quick.modules())
+        assert any(isinstance(part, PackedLinear) for part in quick.modules())
         assert torch.equal(model(source, target), expected), "the original is as it was"
     assert all(torch.equal(tensor, before[key]) for key, tensor in model.state_dict().items())
 
 
 @pytest.mark.parametrize("precision", NEAR)
 def test_a_row_does_not_feel_its_neighbours(precision):
-    quick = QuickLinear(torch.randn(24, 64), torch.randn(24), precision=precision)
+    quick = PackedLinear(torch.randn(24, 64), torch.randn(24), precision=precision)
     rows = torch.randn(6, 64)
     alone, together = quick(rows[:1]), quick(torch.cat((rows[:1], rows[1:] * 1000)))
     torch.testing.assert_close(together[:1], alone, rtol=1e-5, atol=1e-5)
@@ -43,8 +43,8 @@ def test_a_row_does_not_feel_its_neighbours(precision):
 @pytest.mark.parametrize("precision", NEAR)
 def test_rectified_layers_and_rows_of_nothing(precision):
     inner, outer = torch.nn.Linear(64, 96), torch.nn.Linear(96, 64)
-    first = QuickLinear(inner.weight, inner.bias, precision=precision, relu=True)
-    second = QuickLinear(outer.weight, outer.bias, precision=precision, positive=True)
+    first = PackedLinear(inner.weight, inner.bias, precision=precision, relu=True)
+    second = PackedLinear(outer.weight, outer.bias, precision=precision, positive=True)
     rows = torch.randn(5, 64)
     rows[2] = 0
     with torch.no_grad():
@@ -57,7 +57,7 @@ def test_rectified_layers_and_rows_of_nothing(precision):
 
 def test_any_number_of_rows_and_leading_dimensions():
     layer = torch.nn.Linear(16, 24)
-    quick = QuickLinear(layer.weight, layer.bias, precision="fp32")
+    quick = PackedLinear(layer.weight, layer.bias, precision="fp32")
     for shape in ((1, 16), (3, 16), (2, 5, 16), (100, 16), (4, 16, 1)):
         x = torch.randn(shape) if shape[-1] == 16 else torch.randn(4, 1, 16).mT.transpose(1, 2)
         torch.testing.assert_close(quick(x), layer(x))
@@ -65,4 +65,4 @@ def test_any_number_of_rows_and_leading_dimensions():
 
 def test_an_unknown_precision_is_refused():
     with pytest.raises(UsageError, match="'fp16'; allowed are 'fp32', 'bf16' and 'int8'"):
-        quicken(torch.nn.Linear(2, 2), "fp16")
+        pack_linears(torch.nn.Linear(2, 2), "fp16")

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from regard.attention import Cache, Causal, Padding, attend, attend_explicitly, core
-from regard.fast.cpu.small_query import LARGEST, Written, attend_few, suits_few, write_out
+from regard.attention.masks import Materialized, materialize
+from regard.fast.cpu.small_query import LARGEST, attend_small, suits_small
 
 CPU = torch.device("cpu")
 SHAPES = {  # B, H, G, T, S
@@ -46,7 +47,7 @@ def test_equals_the_explicit_twin(name: str, masked: bool) -> None:
     B, _, _, T, S = SHAPES[name]
     allowed = torch.rand((B, 1, T, S), generator=torch.Generator().manual_seed(1)) > 0.5
     allowed[..., 0] = True
-    mask = Written(allowed) if masked else None
+    mask = Materialized(allowed) if masked else None
     found = attend(query, key, value, score=core.ScaledDot(), mask=mask)
     torch.testing.assert_close(found, attend_explicitly(query, key, value, mask=allowed if masked else None))
 
@@ -62,17 +63,17 @@ def test_a_step_behind_a_cache_needs_no_mask() -> None:
 
 def test_what_is_left_to_the_fused_kernel() -> None:
     query, key, value = inputs("beams")
-    assert suits_few(query, key, value)
-    assert not suits_few(query.bfloat16(), key.bfloat16(), value.bfloat16())
-    assert not suits_few(query.requires_grad_(), key, value)
+    assert suits_small(query, key, value)
+    assert not suits_small(query.bfloat16(), key.bfloat16(), value.bfloat16())
+    assert not suits_small(query.requires_grad_(), key, value)
     with torch.no_grad():
-        assert suits_few(query, key, value)
+        assert suits_small(query, key, value)
     many = torch.randn(1, 1, LARGEST // 8 + 1, 2)
-    assert not suits_few(torch.randn(1, 1, 8, 2), many, many)
-    assert suits_few(torch.randn(1, 1, 7, 2), many, many)
+    assert not suits_small(torch.randn(1, 1, 8, 2), many, many)
+    assert suits_small(torch.randn(1, 1, 7, 2), many, many)
     apart = torch.randn(2, 100, 4, 2).transpose(1, 2)  # to bring heads together would copy every key
-    assert not suits_few(torch.randn(2, 4, 1, 2), apart, apart)
-    assert suits_few(torch.randn(2, 4, 1, 2), apart.contiguous(), apart.contiguous())
+    assert not suits_small(torch.randn(2, 4, 1, 2), apart, apart)
+    assert suits_small(torch.randn(2, 4, 1, 2), apart.contiguous(), apart.contiguous())
 
 
 def test_gradients_and_other_masks_take_the_usual_way() -> None:
@@ -87,20 +88,20 @@ def test_gradients_and_other_masks_take_the_usual_way() -> None:
 
 
 def test_a_mask_is_written_out_where_that_helps() -> None:
-    written = write_out(Padding([3, 1]), 1, 3, device=CPU)
-    assert isinstance(written, Written)
+    written = materialize(Padding([3, 1]), 1, 3, device=CPU)
+    assert isinstance(written, Materialized)
     assert torch.equal(written.bias == 0, written.allowed)
     assert torch.equal(written.dense(1, 3, n_leading=2, device=CPU)[1, 0, 0], torch.tensor([True, False, False]))
-    assert write_out(None, 1, 3, device=CPU) is None
-    assert write_out(Padding([3, 3]), 1, 3, device=CPU) is None, "it forbids nothing"
+    assert materialize(None, 1, 3, device=CPU) is None
+    assert materialize(Padding([3, 3]), 1, 3, device=CPU) is None, "it forbids nothing"
     empty, elsewhere = Padding([3, 0]), Padding([3, 1])
-    assert write_out(empty, 1, 3, device=CPU) is empty, "zeros are made elsewhere"
-    assert write_out(elsewhere, 1, 3, device=torch.device("meta")) is elsewhere
+    assert materialize(empty, 1, 3, device=CPU) is empty, "zeros are made elsewhere"
+    assert materialize(elsewhere, 1, 3, device=torch.device("meta")) is elsewhere
 
 
 def test_neighbours_change_nothing() -> None:
     query, key, value = (x.float() for x in inputs("beams"))
-    whole = attend_few(query, key, value, rule=None, scale=0.3)
+    whole = attend_small(query, key, value, rule=None, scale=0.3)
     for row in range(2):
-        alone = attend_few(query[row, None], key[row, None], value[row, None], rule=None, scale=0.3)
+        alone = attend_small(query[row, None], key[row, None], value[row, None], rule=None, scale=0.3)
         torch.testing.assert_close(alone[0], whole[row], rtol=0, atol=1e-6)

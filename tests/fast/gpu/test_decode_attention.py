@@ -1,4 +1,4 @@
-"""One query a row over lanes and sources: the kernels equal the written-out form, and that equals plain attention."""
+"""One query a row over slots and sources: the kernels equal the written-out form, and that equals plain attention."""
 
 import pytest
 import torch
@@ -6,27 +6,29 @@ import torch
 from regard.attention import Cache, MultiHeadAttention, Rotary, ScaledDot, attend
 from regard.attention.scores import Additive
 from regard.errors import ShapeError, UsageError
+from regard.fast.gpu.graph_models import step_heads
 from regard.fast.gpu.static_cache import (
-    LaneCache,
-    Lanes,
-    SourceCache,
-    attend_lanes_explicitly,
-    attend_sources_explicitly,
+    StaticCrossCache,
+    StaticKVCache,
+    StaticSlots,
+    attend_past_explicitly,
+    attend_source_explicitly,
 )
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+pytestmark = pytest.mark.gpu
 
 
 def lanes_at(length, *, rows, capacity, starts):
-    """Lanes whose rows have changed places at every step so far."""
-    lanes = Lanes(rows, capacity=capacity, device=DEVICE)
-    lanes.restart(length, starts=torch.tensor(starts, device=DEVICE))
-    lanes.ancestors[:length] = torch.randint(0, rows, (length, rows), device=DEVICE)
-    return lanes
+    """StaticSlots whose rows have changed places at every step so far."""
+    slots = StaticSlots(rows, capacity=capacity, device=DEVICE)
+    slots.restart(length, starts=torch.tensor(starts, device=DEVICE))
+    slots.ancestors[:length] = torch.randint(0, rows, (length, rows), device=DEVICE)
+    return slots
 
 
-def filled(lanes, groups, width, dtype=torch.float32):
-    cache = LaneCache(lanes, groups, width, dtype=dtype)
+def filled(slots, groups, width, dtype=torch.float32):
+    cache = StaticKVCache(slots, groups, width, dtype=dtype)
     cache.keys.normal_()
     cache.values.normal_()
     return cache
@@ -39,7 +41,7 @@ def step_of(rows, heads, groups, width, dtype=torch.float32):
 
 
 def copied(cache):
-    copy = LaneCache(cache.lanes, *cache.keys.shape[2:], dtype=cache.keys.dtype)
+    copy = StaticKVCache(cache.slots, *cache.keys.shape[2:], dtype=cache.keys.dtype)
     copy.keys.copy_(cache.keys)
     copy.values.copy_(cache.values)
     return copy
@@ -47,11 +49,11 @@ def copied(cache):
 
 def plainly(q, k, v, cache, length, scale):
     """Row by row, time by time: what the past is, and `attend` over it."""
-    lanes, outputs = cache.lanes, []
+    slots, outputs = cache.slots, []
     for row in range(len(q)):
-        times = range(int(lanes.starts[row]), length)
+        times = range(int(slots.starts[row]), length)
         keys, values = (
-            torch.stack([held[t, int(lanes.ancestors[t, row])] for t in times] + [new[row]])
+            torch.stack([held[t, int(slots.ancestors[t, row])] for t in times] + [new[row]])
             for held, new in ((cache.keys, k), (cache.values, v))
         )
         k_1GTE, v_1GTE = keys.transpose(0, 1)[None], values.transpose(0, 1)[None]
@@ -64,11 +66,11 @@ def plainly(q, k, v, cache, length, scale):
 @pytest.mark.parametrize("length", [0, 5, 20])
 def test_lanes_hold_each_row_s_own_past(heads, groups, width, length, starts):
     starts = [min(start, length) for start in starts]
-    lanes = lanes_at(length, rows=3, capacity=24, starts=starts)
-    cache = filled(lanes, groups, width)
+    slots = lanes_at(length, rows=3, capacity=24, starts=starts)
+    cache = filled(slots, groups, width)
     q, k, v = step_of(3, heads, groups, width)
     expected = plainly(q, k, v, cache, length, 0.3)
-    output = attend_lanes_explicitly(q, k, v, cache=cache, scale=0.3)
+    output = attend_past_explicitly(q, k, v, cache=cache, scale=0.3)
     torch.testing.assert_close(output, expected, atol=1e-5, rtol=0)
     assert torch.equal(cache.keys[length], k)
     assert torch.equal(cache.values[length], v)
@@ -80,12 +82,12 @@ def test_lanes_hold_each_row_s_own_past(heads, groups, width, length, starts):
 def test_lanes_kernel_equals_its_twin(heads, groups, width, length, dtype):
     single = pytest.importorskip("regard.fast.gpu.decode_attention", reason="Triton is not installed")
     starts = (0, min(3, length), min(33, length))
-    lanes = lanes_at(length, rows=3, capacity=48, starts=starts)
-    cache = filled(lanes, groups, width, dtype)
+    slots = lanes_at(length, rows=3, capacity=48, starts=starts)
+    cache = filled(slots, groups, width, dtype)
     twin = copied(cache)
     q, k, v = step_of(3, heads, groups, width, dtype)
-    found = single.attend_lanes(q, k, v, cache.keys, cache.values, lanes.position, lanes.ancestors, lanes.starts, 0.3)
-    expected = attend_lanes_explicitly(q, k, v, cache=twin, scale=0.3)
+    found = single.attend_past(q, k, v, cache.keys, cache.values, slots.position, slots.ancestors, slots.starts, 0.3)
+    expected = attend_past_explicitly(q, k, v, cache=twin, scale=0.3)
     tolerance = 2e-6 if dtype == torch.float32 else 2e-2
     torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
     assert torch.equal(cache.keys, twin.keys)
@@ -96,17 +98,17 @@ def test_lanes_kernel_equals_its_twin(heads, groups, width, length, dtype):
 def test_blocks_go_on_where_the_last_one_ended(block, monkeypatch):
     single = pytest.importorskip("regard.fast.gpu.decode_attention", reason="Triton is not installed")
     monkeypatch.setattr(single, "_block", lambda *sizes: block)
-    lanes = lanes_at(70, rows=2, capacity=80, starts=(0, 37))
-    cache = filled(lanes, 2, 16)
+    slots = lanes_at(70, rows=2, capacity=80, starts=(0, 37))
+    cache = filled(slots, 2, 16)
     q, k, v = step_of(2, 2, 2, 16)
     expected = plainly(q, k, v, cache, 70, 1.0)
-    found = single.attend_lanes(q, k, v, cache.keys, cache.values, lanes.position, lanes.ancestors, lanes.starts, 1.0)
+    found = single.attend_past(q, k, v, cache.keys, cache.values, slots.position, slots.ancestors, slots.starts, 1.0)
     torch.testing.assert_close(found, expected, atol=2e-6, rtol=1e-5)
 
 
 def sources_of(lengths, groups, n_keys, width, *, per_source, dtype=torch.float32):
     lengths = torch.tensor(lengths, device=DEVICE)
-    cache = SourceCache(lengths, (len(lengths), groups, n_keys, width), per_source=per_source, dtype=dtype)
+    cache = StaticCrossCache(lengths, (len(lengths), groups, n_keys, width), per_source=per_source, dtype=dtype)
     cache.keys.normal_()
     cache.values.normal_()
     return cache
@@ -123,9 +125,9 @@ def test_sources_are_shared_by_neighbours(heads, groups, width, per_source):
         source = row // per_source
         keys, values = (x[source : source + 1, :, : int(cache.lengths[source])] for x in (cache.keys, cache.values))
         expected[row] = attend(query[row][None, :, None], keys, values, score=ScaledDot(0.3))[0, :, 0]
-    twin = attend_sources_explicitly(query, cache=cache, scale=0.3)
+    twin = attend_source_explicitly(query, cache=cache, scale=0.3)
     torch.testing.assert_close(twin, expected, atol=1e-5, rtol=0)
-    found = single.attend_sources(query, cache.keys, cache.values, cache.lengths, per_source, 0.3)
+    found = single.attend_source(query, cache.keys, cache.values, cache.lengths, per_source, 0.3)
     torch.testing.assert_close(found, twin, atol=2e-6, rtol=0)
     assert found[2 * per_source :].abs().max() == 0, "a source without keys gives zeros"
 
@@ -134,8 +136,8 @@ def test_sources_kernel_in_half_precision():
     single = pytest.importorskip("regard.fast.gpu.decode_attention", reason="Triton is not installed")
     cache = sources_of((20, 33), 2, 33, 16, per_source=2, dtype=torch.bfloat16)
     query = step_of(4, 2, 2, 16, torch.bfloat16)[0]
-    found = single.attend_sources(query, cache.keys, cache.values, cache.lengths, 2, 0.3)
-    expected = attend_sources_explicitly(query, cache=cache, scale=0.3)
+    found = single.attend_source(query, cache.keys, cache.values, cache.lengths, 2, 0.3)
+    expected = attend_source_explicitly(query, cache=cache, scale=0.3)
     assert found.dtype == torch.bfloat16
     torch.testing.assert_close(found, expected, atol=2e-2, rtol=2e-2)
 
@@ -144,28 +146,28 @@ def test_sources_kernel_in_half_precision():
 def test_heads_step_over_lanes_as_over_a_cache(rotary):
     heads = MultiHeadAttention(12, 4, kind="masked", n_kv_heads=2, d_head=6, rotary=Rotary(6) if rotary else None)
     heads = heads.to(DEVICE).eval()
-    plain, lanes = Cache(8), Lanes(3, capacity=8, device=DEVICE)
-    cache = LaneCache(lanes, 2, 6, dtype=torch.float32)
+    plain, slots = Cache(8), StaticSlots(3, capacity=8, device=DEVICE)
+    cache = StaticKVCache(slots, 2, 6, dtype=torch.float32)
     rows = torch.tensor([2, 0, 0], device=DEVICE)
     for length in range(5):
         hidden = torch.randn(3, 1, 12, device=DEVICE)
         with torch.no_grad():
             expected = heads(hidden, cache=plain)
-            found = heads(hidden, cache=cache, positions=lanes.places())
+            found = step_heads(heads, hidden, cache, slots.positions())
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
-        lanes.position.add_(1)
+        slots.position.add_(1)
         plain.reorder(rows)
-        lanes.reorder(rows, length=length + 1)
+        slots.reorder(rows, length=length + 1)
 
 
 def test_refusals():
-    lanes = Lanes(3, capacity=4, device=DEVICE)
-    cache, source = LaneCache(lanes, 2, 6, dtype=torch.float32), sources_of((4, 4), 2, 4, 6, per_source=2)
+    slots = StaticSlots(3, capacity=4, device=DEVICE)
+    cache, source = StaticKVCache(slots, 2, 6, dtype=torch.float32), sources_of((4, 4), 2, 4, 6, per_source=2)
     two = torch.zeros(2, 2, 6, device=DEVICE)
-    with pytest.raises(ShapeError, match="lanes of 3 rows cannot take 2 rows"):
+    with pytest.raises(ShapeError, match="a cache of 3 rows cannot take 2 rows"):
         cache.attend(two, two, two, scale=1.0)
     with pytest.raises(ShapeError, match="2 sources of 2 rows cannot take 2 rows"):
         source.attend(two, scale=1.0)
     additive = MultiHeadAttention(12, 2, kind="masked", score=Additive(6, 6)).to(DEVICE)
-    with pytest.raises(UsageError, match="lanes compare by dot products, and the score is Additive"):
-        additive(torch.zeros(3, 1, 12, device=DEVICE), cache=cache)
+    with pytest.raises(UsageError, match="static caches compare by dot products, and the score is Additive"):
+        step_heads(additive, torch.zeros(3, 1, 12, device=DEVICE), cache, slots.positions())

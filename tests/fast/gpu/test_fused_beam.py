@@ -14,9 +14,10 @@ from regard.decoding.pace import Pace
 from regard.decoding.plan import make_plan
 from regard.errors import RegardError
 from regard.fast.gpu.fused_beam import FusedBeamSearch
-from regard.fast.gpu.topk import CHUNK, best_of_chunks
+from regard.fast.gpu.topk import CHUNK, top_k_of_chunks
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+pytestmark = pytest.mark.gpu
 SOURCES = [3, 15, 92]
 
 
@@ -76,7 +77,7 @@ def test_the_best_of_chunks_are_those_of_sorting() -> None:
     logits = torch.randn(3, 2 * CHUNK + 5, device=DEVICE)
     logits[1, :] = -math.inf
     logits[1, 7] = 2.0
-    best = best_of_chunks(logits[:, ::1], 3, banned=4)
+    best = top_k_of_chunks(logits[:, ::1], 3, banned=4)
     for chunk, part in enumerate(logits.split(CHUNK, 1)):
         allowed = part.clone()
         if chunk == 0:

@@ -5,11 +5,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-thin = pytest.importorskip(
+gemv = pytest.importorskip(
     "regard.fast.gpu.gemv", reason="Triton is not installed: it is part of the dev extra on Linux"
 )
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+pytestmark = pytest.mark.gpu
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 2e-5, torch.bfloat16: 4e-2}  # the interpreter cuts bits off
 ACTIVATIONS = {
     "none": lambda x: x,
@@ -38,10 +39,10 @@ def close(found, expected, dtype):
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
 @pytest.mark.parametrize(("n_inputs", "n_outputs"), [(7, 3), (512, 8), (700, 13)], ids=str)
 @pytest.mark.parametrize("biased", [False, True])
-def test_thin_products(n_inputs, n_outputs, biased, dtype):
+def test_products_of_few_rows(n_inputs, n_outputs, biased, dtype):
     weight, bias = linear(n_inputs, n_outputs, dtype=dtype, biased=biased)
     hidden = random(2, 1, 2 * n_inputs, dtype=dtype)[..., ::2]  # not together in memory
-    close(thin.thin_linear(hidden, weight, bias), F.linear(hidden.contiguous(), weight, bias), dtype)
+    close(gemv.gemv_linear(hidden, weight, bias), F.linear(hidden.contiguous(), weight, bias), dtype)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
@@ -55,8 +56,8 @@ def test_a_norm_before_a_product(n_inputs, n_outputs, norm, dtype):
         normed = F.rms_norm(hidden, (n_inputs,), scale, 1e-3)
     else:
         normed = F.layer_norm(hidden, (n_inputs,), scale, shift, 1e-3)
-    given = thin.ThinNorm(scale, shift, 1e-3, norm != "rms")
-    close(thin.thin_product(hidden, weight, bias, norm=given), F.linear(normed, weight, bias), dtype)
+    given = gemv.GemvNorm(scale, shift, 1e-3, norm != "rms")
+    close(gemv.gemv(hidden, weight, bias, norm=given), F.linear(normed, weight, bias), dtype)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
@@ -70,66 +71,66 @@ def test_an_activation_and_a_residual_behind_it(activation, gated, dtype):
         product, inner = product.chunk(2, -1)
     expected = ACTIVATIONS[activation](product) * inner
     options = {"activation": activation, "gated": gated}
-    close(thin.thin_product(hidden, weight, bias, **options), expected, dtype)
-    close(thin.thin_product(hidden, weight, bias, residual=residual, **options), expected + residual, dtype)
+    close(gemv.gemv(hidden, weight, bias, **options), expected, dtype)
+    close(gemv.gemv(hidden, weight, bias, residual=residual, **options), expected + residual, dtype)
 
 
 @pytest.mark.parametrize(("activation", "large"), [("silu", 200.0), ("gelu_tanh", 50.0), ("gelu", 50.0)])
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_activations_far_out(activation, large):
     weight = torch.tensor([[large], [-large], [0.0]], device=DEVICE)
-    found = thin.thin_product(torch.ones(1, 1, device=DEVICE), weight, activation=activation)
+    found = gemv.gemv(torch.ones(1, 1, device=DEVICE), weight, activation=activation)
     torch.testing.assert_close(found, torch.tensor([[large, 0.0, 0.0]], device=DEVICE))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_a_row_is_the_same_to_the_bit_whoever_is_beside_it(dtype):
-    weight, bias = linear(72, 2 * thin.OUTPUTS + 3, dtype=dtype)
-    hidden, norm = random(8, 72, dtype=dtype), thin.ThinNorm(random(72, dtype=dtype), None, 1e-5, True)
-    alone = [thin.thin_product(row[None], weight, bias, norm=norm, activation="gelu_tanh") for row in hidden]
+    weight, bias = linear(72, 2 * gemv.OUTPUTS + 3, dtype=dtype)
+    hidden, norm = random(8, 72, dtype=dtype), gemv.GemvNorm(random(72, dtype=dtype), None, 1e-5, True)
+    alone = [gemv.gemv(row[None], weight, bias, norm=norm, activation="gelu_tanh") for row in hidden]
     for n_rows in (2, 3, 4, 5, 6, 8):
-        together = thin.thin_product(hidden[:n_rows], weight, bias, norm=norm, activation="gelu_tanh")
+        together = gemv.gemv(hidden[:n_rows], weight, bias, norm=norm, activation="gelu_tanh")
         assert torch.equal(together, torch.cat(alone[:n_rows]))
 
 
-@pytest.mark.parametrize("n_parts", [1, 2, 5])
+@pytest.mark.parametrize("n_splits", [1, 2, 5])
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
-def test_parts_are_merged_before_a_product(n_parts, dtype):
+def test_parts_are_merged_before_a_product(n_splits, dtype):
     weight, bias = linear(24, 19, dtype=dtype)
-    parts, sums = random(2, n_parts, 24, dtype=torch.float32), 5 * random(2, n_parts, 3, dtype=torch.float32)
-    if n_parts > 1:
+    parts, sums = random(2, n_splits, 24, dtype=torch.float32), 5 * random(2, n_splits, 3, dtype=torch.float32)
+    if n_splits > 1:
         sums[0, 1] = -1e30  # nothing was seen there
     shares = (sums.double() * 0.6931471805599453).softmax(1)
     hidden = (parts.double().unflatten(2, (3, 8)) * shares[..., None]).sum(1).flatten(1)
-    found = thin.thin_product(parts, weight, bias, parted=sums, residual=random(2, 19, dtype=dtype) * 0)
+    found = gemv.gemv(parts, weight, bias, split_sums=sums, residual=random(2, 19, dtype=dtype) * 0)
     assert found.dtype == dtype
     tolerance = max(TOLERANCES[dtype], 1e-5)  # parts come in single precision
     torch.testing.assert_close(found, F.linear(hidden.to(dtype), weight, bias), atol=tolerance, rtol=tolerance)
 
 
 def test_many_outputs(monkeypatch):
-    monkeypatch.setattr(thin, "MANY", 50)
-    assert thin.sizes(49, 1024)[0] == thin.OUTPUTS
-    assert thin.sizes(50, 1024)[0] == thin.MANY_OUTPUTS
+    monkeypatch.setattr(gemv, "MANY", 50)
+    assert gemv.sizes(49, 1024)[0] == gemv.OUTPUTS
+    assert gemv.sizes(50, 1024)[0] == gemv.MANY_OUTPUTS
     weight, hidden = linear(24, 57, dtype=torch.float64, biased=False)[0], random(1, 24)
-    close(thin.thin_product(hidden, weight), hidden @ weight.T, torch.float64)
+    close(gemv.gemv(hidden, weight), hidden @ weight.T, torch.float64)
 
 
 def test_sizes_fit_a_program():
     for n_outputs in (1, 768, 50257):
-        for width in (1, 16, 1024, 4096, thin.LONGEST):
-            n, warps = thin.sizes(n_outputs, width)
+        for width in (1, 16, 1024, 4096, gemv.LONGEST):
+            n, warps = gemv.sizes(n_outputs, width)
             assert n & (n - 1) == warps & (warps - 1) == 0, "powers of two"
-            assert n * width <= thin.TILE
-            assert 1 <= warps <= thin.MOST_WARPS
+            assert n * width <= gemv.TILE
+            assert 1 <= warps <= gemv.MOST_WARPS
 
 
 def test_only_few_rows_go_this_way(monkeypatch):
     calls = []
-    monkeypatch.setattr(thin, "thin_linear", lambda *args: calls.append(len(args)) or F.linear(*args))
+    monkeypatch.setattr(gemv, "gemv_linear", lambda *args: calls.append(len(args)) or F.linear(*args))
     linear, tied = nn.Linear(8, 4).to(DEVICE), torch.randn(5, 8, device=DEVICE)
     rows = torch.randn(3, 1, 8, device=DEVICE)
-    with torch.no_grad(), thin.ThinProducts(most=2):
+    with torch.no_grad(), gemv.GemvLinears(most=2):
         linear(rows)
         linear(rows.double().float())
         assert calls == []

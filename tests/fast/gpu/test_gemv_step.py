@@ -1,5 +1,7 @@
 """A language model's step in few kernels equals the ordinary one, on Triton's interpreter or a GPU."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -10,8 +12,11 @@ from regard.decoding.options import DecodeOptions
 from regard.decoding.pace import Pace
 from regard.decoding.paths import Paths
 from regard.decoding.plan import make_plan
-from regard.fast.gpu.capture import Recording, Shape
+from regard.fast.gpu.capture import CapturedDecoding, CaptureShape
 from regard.fast.gpu.fused_greedy import FusedPaths
+from regard.fast.gpu.graph_models import graph_model
+from regard.fast.gpu.graph_pool import pool_of
+from regard.fast.gpu.graph_stepper import start_graphs
 from regard.models.gpt import GPT, GPTConfig
 
 steps = pytest.importorskip(
@@ -19,6 +24,7 @@ steps = pytest.importorskip(
 )
 
 V, DEVICE = 19, torch.device("cuda" if torch.cuda.is_available() else "cpu")
+pytestmark = pytest.mark.gpu
 DTYPE, TOLERANCE = (torch.float32, 1e-3) if DEVICE.type == "cuda" else (torch.float64, 1e-6)
 GPTS = {
     "gpt2": {},
@@ -38,7 +44,8 @@ def gpt(variant="gpt2", **options):
     model = GPT(GPTConfig(**{**tiny, **{**GPTS, **OTHERS}[variant], **options})).eval().to(DEVICE, DTYPE)
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.4)
-    model.recordings.thin, model.recordings.on = 4, False  # only `start_recorded` records
+    pool = pool_of(model)
+    pool.gemv_rows, pool.enabled = 4, False  # only `start_graphs` captures
     return model
 
 
@@ -48,12 +55,12 @@ def ragged(*lengths):
 
 @pytest.fixture
 def taken(monkeypatch):
-    """Few rows go the thin way on any device; how many steps did, before they were replayed."""
-    monkeypatch.setattr(Recording, "is_thin", property(lambda recording: recording.shape.n_rows <= recording.thin))
+    """Few rows go this way on any device; how many steps did, before they were replayed."""
+    monkeypatch.setattr(CapturedDecoding, "uses_gemv", property(lambda one: one.shape.n_rows <= one.gemv_rows))
     if DEVICE.type == "cpu":
         monkeypatch.setattr("regard.fast.gpu.gemv.OUTPUTS", 64)  # the interpreter goes through programs one by one
-    calls, call = [], steps.ThinStep.__call__
-    monkeypatch.setattr(steps.ThinStep, "__call__", lambda *args: calls.append(1) or call(*args))
+    calls, call = [], steps.GemvStep.__call__
+    monkeypatch.setattr(steps.GemvStep, "__call__", lambda *args: calls.append(1) or call(*args))
     return calls
 
 
@@ -61,10 +68,10 @@ def taken(monkeypatch):
 @pytest.mark.parametrize("variant", GPTS)
 def test_steps_come_to_the_same(variant, lengths, taken):
     model, prompts = gpt(variant), ragged(*lengths)
-    plain, recorded = model.start(prompts), model.start_recorded(prompts, capacity=6)
+    plain, captured = model.start(prompts), start_graphs(model, prompts, capacity=6)
     for _ in range(4):
         tokens = torch.randint(1, V, (len(lengths),), device=DEVICE)
-        torch.testing.assert_close(recorded.step(tokens), plain.step(tokens), atol=TOLERANCE, rtol=0)
+        torch.testing.assert_close(captured.step(tokens), plain.step(tokens), atol=TOLERANCE, rtol=0)
     assert taken
 
 
@@ -74,16 +81,16 @@ def test_with_attention_in_parts(variant, taken, monkeypatch):
     monkeypatch.setattr(steps, "_has_kernels", lambda device: True)
     monkeypatch.setattr("regard.fast.gpu.split_kv.BLOCK", 16)
     model, prompts = gpt(variant), ragged(28, 3)
-    plain, recorded = model.start(prompts), model.start_recorded(prompts, capacity=6)
+    plain, captured = model.start(prompts), start_graphs(model, prompts, capacity=6)
     for _ in range(2):
         tokens = torch.randint(1, V, (2,), device=DEVICE)
-        torch.testing.assert_close(recorded.step(tokens), plain.step(tokens), atol=1e-3, rtol=0)
+        torch.testing.assert_close(captured.step(tokens), plain.step(tokens), atol=1e-3, rtol=0)
     assert taken
 
 
 def test_beams_change_places(taken):
     model, prompts = gpt(), ragged(5, 2)
-    steppers = model.start(prompts), model.start_recorded(prompts, capacity=6)
+    steppers = model.start(prompts), start_graphs(model, prompts, capacity=6)
     for i, rows in enumerate(([0, 0, 1, 1], [1, 0, 2, 2], [0, 0, 3, 2], [2, 2, 0, 1])):
         for stepper in steppers:
             stepper.select(torch.tensor(rows, device=DEVICE), same_source=0 < i < 3)
@@ -106,7 +113,7 @@ def test_greedy_writing(min_length, taken):
         max_lengths=[6, 8, 7],
         pace=Pace(2, 1.0, True),
     )
-    ways = Paths(model.start(prompts), plan), FusedPaths(model.start_recorded(prompts, capacity=3), plan)
+    ways = Paths(model.start(prompts), plan), FusedPaths(start_graphs(model, prompts, capacity=3), plan)
     for paths in ways:
         with torch.inference_mode():
             paths.advance()
@@ -121,33 +128,33 @@ def test_greedy_writing(min_length, taken):
 
 def test_rows_beyond_the_last_position_are_done_and_do_no_harm(taken):
     model, prompts = gpt(n_positions=8), ragged(6, 2)
-    plain, recorded = model.start(prompts), model.start_recorded(prompts)
+    plain, captured = model.start(prompts), start_graphs(model, prompts)
     for token in (3, 4, 5, 6, 7):  # the long row is done after two, and fed padding until it leaves
         tokens = torch.tensor([0, token], device=DEVICE)
-        torch.testing.assert_close(recorded.step(tokens)[1], plain.step(tokens)[1], atol=TOLERANCE, rtol=0)
+        torch.testing.assert_close(captured.step(tokens)[1], plain.step(tokens)[1], atol=TOLERANCE, rtol=0)
     assert taken
 
 
 @pytest.mark.parametrize("variant", OTHERS)
 def test_what_the_kernels_do_not_know_goes_the_ordinary_way(variant, taken):
     model, prompts = gpt(variant), ragged(3)
-    assert model.thin_step() is None
+    assert graph_model(model).gemv_step() is None
     token = torch.tensor([4], device=DEVICE)
-    expected, found = (start(prompts).step(token) for start in (model.start, model.start_recorded))
+    expected, found = (start(prompts).step(token) for start in (model.start, partial(start_graphs, model)))
     torch.testing.assert_close(found, expected, atol=TOLERANCE, rtol=0)
     assert not taken
 
 
 def test_what_is_unusual_goes_the_ordinary_way(taken):
-    assert gpt().train().thin_step() is None
+    assert graph_model(gpt().train()).gemv_step() is None
     mixed, wide, own = gpt(), gpt(), gpt()
     mixed.stack.final_norm.bfloat16()
     wide.stack.blocks[1].feedforward.outer = nn.Linear(steps.LONGEST + 1, 16).to(DEVICE, DTYPE)
     own.stack.blocks[0].attention.out = nn.Sequential(own.stack.blocks[0].attention.out)
-    assert mixed.thin_step() is wide.thin_step() is own.thin_step() is None
-    assert gpt().thin_step() is not None
+    assert graph_model(mixed).gemv_step() is graph_model(wide).gemv_step() is graph_model(own).gemv_step() is None
+    assert graph_model(gpt()).gemv_step() is not None
     model, prompts = gpt(), ragged(*[3] * 5)
-    model.start_recorded(prompts).step(torch.ones(5, dtype=torch.long, device=DEVICE))
+    start_graphs(model, prompts).step(torch.ones(5, dtype=torch.long, device=DEVICE))
     assert not taken, "five rows are not few"
 
 
@@ -175,14 +182,14 @@ def test_a_step_is_five_kernels_a_block_and_two_around_them(monkeypatch):
 
         monkeypatch.setattr(steps, name, call)
 
-    pretended("embed_step", lambda tokens, lanes, table, places: table.new_empty((len(tokens), table.shape[1])))
-    pretended("thin_product", lambda x, weight, bias, **options: x.new_empty((len(x), len(weight))))
-    pretended("attend_parted", lambda q, *args, **options: (q.new_empty(len(q), 1, 16), q.new_empty(len(q), 1, 4)))
+    pretended("embed_step", lambda tokens, slots, table, places: table.new_empty((len(tokens), table.shape[1])))
+    pretended("gemv", lambda x, weight, bias, **options: x.new_empty((len(x), len(weight))))
+    pretended("attend_split_kv", lambda q, *args, **options: (q.new_empty(len(q), 1, 16), q.new_empty(len(q), 1, 4)))
     monkeypatch.setattr(steps, "_has_kernels", lambda device: True)
     model = gpt(n_layers=3)
-    memory = Recording(model, Shape(2, 1, 0, 8, DTYPE, autocast=False)).memory
+    cache = CapturedDecoding(graph_model(model), CaptureShape(2, 1, 0, 8, DTYPE, autocast=False)).cache
     tokens = torch.ones(2, dtype=torch.long, device=DEVICE)
     with torch.inference_mode(), Launches() as launches:
-        model.thin_step()(tokens, memory)
+        graph_model(model).gemv_step()(tokens, cache)
     assert launches.names == []
     assert len(calls) == 1 + 5 * 3 + 1

@@ -1,4 +1,4 @@
-"""Recorded steps equal ordinary ones: on a processor all but the recording itself, on a GPU that too."""
+"""Captured steps equal ordinary ones: on a processor all but the capture itself, on a GPU that too."""
 
 import pickle
 from contextlib import nullcontext
@@ -18,8 +18,10 @@ from regard.decoding.plan import make_plan
 from regard.decoding.scoring import force_decode
 from regard.errors import ShapeError, UsageError
 from regard.fast.gpu.fused_greedy import FusedPaths
-from regard.fast.gpu.graph_pool import Recordings
-from regard.fast.gpu.graph_stepper import _rounded, _shared
+from regard.fast.gpu.graph_models import graph_model
+from regard.fast.gpu.graph_pool import GraphPool, pool_of
+from regard.fast.gpu.graph_stepper import _rounded, start_graphs
+from regard.fast.gpu.static_cache import _shared
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.interfaces.text import Seq2SeqStepper
 from regard.models.transformer import Transformer, TransformerConfig
@@ -98,9 +100,9 @@ def same(found, expected, tolerance=1e-5):
 @pytest.mark.parametrize("pace", PACES)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("variant", TRANSFORMERS)
-def test_translates_as_unrecorded(variant, strategy, pace):
+def test_translates_as_uncaptured(variant, strategy, pace):
     model, source = transformer(variant), ragged(7, 2, 5, 4, 3)
-    steppers = model.start(source), model.start_recorded(source, capacity=3)
+    steppers = model.start(source), start_graphs(model, source, capacity=3)
     assert not isinstance(steppers[0], type(steppers[1]))
     options = {**STRATEGIES[strategy], "pace": PACES[pace]}
     expected, found = (decoded(stepper, source, first=1, **options) for stepper in steppers)
@@ -110,10 +112,10 @@ def test_translates_as_unrecorded(variant, strategy, pace):
 @pytest.mark.parametrize("pace", PACES)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("variant", GPTS)
-def test_writes_as_unrecorded(variant, strategy, pace):
+def test_writes_as_uncaptured(variant, strategy, pace):
     model = gpt(variant)
     for prompts in (ragged(7, 1, 5, 2), ragged(1, 1, 1), ragged(4, 4)):
-        steppers = model.start(prompts), model.start_recorded(prompts, capacity=3)
+        steppers = model.start(prompts), start_graphs(model, prompts, capacity=3)
         options = {**STRATEGIES[strategy], "pace": PACES[pace], "first": last_tokens(prompts)}
         expected, found = (decoded(stepper, prompts, n_steps=12, **options) for stepper in steppers)
         same(found, expected)
@@ -135,7 +137,7 @@ def test_greedy_writing_stays_on_the_device_and_comes_to_the_same(make, min_leng
         max_lengths=[6, 12, 9, 7, 8],
         pace=PACES[pace],
     )
-    ways = Paths(model.start(rows), plan), FusedPaths(model.start_recorded(rows, capacity=3), plan)
+    ways = Paths(model.start(rows), plan), FusedPaths(start_graphs(model, rows, capacity=3), plan)
     for paths in ways:
         with torch.inference_mode():
             paths.advance()
@@ -145,8 +147,8 @@ def test_greedy_writing_stays_on_the_device_and_comes_to_the_same(make, min_leng
 
 
 def both(model, rows, capacity=8):
-    """An ordinary and a recorded stepper that do the same, and have to come to the same."""
-    steppers = model.start(rows), model.start_recorded(rows, capacity=capacity)
+    """An ordinary stepper and one over static caches that do the same, and have to come to the same."""
+    steppers = model.start(rows), start_graphs(model, rows, capacity=capacity)
 
     def step(tokens):
         expected, found = (stepper.step(tokens) for stepper in steppers)
@@ -200,7 +202,7 @@ def test_room_grows_when_it_is_outrun(make, monkeypatch):
     rooms = []
     for i in range(12):
         step(torch.tensor([i + 1, 3]))
-        rooms.append(stepper._recording.shape.capacity)
+        rooms.append(stepper._captured.shape.capacity)
         if i % 5 == 4:
             select([1, 0], same_source=False)
     assert rooms == sorted(rooms)
@@ -213,7 +215,7 @@ def test_forced_decoding_is_the_same():
     targets = [[3, 4, 5], [6], [7, 8, 9, 10, 11]]
     expected, found = (
         force_decode(stepper, targets, bos_id=1, eos_id=2, pad_id=0)
-        for stepper in (model.start(source), model.start_recorded(source))
+        for stepper in (model.start(source), start_graphs(model, source))
     )
     for one, other in zip(found, expected, strict=True):
         assert one == pytest.approx(other, abs=1e-6)
@@ -221,7 +223,7 @@ def test_forced_decoding_is_the_same():
 
 def test_logits_hold_until_the_next_step():
     model, source = transformer(), ragged(5, 3)
-    stepper = model.start_recorded(source)
+    stepper = start_graphs(model, source)
     first = stepper.step(torch.tensor([1, 1]))
     kept = first.clone()
     second = stepper.step(torch.tensor([4, 5]))
@@ -229,100 +231,102 @@ def test_logits_hold_until_the_next_step():
     assert not torch.allclose(second, kept)
 
 
-def test_recordings_serve_again_but_never_two_at_once():
+def test_captures_serve_again_but_never_two_at_once():
     model, source = transformer(), ragged(5, 3)
-    first, second = model.start_recorded(source), model.start_recorded(source)
+    first, second = start_graphs(model, source), start_graphs(model, source)
     tokens = torch.tensor([1, 2])
     expected = first.step(tokens).clone()
     second.step(tokens)
-    one, other = first._recording, second._recording
+    one, other = first._captured, second._captured
     assert one is not other
-    assert len(model.recordings) == 0
+    assert len(pool_of(model)) == 0
     del first
-    assert len(model.recordings) == 1
-    third = model.start_recorded(source)
+    assert len(pool_of(model)) == 1
+    third = start_graphs(model, source)
     torch.testing.assert_close(third.step(tokens), expected)
-    assert third._recording is one
+    assert third._captured is one
     third.step(tokens)
     third.select(torch.tensor([0, 0, 1, 1]), same_source=False)
-    assert len(model.recordings) == 0, "it holds what the rows hold until that has moved"
+    assert len(pool_of(model)) == 0, "it holds what the rows hold until that has moved"
     third.step(torch.tensor([1, 1, 2, 2]))
-    assert len(model.recordings) == 1
-    assert third._recording.shape.per_source == 2
+    assert len(pool_of(model)) == 1
+    assert third._captured.shape.per_source == 2
     # A few rows more, in a room that is rounded up, over what others left there.
     ids = torch.randint(1, V, (17, 5))
-    again = model.start_recorded(ids)
+    again = start_graphs(model, ids)
     tokens = torch.randint(1, V, (17,))
     torch.testing.assert_close(again.step(tokens), model.start(ids).step(tokens))
-    assert again._recording.shape.n_rows == 18
+    assert again._captured.shape.n_rows == 18
     del again
-    once_more = model.start_recorded(ragged(*[4, 2] * 9))
+    once_more = start_graphs(model, ragged(*[4, 2] * 9))
     assert once_more.step(torch.ones(18, dtype=torch.long)).shape == (18, V)
 
 
 @pytest.mark.parametrize("make", [transformer, gpt])
-def test_a_recording_that_serves_again_has_forgotten(make):
+def test_a_capture_that_serves_again_has_forgotten(make):
     model = make()
     for rows in (ragged(5, 3, 4), ragged(2, 5, 1)):
         options = {**STRATEGIES["beam"], "first": last_tokens(rows), "pace": Pace(100, 0.0, False)}
-        expected, found = (decoded(start(rows), rows, **options) for start in (model.start, model.start_recorded))
+        expected, found = (
+            decoded(start(rows), rows, **options) for start in (model.start, partial(start_graphs, model))
+        )
         same(found, expected)
-        assert len(model.recordings) == 1
+        assert len(pool_of(model)) == 1
 
 
-def test_recordings_are_forgotten_when_weights_move_or_there_are_too_many():
+def test_captures_are_forgotten_when_weights_move_or_there_are_too_many():
     model, source = transformer(), ragged(5, 3)
     for _ in range(2):
-        model.start_recorded(source).step(torch.tensor([1, 2]))
-    assert len(model.recordings) == 1
-    before = model.recordings._idle[0]
+        start_graphs(model, source).step(torch.tensor([1, 2]))
+    assert len(pool_of(model)) == 1
+    before = pool_of(model)._idle[0]
     weight = model.decoder.blocks[0].attention.out.weight
     weight.data = weight.data.clone() * 2
-    changed = model.start_recorded(source)
+    changed = start_graphs(model, source)
     torch.testing.assert_close(changed.step(torch.tensor([1, 2])), model.start(source).step(torch.tensor([1, 2])))
-    assert changed._recording is not before
-    assert len(model.recordings) == 0
-    model.recordings = Recordings(most=2)
+    assert changed._captured is not before
+    assert len(pool_of(model)) == 0
+    model._graph_pool = GraphPool(max_captures=2)
     for n_rows in (1, 2, 3, 4):
-        model.start_recorded(ragged(*[3] * n_rows)).step(torch.ones(n_rows, dtype=torch.long))
-    assert [one.shape.n_rows for one in model.recordings._idle] == [3, 4]
-    model.recordings.most_bytes = 1
-    model.start_recorded(source).step(torch.tensor([1, 2]))
-    assert [one.shape.n_rows for one in model.recordings._idle] == [2], "the latest stays"
-    model.recordings.clear()
-    assert len(model.recordings) == 0
+        start_graphs(model, ragged(*[3] * n_rows)).step(torch.ones(n_rows, dtype=torch.long))
+    assert [one.shape.n_rows for one in pool_of(model)._idle] == [3, 4]
+    pool_of(model).max_bytes = 1
+    start_graphs(model, source).step(torch.tensor([1, 2]))
+    assert [one.shape.n_rows for one in pool_of(model)._idle] == [2], "the latest stays"
+    pool_of(model).clear()
+    assert len(pool_of(model)) == 0
 
 
-def test_copies_of_a_model_record_for_themselves():
+def test_copies_of_a_model_capture_for_themselves():
     model = transformer()
-    model.recordings.compiled = True
-    model.recordings.on = False
-    model.recordings._idle = [None]
+    pool_of(model).compiled = True
+    pool_of(model).enabled = False
+    pool_of(model)._idle = [None]
     for copy in (deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert len(copy.recordings) == 0
-        assert copy.recordings.compiled
-        assert not copy.recordings.on
-    assert "recordings" not in "".join(model.state_dict())
-    assert not Recordings().suit(model), "nothing is recorded by itself on a processor"
+        assert len(pool_of(copy)) == 0
+        assert pool_of(copy).compiled
+        assert not pool_of(copy).enabled
+    assert "pool" not in "".join(model.state_dict())
+    assert pool_of(transformer()).why_not(graph_model(model)) == "no GPU"
 
 
 def test_refusals():
     model, source = transformer(), ragged(5, 3)
-    stepper = model.start_recorded(source)
+    stepper = start_graphs(model, source)
     with pytest.raises(ShapeError, match="3 tokens were given for 2 rows"):
         stepper.step(torch.tensor([1, 2, 3]))
-    with watch(model), pytest.raises(UsageError, match="recorded steps cannot be watched") as info:
+    with watch(model), pytest.raises(UsageError, match="captured steps cannot be watched") as info:
         stepper.step(torch.tensor([1, 2]))
     assert "watched=True" in info.value.hint
     assert stepper.attention() is None
     packed = Rows.packed(torch.ones(4, dtype=torch.long), torch.tensor([3, 1]), longest=3)
     with pytest.raises(ShapeError, match="not a packed row"):
-        model.start_recorded(packed)
+        start_graphs(model, packed)
 
 
-def test_learned_positions_end_as_unrecorded():
+def test_learned_positions_end_as_uncaptured():
     short = transformer("learned", n_positions=4)
-    stepper = short.start_recorded(ragged(4, 2))
+    stepper = start_graphs(short, ragged(4, 2))
     for _ in range(4):
         stepper.step(torch.tensor([1, 2]))
     with pytest.raises(ShapeError, match="5 positions are more than the 4 learned ones"):
@@ -332,7 +336,7 @@ def test_learned_positions_end_as_unrecorded():
     step(last_tokens(prompts))
     for token in (3, 4, 5, 6, 7):  # the long row is done after two, and fed padding until it leaves
         step(torch.tensor([0, token]))
-    stepper = model.start_recorded(prompts)
+    stepper = start_graphs(model, prompts)
     for token in (3, 4, 5):
         stepper.step(torch.tensor([token, token]))
     with pytest.raises(UsageError, match="a text of 9 tokens was begun, and the model has 8 learned positions"):
@@ -343,12 +347,12 @@ def test_in_mixed_precision():
     model, source = transformer().float(), ragged(5, 3)
     tokens = torch.tensor([1, 2])
     with torch.autocast("cpu", torch.bfloat16):
-        recorded, plain = model.start_recorded(source), model.start(source)
+        captured, plain = start_graphs(model, source), model.start(source)
         for _ in range(3):
-            found, expected = recorded.step(tokens), plain.step(tokens)
+            found, expected = captured.step(tokens), plain.step(tokens)
             torch.testing.assert_close(found, expected.float(), atol=0.15, rtol=0.05)
         assert found.dtype == torch.float32
-        assert recorded._recording.memory.past[0].keys.dtype == torch.bfloat16
+        assert captured._captured.cache.past[0].keys.dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("make", [partial(transformer, "rotary"), gpt])
@@ -356,7 +360,7 @@ def test_a_step_can_be_compiled_as_a_whole(make, monkeypatch):
     plain = torch.compile
     monkeypatch.setattr(torch, "compile", lambda function, **options: plain(function, backend="eager", **options))
     model, rows = make(), ragged(4, 2)
-    model.recordings.compiled = True
+    pool_of(model).compiled = True
     _, step, _ = both(model, rows)
     for _ in range(3):
         step(torch.tensor([3, 4]))
@@ -386,15 +390,15 @@ class PretendedGraph:
         self.told.append("replay")
 
 
-def test_the_first_step_is_run_the_second_recorded_and_the_others_replayed(monkeypatch):
+def test_the_first_step_is_run_the_second_captured_and_the_others_replayed(monkeypatch):
     monkeypatch.setattr(torch.cuda, "CUDAGraph", PretendedGraph)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: PretendedStream())
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: None)
-    monkeypatch.setattr(Recordings, "stream", lambda recordings, device: PretendedStream())
+    monkeypatch.setattr(GraphPool, "stream", lambda pool, device: PretendedStream())
     PretendedGraph.told.clear()
     model, source = transformer(), ragged(5, 3)
-    stepper, tokens = model.start_recorded(source), torch.tensor([1, 2])
+    stepper, tokens = start_graphs(model, source), torch.tensor([1, 2])
     torch.testing.assert_close(stepper.step(tokens), model.start(source).step(tokens))
     assert PretendedGraph.told == []
     stepper.step(tokens)
@@ -404,9 +408,9 @@ def test_the_first_step_is_run_the_second_recorded_and_the_others_replayed(monke
     stepper.step(tokens)
     assert PretendedGraph.told == ["begin", "end", *["replay"] * 3]
     del stepper
-    model.start_recorded(ragged(4, 4)).step(tokens)
-    assert PretendedGraph.told[2:] == ["replay"] * 4, "what is recorded already is replayed from the first step on"
-    model.start_recorded(ragged(4, 4, 4)).step(torch.tensor([1, 2, 3]))
+    start_graphs(model, ragged(4, 4)).step(tokens)
+    assert PretendedGraph.told[2:] == ["replay"] * 4, "what is captured already is replayed from the first step on"
+    start_graphs(model, ragged(4, 4, 4)).step(torch.tensor([1, 2, 3]))
     assert len(PretendedGraph.told) == 6
 
 
@@ -419,7 +423,9 @@ def test_rounding_wastes_little():
     assert _shared([4, 5]) == (1, [4, 5])
 
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="recording needs a GPU")
+def needs_gpu(test):
+    skip = pytest.mark.skipif(not torch.cuda.is_available(), reason="graph capture needs a GPU")
+    return pytest.mark.gpu(skip(test))
 
 
 def on_gpu(model, dtype=torch.float32):
@@ -433,53 +439,58 @@ def there(rows):
 @needs_gpu
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("variant", TRANSFORMERS)
-def test_recorded_translation_on_a_gpu(variant, strategy):
+def test_captured_translation_on_a_gpu(variant, strategy):
     model, source = on_gpu(transformer(variant)), there(ragged(7, 2, 5, 4, 3))
     options = {**STRATEGIES[strategy], "n_steps": 20}
-    for _ in range(3):  # run, recorded, replayed from the first step on
+    for _ in range(3):  # run, captured, replayed from the first step on
         stepper = model.start(source, capacity=5)
         found = decoded(stepper, source, first=1, **options)
-        assert stepper._recording is None or stepper._recording.logits.is_cuda
-    recordings = [one for one in (*model.recordings._idle, stepper._recording) if one is not None]
-    assert any(graph is not None for one in recordings for graph in one._graphs.values())
-    model.recordings.on = False
+        assert stepper._captured is None or stepper._captured.logits.is_cuda
+    captures = [one for one in (*pool_of(model)._idle, stepper._captured) if one is not None]
+    assert any(graph is not None for one in captures for graph in one._graphs.values())
+    pool_of(model).enabled = False
     same(found, decoded(model.start(source), source, first=1, **options), 1e-3)
 
 
 @needs_gpu
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("variant", GPTS)
-def test_recorded_writing_on_a_gpu(variant, strategy):
+def test_captured_writing_on_a_gpu(variant, strategy):
     model, prompts = on_gpu(gpt(variant)), there(ragged(7, 1, 5, 2))
     options = {**STRATEGIES[strategy], "n_steps": 20, "first": last_tokens(prompts)}
     for _ in range(3):
         found = decoded(model.start(prompts, capacity=5), prompts, **options)
-    model.recordings.on = False
+    pool_of(model).enabled = False
     same(found, decoded(model.start(prompts), prompts, **options), 1e-3)
 
 
 @needs_gpu
 @pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, True])
-def test_recorded_steps_in_half_precision_on_a_gpu(compiled):
+def test_captured_steps_in_half_precision_on_a_gpu(compiled):
     for make in (partial(transformer, d_model=64), partial(gpt, d_model=64)):
         model, rows = on_gpu(make(), torch.bfloat16), there(ragged(7, 2, 5))
-        model.recordings.compiled = compiled
-        recorded, exact = model.start(rows), deepcopy(model).float()
-        exact.recordings.on = False
+        pool_of(model).compiled = compiled
+        captured, exact = model.start(rows), deepcopy(model).float()
+        pool_of(exact).enabled = False
         plain, tokens = exact.start(rows), torch.tensor([3, 4, 5], device="cuda")
         for _ in range(6):
-            found, expected = recorded.step(tokens), plain.step(tokens)
+            found, expected = captured.step(tokens), plain.step(tokens)
             torch.testing.assert_close(found, expected, atol=0.08 * float(expected.abs().max()), rtol=0)
-        assert any(graph is not None for graph in recorded._recording._graphs.values())
+        assert any(graph is not None for graph in captured._captured._graphs.values())
 
 
 @needs_gpu
-def test_what_is_not_recorded_on_a_gpu():
+def test_what_is_not_captured_on_a_gpu():
+    def why_not(module):
+        return pool_of(module).why_not(graph_model(module))
+
     model, source = on_gpu(transformer()), there(ragged(5, 3))
-    assert model.recordings.suit(model)
+    assert why_not(model) == ""
     assert not model.start(source, watched=True).step(torch.tensor([1, 2], device="cuda")).isnan().any()
     with watch(model):
-        assert not model.recordings.suit(model)
-    assert not model.recordings.suit(model.train())
-    assert not model.eval().double().recordings.suit(model)
+        assert why_not(model) == "watched"
+    assert why_not(model.train()) == "in training"
+    assert why_not(model.eval().double()) == "in float64"
+    wide = on_gpu(transformer(d_model=320, n_heads=2))
+    assert why_not(wide) == "head width 160 > 128"

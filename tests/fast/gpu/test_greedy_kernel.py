@@ -8,12 +8,13 @@ greedy = pytest.importorskip(
 )
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+pytestmark = pytest.mark.gpu
 EOS, PAD = 4, 0
 
 
 def test_an_end_does_not_come_too_soon_and_all_counters_move_on():
     tokens, position = torch.full((3,), 9, device=DEVICE), torch.full((1,), 11, device=DEVICE)
-    books = greedy.GreedyBooks(tokens, capacity=8, eos_id=EOS, pad_id=PAD)
+    books = greedy.GreedyState(tokens, capacity=8, eos_id=EOS, pad_id=PAD)
     logits = torch.tensor([[0.0, 1.0, 2.0, 0.0, 3.0], [0.0, 5.0, 2.0, 0.0, 3.0], [9.0, 1.0, 1.0, 1.0, 1.0]])
     log_probs = logits.log_softmax(1)
     books.begin(torch.tensor([8, 4], device=DEVICE), step=1, min_length=3)

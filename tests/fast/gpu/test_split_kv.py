@@ -4,12 +4,13 @@ import pytest
 import torch
 from test_decode_attention import DEVICE, copied, filled, lanes_at, step_of
 
-from regard.fast.gpu.programmatic_launch import early
-from regard.fast.gpu.static_cache import attend_lanes_explicitly
+from regard.fast.gpu.programmatic_launch import programmatic_launch
+from regard.fast.gpu.static_cache import attend_past_explicitly
 
-parted = pytest.importorskip(
+split_kv = pytest.importorskip(
     "regard.fast.gpu.split_kv", reason="Triton is not installed: it is part of the dev extra on Linux"
 )
+pytestmark = pytest.mark.gpu
 
 
 def merged(outputs, sums):
@@ -22,14 +23,14 @@ def merged(outputs, sums):
 @pytest.mark.parametrize(("heads", "groups", "width"), [(4, 4, 16), (4, 2, 12), (3, 1, 7)], ids=str)
 @pytest.mark.parametrize("length", [0, 5, 40, 95])
 def test_parts_come_to_the_same(rows, heads, groups, width, length, monkeypatch):
-    monkeypatch.setattr(parted, "BLOCK", 16)
-    monkeypatch.setattr(parted, "PARTS", 2)  # so that a part has several blocks
-    lanes = lanes_at(length, rows=rows, capacity=96, starts=[0, min(3, length), length][:rows])
-    cache = filled(lanes, groups, width)
+    monkeypatch.setattr(split_kv, "BLOCK", 16)
+    monkeypatch.setattr(split_kv, "SPLITS", 2)  # so that a part has several blocks
+    slots = lanes_at(length, rows=rows, capacity=96, starts=[0, min(3, length), length][:rows])
+    cache = filled(slots, groups, width)
     twin = copied(cache)
     q, k, v = step_of(rows, heads, groups, width)
-    expected = attend_lanes_explicitly(q, k, v, cache=twin, scale=0.3)
-    outputs, sums = parted.attend_parted(q, k, v, cache=cache, scale=0.3)
+    expected = attend_past_explicitly(q, k, v, cache=twin, scale=0.3)
+    outputs, sums = split_kv.attend_split_kv(q, k, v, cache=cache, scale=0.3)
     assert outputs.shape == (rows, 2, heads * width)
     torch.testing.assert_close(merged(outputs, sums), expected, atol=1e-5, rtol=0)
     assert torch.equal(cache.keys, twin.keys)
@@ -37,30 +38,33 @@ def test_parts_come_to_the_same(rows, heads, groups, width, length, monkeypatch)
 
 
 def test_a_row_is_the_same_to_the_bit_whoever_is_beside_it():
-    lanes, alone = (lanes_at(20, rows=rows, capacity=32, starts=[0] * rows) for rows in (3, 1))
-    lanes.ancestors[:] = torch.arange(3, device=DEVICE)
-    cache, own = filled(lanes, 2, 16), filled(alone, 2, 16)
+    slots, alone = (lanes_at(20, rows=rows, capacity=32, starts=[0] * rows) for rows in (3, 1))
+    slots.ancestors[:] = torch.arange(3, device=DEVICE)
+    cache, own = filled(slots, 2, 16), filled(alone, 2, 16)
     own.keys[:, 0], own.values[:, 0] = cache.keys[:, 1], cache.values[:, 1]
     q, k, v = step_of(3, 4, 2, 16)
-    together = parted.attend_parted(q, k, v, cache=cache, scale=0.3)
-    single = parted.attend_parted(q[1:2], k[1:2], v[1:2], cache=own, scale=0.3)
+    together = split_kv.attend_split_kv(q, k, v, cache=cache, scale=0.3)
+    single = split_kv.attend_split_kv(q[1:2], k[1:2], v[1:2], cache=own, scale=0.3)
     assert all(torch.equal(one[1:2], other) for one, other in zip(together, single, strict=True))
 
 
 def test_half_precision():
-    lanes = lanes_at(40, rows=1, capacity=300, starts=[0])
-    cache = filled(lanes, 2, 64, torch.bfloat16)
+    slots = lanes_at(40, rows=1, capacity=300, starts=[0])
+    cache = filled(slots, 2, 64, torch.bfloat16)
     twin = copied(cache)
     q, k, v = step_of(1, 4, 2, 64, torch.bfloat16)
-    outputs, sums = parted.attend_parted(q, k, v, cache=cache, scale=0.1)
-    expected = attend_lanes_explicitly(q, k, v, cache=twin, scale=0.1)
+    outputs, sums = split_kv.attend_split_kv(q, k, v, cache=cache, scale=0.1)
+    expected = attend_past_explicitly(q, k, v, cache=twin, scale=0.1)
     assert outputs.dtype == sums.dtype == torch.float32
     torch.testing.assert_close(merged(outputs, sums).bfloat16(), expected, atol=2e-2, rtol=2e-2)
 
 
 def test_kernels_are_early_on_hopper_and_later_only(monkeypatch):
-    assert early(torch.device("cpu")) == {"EARLY": False}
+    assert programmatic_launch(torch.device("cpu")) == {"PDL": False}
     gpu = torch.device("cuda", 0)
-    for capability, expected in {(8, 9): {"EARLY": False}, (9, 0): {"EARLY": True, "launch_pdl": True}}.items():
+    for capability, expected in {
+        (8, 9): {"PDL": False},
+        (9, 0): {"PDL": True, "launch_pdl": True},
+    }.items():
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, found=capability: found)
-        assert early(gpu) == expected
+        assert programmatic_launch(gpu) == expected

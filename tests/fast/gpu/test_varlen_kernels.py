@@ -5,13 +5,15 @@ import torch
 
 pytest.importorskip("triton", reason="Triton is not installed: it is part of the dev extra on Linux")
 
+
 ON_GPU = torch.cuda.is_available()
+pytestmark = pytest.mark.gpu
 
 
 def both_ways(lengths, key_lengths, *, causal, width=16, heads=2):
     from regard.attention import Documents
     from regard.fast.gpu.varlen import _padded, _starts
-    from regard.fast.gpu.varlen_kernels import short_attention
+    from regard.fast.gpu.varlen_kernels import varlen_attention
 
     device = torch.device("cuda" if ON_GPU else "cpu")
     lengths, key_lengths = torch.tensor(lengths, device=device), torch.tensor(key_lengths, device=device)
@@ -28,7 +30,7 @@ def both_ways(lengths, key_lengths, *, causal, width=16, heads=2):
             output = _padded(*leaves, documents=documents, causal=causal, scale=0.3, dropout=0.0)
         else:
             starts = _starts(lengths, device), _starts(key_lengths, device)
-            output = short_attention(*leaves, *starts, longest, 0.3, causal)
+            output = varlen_attention(*leaves, *starts, longest, 0.3, causal)
         torch.manual_seed(1)
         results.append((output, *torch.autograd.grad(output, leaves, torch.randn_like(output))))
     return zip(*results, strict=True)

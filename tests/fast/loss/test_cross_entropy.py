@@ -5,8 +5,9 @@ import torch
 import torch.nn.functional as F
 
 from regard.errors import ShapeError, UsageError
-from regard.fast.loss.cross_entropy import linear_cross_entropy
 from regard.fast.loss.precomputed_gradients import parts
+from regard.fast.loss.symmetric_kl import chunked_symmetric_kl
+from regard.metrics.cross_entropy import Losses, linear_cross_entropy
 from regard.metrics.r_drop import symmetric_kl
 
 N, D, V = 13, 6, 17
@@ -196,6 +197,7 @@ def by_kernel(monkeypatch):
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize("n_classes", [17, 9000])  # one round of the kernel, and two with a rest
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("aligned", [False, True])
@@ -221,6 +223,7 @@ def test_the_kernel_equals_its_explicit_twin(dtype, n_classes, aligned, by_kerne
     assert scores[1, 0] == 0, "beside a score of 300 nothing is left"
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("compiled", [False, True])
@@ -241,6 +244,7 @@ def test_by_the_kernel_it_equals_cross_entropy(smoothing, biased, compiled, by_k
         assert want is None or torch.allclose(got.grad.double(), want.grad, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.gpu
 def test_the_operation_tells_a_compiler_the_truth(by_kernel):
     from regard.fast.loss.cross_entropy import _sweep_as_one
 
@@ -250,6 +254,7 @@ def test_the_operation_tells_a_compiler_the_truth(by_kernel):
         torch.library.opcheck(_sweep_as_one, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
+@pytest.mark.gpu
 def test_by_the_kernel_scores_keep_the_precision_of_the_product(by_kernel):
     hidden, weight, _, labels = inputs(torch.float32)
     expected = plain(hidden, weight, None, labels, smoothing=0.1)
@@ -264,6 +269,7 @@ def test_by_the_kernel_scores_keep_the_precision_of_the_product(by_kernel):
         torch.testing.assert_close(got.grad.cpu(), want.grad, rtol=0.05, atol=0.05)
 
 
+@pytest.mark.gpu
 def test_a_language_models_loss_compiles_whole_with_its_gradients_made_forward(by_kernel):
     from functorch.compile import make_boxed_func
     from torch._dynamo.backends.common import aot_autograd
@@ -302,13 +308,14 @@ def test_left_to_the_compiler_it_is_the_same(smoothing, biased):
     theirs, mine = copies(hidden, weight, bias), copies(hidden, weight, bias)
     expected = plain(*theirs, labels, smoothing=smoothing)
     expected.backward()
-    losses = _left_to_the_compiler(*mine, labels, smoothing=smoothing, ignore_id=0)
+    losses = Losses(*_left_to_the_compiler(*mine, labels, smoothing=smoothing, ignore_id=0))
     losses.total.backward()
     torch.testing.assert_close(losses.total, expected)
     for got, want in zip(mine, theirs, strict=True):
         assert want is None or torch.allclose(got.grad, want.grad, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("half", [False, True])
@@ -354,7 +361,7 @@ def test_symmetric_kl_equals_the_plain_one(chunk):
     theirs = copies(a, b)
     expected = kl_by_torch(*theirs, labels)
     (3 * expected).backward()
-    got = symmetric_kl(a, b, labels, chunk=chunk)
+    got = chunked_symmetric_kl(a, b, labels, ignore_id=0, chunk=chunk)
     (3 * got).backward()
     torch.testing.assert_close(got, expected)
     torch.testing.assert_close(a.grad, theirs[0].grad)
@@ -364,7 +371,7 @@ def test_symmetric_kl_equals_the_plain_one(chunk):
 def test_symmetric_kl_gradcheck_and_zero_for_equals():
     a, b = (torch.randn(N, V, dtype=torch.float64, requires_grad=True) for _ in range(2))
     labels = inputs()[3]
-    torch.autograd.gradcheck(lambda x, y: symmetric_kl(x, y, labels, chunk=5), (a, b))
+    torch.autograd.gradcheck(lambda x, y: chunked_symmetric_kl(x, y, labels, ignore_id=0, chunk=5), (a, b))
     assert symmetric_kl(a, a + 3.0, labels).item() == pytest.approx(0.0, abs=1e-12)
 
 

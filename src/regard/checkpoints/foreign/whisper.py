@@ -33,7 +33,7 @@ from regard.checkpoints.foreign.whisper_tokens import (
 from regard.checkpoints.spec import ModelSpec, Pretrained
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError
-from regard.models.whisper import BUILD, waves
+from regard.models.speech_transformer import WHISPER_OPTIONS, waves
 
 TASK, MODEL = "speech", "speech-transformer"
 
@@ -97,7 +97,7 @@ def _options(sizes: TheirConfig) -> dict[str, Any]:
                 f"{sizes.origin}: {one} is {sizes[one]} and {other} {sizes[other]}; they are to be equal"
             )
     return {
-        **BUILD,
+        **WHISPER_OPTIONS,
         "n_mels": sizes["n_mels"],
         "n_target": sizes["n_vocab"],
         "d_model": sizes["n_audio_state"],
@@ -119,7 +119,7 @@ def _recognise(config: TheirConfig, names: Collection[str]) -> ModelSpec:
             raise CheckpointError(
                 f"{config.origin}: {one} is {config[one]} and {other} is {config[other]}; they have to be equal"
             )
-    options = dict(BUILD) | {ours: config[theirs] for ours, theirs in _SIZES.items()}
+    options = dict(WHISPER_OPTIONS) | {ours: config[theirs] for ours, theirs in _SIZES.items()}
     options |= {
         "dropout": config.get("dropout", 0.0),
         "attention_dropout": config.get("attention_dropout", 0.0),
@@ -194,8 +194,8 @@ def _generation(model: ModelSpec, tokenizer: Tokenizer) -> dict[str, Any]:
 
 def _is_whisper(options: Mapping[str, Any]) -> bool:
     fixed = ("order", "encoder_positions", "decoder_positions", "scaled")
-    same = all(options[name] == BUILD[name] for name in fixed)
-    return same and tuple(options["strides"]) == BUILD["strides"] and not options["ctc"]
+    same = all(options[name] == WHISPER_OPTIONS[name] for name in fixed)
+    return same and tuple(options["strides"]) == WHISPER_OPTIONS["strides"] and not options["ctc"]
 
 
 def _names(model: ModelSpec) -> NameMap:

@@ -1,29 +1,64 @@
-"""One decoding step of a quickened decoder: what its blocks compute, without what surrounds it.
+"""One decoding step of a packed decoder: what its blocks compute, without what surrounds it.
 
     x (N, D) → (N, D)        N = n · W rows, W neighbours asking together as queries of one row of the caches
 
 A step of a few rows is so little work that half the time would go to calling modules and shaping tensors. Here the
-layers of a block are called one after another, on two dimensions. `DecoderBlock.forward` is the readable twin; it
-does every step that is watched, and all that is unusual.
+layers of a block are called one after another, on two dimensions; or all blocks in one call, where there are kernels
+for that. `DecoderStack.forward` is the readable twin; it does every step that is watched, and all that is unusual.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention import Cache, Mask, MultiHeadAttention, ScaledDot, attend
-from regard.fast.cpu.packed_linear import QuickLinear
+from regard.attention.masks import Materialized, as_mask, simplify
+from regard.fast.cpu.fused_stack import FusedDecoder
+from regard.fast.cpu.packed_linear import PackedLinear
+from regard.layers.blocks import DecoderBlock
 from regard.layers.feedforward import FeedForward
+from regard.layers.kv_cache import DecoderKVCache
 from regard.layers.norms import LayerNorm
 
-if TYPE_CHECKING:
-    from regard.layers.blocks import DecoderBlock
-
 Part = Callable[[Tensor], Tensor]
+
+
+class PackedDecoderKVCache(DecoderKVCache):
+    """The caches of a packed decoder, which know its step."""
+
+    def __init__(self, blocks: Sequence[DecoderBlock], memory: Tensor, *, capacity: int) -> None:
+        self.fused = FusedDecoder.of(blocks)
+        self.steps = [BlockStep(block) for block in blocks]
+        kind = Cache if self.fused is None else self.fused.cache
+        super().__init__([kind(capacity) for _ in blocks], [block.cross.prefill(memory, kind=kind) for block in blocks])
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the next step can be a fast one: nobody watches, and nothing is trained."""
+        return not torch.is_autocast_enabled("cpu") and all(step.is_plain for step in self.steps)
+
+    def step(self, hidden: Tensor, mask: Mask | Tensor | None, memory_mask: Mask | Tensor | None) -> Tensor:
+        """One new position a row, (N, 1, D) → (N, 1, D), the last norm aside."""
+        shared, width = self.own is not None, self.per_source
+        positions = torch.full((width if shared else 1,), self.length)
+        own = self.step_beams() if shared else simplify(as_mask(mask), 1, self.length + 1)
+        x, widths = hidden[:, 0], (len(positions), width)
+        if self.fused is not None and x.dtype == torch.float32 and _is_dense(own) and _is_dense(memory_mask):
+            n_sources = len(x) // width
+            return self.fused.step(
+                x,
+                past=self.past,
+                source=self.source,
+                own=None if own is None else _rows_of(own, n_sources, width),
+                source_mask=None if memory_mask is None else _rows_of(memory_mask, n_sources, 1),
+                widths=widths,
+            )[:, None]
+        for step, past, source in zip(self.steps, self.past, self.source, strict=True):
+            x = step(x, past=past, source=source, mask=own, source_mask=memory_mask, widths=widths, positions=positions)
+        return x[:, None]
 
 
 class BlockStep:
@@ -38,10 +73,10 @@ class BlockStep:
 
     @staticmethod
     def suits(block: nn.Module) -> bool:
-        """Whether a block has been quickened and compares by scaled dot products."""
+        """Whether a block has been packed and compares by scaled dot products."""
         heads = [getattr(block, name, None) for name in ("attention", "cross")]
         return all(
-            isinstance(one, MultiHeadAttention) and isinstance(one.out, QuickLinear) and type(one.score) is ScaledDot
+            isinstance(one, MultiHeadAttention) and isinstance(one.out, PackedLinear) and type(one.score) is ScaledDot
             for one in heads
         )
 
@@ -100,6 +135,17 @@ class HeadsStep:
         return self.out(seen.transpose(1, 2).reshape(len(x), -1))
 
 
+def _is_dense(mask: Mask | Tensor | None) -> bool:
+    return mask is None or isinstance(mask, Materialized)
+
+
+def _rows_of(mask: Mask | Tensor, n_rows: int, n_queries: int) -> Tensor:
+    """What a materialized mask (B, 1, T, S) allows, row after row: (n_rows · n_queries, S)."""
+    assert isinstance(mask, Materialized)
+    allowed = mask.allowed
+    return allowed.expand(n_rows, 1, n_queries, allowed.shape[-1]).reshape(n_rows * n_queries, -1).contiguous()
+
+
 def _norm(norm: nn.Module) -> Part:
     """The bare function of a layer norm; other norms as they are."""
     if type(norm) is not LayerNorm:
@@ -110,7 +156,7 @@ def _norm(norm: nn.Module) -> Part:
 
 def _feedforward(part: nn.Module) -> Part:
     """The two layers of a rectified one, whose first rectifies by itself; others as they are."""
-    if not (isinstance(part, FeedForward) and isinstance(part.inner, QuickLinear) and part.inner.relu):
+    if not (isinstance(part, FeedForward) and isinstance(part.inner, PackedLinear) and part.inner.relu):
         return part
     inner, outer = part.inner.forward, part.outer.forward
     return lambda x: outer(inner(x))

@@ -1,7 +1,7 @@
-"""Whole stacks of quickened blocks in one call of the kernels of our own (`regard.fast.cpu.native`).
+"""Whole stacks of packed blocks in one call of the kernels of our own (`regard.fast.cpu.native`).
 
-    WholeDecoder.of(blocks).step(x, ...)       one decoding step, x (N, D) → (N, D)
-    WholeEncoder.of(blocks).run(x, ...)        sentences, x (B, T, D) → (B, T, D)
+    FusedDecoder.of(blocks).step(x, ...)       one decoding step, x (N, D) → (N, D)
+    FusedEncoder.of(blocks).run(x, ...)        sentences, x (B, T, D) → (B, T, D)
 
 A step of a few rows is hundreds of small computations. Called one by one, most of the time goes to the calling. Here
 PyTorch hands over the addresses of weights and caches once a step. Blocks of the usual make suit: scaled dot products,
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -23,17 +22,15 @@ from regard.fast.cpu.native import Kernels
 from regard.fast.cpu.native.structures import SINGLE, DecoderStep, EncoderRun, Linear, Norm
 from regard.fast.cpu.native.structures import DecoderBlock as DecoderBlockFacts
 from regard.fast.cpu.native.structures import EncoderBlock as EncoderBlockFacts
-from regard.fast.cpu.packed_linear import QuickLinear
+from regard.fast.cpu.packed_linear import PackedLinear
+from regard.layers.blocks import DecoderBlock, EncoderBlock
 from regard.layers.feedforward import FeedForward
 from regard.layers.norms import LayerNorm, RMSNorm
-
-if TYPE_CHECKING:
-    from regard.layers.blocks import DecoderBlock, EncoderBlock
 
 LONGEST = 256  # positions of a sentence: beyond that, products of whole matrices are quicker than query by query
 
 
-class WholeDecoder:
+class FusedDecoder:
     """The steps of a decoder."""
 
     def __init__(self, blocks: Sequence[DecoderBlock], kernels: Kernels) -> None:
@@ -45,7 +42,7 @@ class WholeDecoder:
         self.cache = HeadCache if _linear(self.heads.out).kind == SINGLE else HalfHeadCache
 
     @classmethod
-    def of(cls, blocks: Sequence[DecoderBlock]) -> WholeDecoder | None:
+    def of(cls, blocks: Sequence[DecoderBlock]) -> FusedDecoder | None:
         """The steps of these blocks, or None where they do not suit."""
         kernels = _kernels_of(blocks)
         suit = all(_suits(block, heads=(block.attention, block.cross)) for block in blocks) and _alike(blocks)
@@ -96,7 +93,7 @@ class WholeDecoder:
         return x
 
 
-class WholeEncoder:
+class FusedEncoder:
     """One pass through an encoder."""
 
     def __init__(self, blocks: Sequence[EncoderBlock], kernels: Kernels) -> None:
@@ -106,7 +103,7 @@ class WholeEncoder:
         self.scale = self.heads.score.dot_scale(self.heads.d_head)
 
     @classmethod
-    def of(cls, blocks: Sequence[EncoderBlock]) -> WholeEncoder | None:
+    def of(cls, blocks: Sequence[EncoderBlock]) -> FusedEncoder | None:
         """The pass through these blocks, or None where they do not suit, are watched or learn."""
         kernels = _kernels_of(blocks)
         if kernels is None or any(block.attention.tap.watchers or block.training for block in blocks):
@@ -146,17 +143,17 @@ class WholeEncoder:
 def _kernels_of(blocks: Sequence[DecoderBlock] | Sequence[EncoderBlock]) -> Kernels | None:
     """The kernels that the first block's weights are packed for, if they are."""
     first = blocks[0].attention.out if blocks else None
-    return first.native.kernels if isinstance(first, QuickLinear) and first.native is not None else None
+    return first.native.kernels if isinstance(first, PackedLinear) and first.native is not None else None
 
 
 def _suits(block: DecoderBlock | EncoderBlock, *, heads: Sequence[MultiHeadAttention]) -> bool:
-    """Whether a block is quickened and of the usual make."""
+    """Whether a block is packed and of the usual make."""
     between = block.feedforward
-    if not (isinstance(between, FeedForward) and isinstance(between.inner, QuickLinear) and between.inner.relu):
+    if not (isinstance(between, FeedForward) and isinstance(between.inner, PackedLinear) and between.inner.relu):
         return False
     first = heads[0]
     return (
-        all(isinstance(one, QuickLinear) and one.native for one in _linears(block))
+        all(isinstance(one, PackedLinear) and one.native for one in _linears(block))
         and all(type(norm) in (LayerNorm, RMSNorm) and norm.weight.dtype == torch.float32 for norm in _norms(block))
         and all(type(one.score) is ScaledDot and one.rotary is None for one in heads)
         and all(
@@ -200,7 +197,7 @@ def _norms(block: DecoderBlock | EncoderBlock) -> list[nn.Module]:
 
 
 def _linear(layer: nn.Module) -> Linear:
-    assert isinstance(layer, QuickLinear)
+    assert isinstance(layer, PackedLinear)
     assert layer.native is not None
     return layer.native.structure
 
@@ -214,7 +211,7 @@ def _norm(norm: nn.Module) -> Norm:
 
 
 def _of_heads(cache: Cache) -> HeadCache:
-    assert isinstance(cache, HeadCache), "`WholeDecoder.cache` makes the caches"
+    assert isinstance(cache, HeadCache), "`FusedDecoder.cache` makes the caches"
     return cache
 
 

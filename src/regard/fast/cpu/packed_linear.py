@@ -1,6 +1,6 @@
 """Linear layers as a processor likes them, for inference: weights packed once, in single, bf16 or int8 precision.
 
-    quick = quicken(model, "int8")        a copy of the model; the original stays as it was
+    packed = pack_linears(model, "int8")        a copy of the model; the original stays as it was
 
 A decoding step multiplies a few rows by every weight of the model, so it takes as long as reading the weights. Packed
 weights are read in one sweep, bf16 halves and int8 quarters what there is to read.
@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import UsageError
-from regard.fast.cpu.native import Kernels, PackedLinear, loaded
+from regard.fast.cpu.native import Kernels, NativeLinear, loaded
 from regard.layers.embeddings import Embedding
 from regard.layers.feedforward import FeedForward
 
@@ -36,7 +36,7 @@ _ROWS = 16  # for how many rows the packing is made; others work as well
 _TINY = torch.finfo(torch.float32).tiny
 
 
-class QuickLinear(nn.Module):
+class PackedLinear(nn.Module):
     """A linear layer with its weight packed, and a rectifier where asked for; it holds the plain weight too.
 
     `positive` promises inputs of 0 or more, which int8 can then round twice as finely. Without `native` kernels, or
@@ -66,7 +66,7 @@ class QuickLinear(nn.Module):
         self._bias = None if bias is None else bias.detach().to(self._dtype)
         self._packed: Any = _int8(weight) if precision == "int8" else _packed(weight, self._dtype)
         self._multiply = _product_of(self.positive)
-        # What is rectified goes straight to the next quick layer, in the precision of both.
+        # What is rectified goes straight to the next packed layer, in the precision of both.
         self._output = self._dtype if self.relu else weight.dtype
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -90,7 +90,21 @@ class QuickLinear(nn.Module):
         return output.relu_() if self.relu else output
 
 
-def quicken(model: Model, precision: Precision = "fp32", *, native: bool = True) -> Model:
+class PackedEmbedding(Embedding):
+    """An embedding whose product with hidden states is a packed one; it looks ids up as before."""
+
+    def __init__(self, embedding: Embedding, *, precision: Precision, native: bool) -> None:
+        nn.Module.__init__(self)
+        self.weight, self.scale, self.pad_id = embedding.weight, embedding.scale, embedding.pad_id
+        self.output = PackedLinear(embedding.weight, None, precision=precision, native=native)
+
+    def unembed(self, hidden: Tensor) -> Tensor:
+        """Hidden states (..., D) → scores over ids (..., V), by the same matrix."""
+        scores: Tensor = self.output(hidden)
+        return scores
+
+
+def pack_linears(model: Model, precision: Precision = "fp32", *, native: bool = True) -> Model:
     """A copy of a model on the CPU whose linear layers and tied outputs are packed, for our `native` kernels if it can.
 
     The kernels are compiled when first asked for, which takes some seconds once on a machine.
@@ -100,24 +114,27 @@ def quicken(model: Model, precision: Precision = "fp32", *, native: bool = True)
     copy = deepcopy(model).eval()
     if not (torch.backends.mkldnn.is_available() or (native and _kernels_for(precision))):
         return copy
+    embeddings: dict[Embedding, Embedding] = {}  # one may have several names
     for parent in list(copy.modules()):
         if isinstance(parent, FeedForward) and parent.activation is F.relu:
-            _quicken_rectified(parent, precision, native=native)
-        for name, child in list(parent.named_children()):
+            _pack_rectified(parent, precision, native=native)
+        for name, child in list(parent._modules.items()):
             if isinstance(child, nn.Linear):
-                setattr(parent, name, QuickLinear(child.weight, child.bias, precision=precision, native=native))
-            elif isinstance(child, Embedding) and child.quick is None:
-                child.quick = QuickLinear(child.weight, None, precision=precision, native=native)
+                setattr(parent, name, PackedLinear(child.weight, child.bias, precision=precision, native=native))
+            elif type(child) is Embedding:
+                if child not in embeddings:
+                    embeddings[child] = PackedEmbedding(child, precision=precision, native=native)
+                setattr(parent, name, embeddings[child])
     return copy
 
 
-def _quicken_rectified(part: FeedForward, precision: Precision, *, native: bool) -> None:
+def _pack_rectified(part: FeedForward, precision: Precision, *, native: bool) -> None:
     """The first layer rectifies what it makes itself, and the second knows that nothing it gets is negative."""
     inner, outer = part.inner, part.outer
-    part.inner = QuickLinear(  # type: ignore[assignment]
+    part.inner = PackedLinear(  # type: ignore[assignment]
         inner.weight, inner.bias, precision=precision, relu=True, native=native
     )
-    part.outer = QuickLinear(  # type: ignore[assignment]
+    part.outer = PackedLinear(  # type: ignore[assignment]
         outer.weight, outer.bias, precision=precision, positive=True, native=native
     )
     part.activation = _as_it_is
@@ -134,16 +151,16 @@ def _kernels_for(precision: Precision) -> Kernels | None:
 
 def _native(
     weight: Tensor, bias: Tensor | None, *, precision: Precision, relu: bool, positive: bool
-) -> PackedLinear | None:
+) -> NativeLinear | None:
     """The layer for kernels of our own, where there are some for this precision."""
     kernels = _kernels_for(precision)
     if kernels is None or weight.device.type != "cpu":
         return None
     if precision == "int8":
         rounded, scales = _rounded(weight)
-        return PackedLinear(kernels, rounded.int_repr(), bias=bias, scales=scales, relu=relu, positive=positive)
+        return NativeLinear(kernels, rounded.int_repr(), bias=bias, scales=scales, relu=relu, positive=positive)
     cast = weight.detach().to(torch.bfloat16 if precision == "bf16" else torch.float32)
-    return PackedLinear(kernels, cast, bias=bias, relu=relu)
+    return NativeLinear(kernels, cast, bias=bias, relu=relu)
 
 
 def _packed(weight: Tensor, dtype: torch.dtype) -> Tensor:

@@ -2,61 +2,25 @@
 
     output = softmax(scale · q kᵀ + bias) v        query (B, H, T, E), keys and values (B, G, S, ·)
 
-A decoding step asks one query a row, or one a beam, of every layer with one and the same mask. `Written` keeps that
-mask as the numbers to add; `attend_few` is the computation. With fewer key heads, the queries of a group simply ask
-as one: no key is repeated.
+A decoding step asks one query a row, or one a beam, of every layer with one and the same mask, which is materialized
+once. With fewer key heads, the queries of a group simply ask as one: no key is repeated.
 """
 
 from __future__ import annotations
 
-import math
-from functools import cached_property
-
 import torch
 from torch import Tensor
 
-from regard.attention.masks import Mask
+from regard.attention.masks import Mask, Materialized
 
 LARGEST = 4096  # scores a head, T · S: beyond that, the fused kernel, which never writes them all, is as quick
+SMALL_QUERY_TYPES = (torch.float32, torch.float64)
 COPIED = 64  # keys that are worth a copy, where heads do not lie as the products want them
 
 
-class Written(Mask):
-    """A mask as a boolean tensor (..., T, S) that leaves no query without a key, and as numbers to add to scores."""
-
-    def __init__(self, allowed: Tensor) -> None:
-        self.allowed = allowed
-
-    @cached_property
-    def bias(self) -> Tensor:
-        """0 where a key is allowed, −inf elsewhere; written when it is first needed."""
-        return torch.zeros(self.allowed.shape, device=self.allowed.device).masked_fill_(~self.allowed, -math.inf)
-
-    def dense(self, n_queries: int, n_keys: int, *, n_leading: int, device: torch.device) -> Tensor:
-        """The tensor itself."""
-        return self.allowed
-
-    def leaves_none_empty(self, n_queries: int, n_keys: int) -> bool:
-        """That is what its maker has seen to."""
-        return True
-
-
-def write_out(mask: Mask | None, n_queries: int, n_keys: int, *, device: torch.device) -> Mask | None:
-    """The same mask for many calls on heads (B, H, T, S): None where it forbids nothing.
-
-    Elsewhere than on a processor, or where a query has no key at all, it stays the description it was.
-    """
-    if mask is None or device.type != "cpu":
-        return mask
-    allowed = mask.dense(n_queries, n_keys, n_leading=2, device=device)
-    if bool(allowed.all()):
-        return None
-    return Written(allowed) if bool(allowed.any(-1).all()) else mask
-
-
-def suits_few(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether `attend_few` computes this, and sooner than the fused kernel: inference in single precision on a CPU."""
-    if query.device.type != "cpu" or query.dtype not in (torch.float32, torch.float64) or not _fit(query, key, value):
+def suits_small(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether `attend_small` computes this, sooner than the fused kernel: single precision on a CPU, no gradients."""
+    if query.device.type != "cpu" or query.dtype not in SMALL_QUERY_TYPES or not _fit(query, key, value):
         return False
     return not (torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad))
 
@@ -71,13 +35,13 @@ def _fit(query: Tensor, key: Tensor, value: Tensor) -> bool:
     return fit and 0 < T * S <= LARGEST and (S <= COPIED or B == 1 or key.stride(0) == G * key.stride(1))
 
 
-def attend_few(query: Tensor, key: Tensor, value: Tensor, *, rule: Mask | None, scale: float) -> Tensor:
+def attend_small(query: Tensor, key: Tensor, value: Tensor, *, rule: Mask | None, scale: float) -> Tensor:
     """Query (B, H, T, E), keys (B, G, S, E), values (B, G, S, Ev), G heads or groups of them → (B, H, T, Ev)."""
     B, H, T, E = query.shape
     G, S = key.shape[1:3]
     q = query.reshape(B * G, H // G * T, E)
     scores = torch.baddbmm(q.new_empty(()), q, key.reshape(B * G, S, E).mT, beta=0, alpha=scale)
-    if isinstance(rule, Written):
+    if isinstance(rule, Materialized):
         scores.view(B, H, T, S).add_(rule.bias)
     output = torch.bmm(scores.softmax(-1), value.reshape(B * G, S, value.shape[-1]))
     return output.view(B, H, T, -1)

@@ -1,6 +1,6 @@
-"""A Triton kernel that keeps the books of a beam search, one program an input.
+"""A Triton kernel that does the bookkeeping of a beam search, one program an input.
 
-    extend    from the best of the logits' chunks (`layers.best`): which hypotheses end and which live on, the tables,
+    extend    from the best of the logits' chunks (`topk`): which hypotheses end and which live on, the tables,
               the scores, who is done
 
 Written out, a step is some eighty small operations and several passes over the logits. `beam` is the readable twin:
@@ -20,7 +20,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.fast.gpu.topk import Best
+from regard.fast.gpu.topk import TopKChunks
 
 
 @triton.jit(do_not_specialize=["step"])
@@ -107,7 +107,7 @@ def _extend_kernel(VALUES, COLUMNS, PEAKS, SUMS, INPUTS, LIMITS, LIMIT_PENALTIES
 
 
 @dataclass(frozen=True)
-class Books:
+class BeamState:
     """Where `extend` reads and writes; everything lies close together, and stays where it is."""
 
     inputs: Tensor  # (n,)
@@ -128,8 +128,8 @@ class Books:
 
 
 def extend(
-    best: Best,
-    books: Books,
+    best: TopKChunks,
+    state: BeamState,
     *,
     step: int,
     eos_id: int,
@@ -137,20 +137,20 @@ def extend(
     penalty: float,
     next_penalty: float,
 ) -> None:
-    """Do the books of one step: `step` tokens were held before it, and `enough` ends fill an input.
+    """Bring the state one step further: `step` tokens were held before it, and `enough` ends fill an input.
 
     penalty, next_penalty   what log-probabilities of a hypothesis that ends now, or at the next step, are divided by
     """
-    (n, width), n_best = books.tokens.shape, books.ended_scores.shape[1]
+    (n, width), n_best = state.tokens.shape, state.ended_scores.shape[1]
     n_chunks, k = best.columns.shape[1:]
     each = triton.next_power_of_2(n_chunks * k)
     beams = triton.next_power_of_2(width)
     _extend_kernel[(n,)](
-        best.values, best.columns, best.peaks, best.sums, books.inputs, books.limits, books.limit_penalties,
-        books.tokens, books.totals, books.rows, books.n_ended,
-        books.ended_scores, books.ended_codes, books.ended_log_probs, books.done, books.cut_scores,
-        books.table_tokens, books.table_parents, books.table_log_probs,
-        step, books.table_tokens.shape[1], n_chunks, eos_id, enough, penalty, next_penalty,
+        best.values, best.columns, best.peaks, best.sums, state.inputs, state.limits, state.limit_penalties,
+        state.tokens, state.totals, state.rows, state.n_ended,
+        state.ended_scores, state.ended_codes, state.ended_log_probs, state.done, state.cut_scores,
+        state.table_tokens, state.table_parents, state.table_log_probs,
+        step, state.table_tokens.shape[1], n_chunks, eos_id, enough, penalty, next_penalty,
         W=width, K=k, N_BEST=n_best, BEAMS=beams, CHUNKS=triton.next_power_of_2(n_chunks),
         EACH=each, BEST=triton.next_power_of_2(n_best), num_warps=max(1, min(8, beams * each // 256)),
     )  # fmt: skip

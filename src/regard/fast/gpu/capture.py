@@ -1,14 +1,14 @@
-"""One decoding step recorded as a CUDA graph, over buffers that stay where they are.
+"""One decoding step captured as a CUDA graph, over static caches.
 
 A step of a small model is some hundred small kernels, and launching them from Python takes longer than running them.
-Recorded once, they are launched as one. A recording reads and writes fixed places in memory: the tokens, the caches,
-and the logits, which the next step overwrites. Where a row stands is read from the device, so one recording serves
-every position.
+Captured once, they are launched as one. A graph reads and writes fixed places in memory: the tokens, the caches, and
+the logits, which the next step overwrites. Where a row stands is read from the device, so one graph serves every
+position.
 
-    recording.step(model, tokens, stream=…)        (N,) → logits (N, V): run, then recorded, then replayed
-    recording.follow(model, books, stream=…)       the same, and the choice of the next tokens with it
+    captured.step(model, tokens, stream=…)         (N,) → logits (N, V): run, then captured, then replayed
+    captured.greedy_step(model, state, stream=…)   the same, and the choice of the next tokens with it
 
-On a processor the same steps run, unrecorded, over the same buffers.
+On a processor the same steps run, without graphs, over the same caches.
 """
 
 from __future__ import annotations
@@ -18,66 +18,21 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Learned, MultiHeadAttention, Sinusoidal
-from regard.fast.gpu.static_cache import LaneCache, LaneMemory, Lanes, SourceCache
+from regard.fast.gpu.graph_models import GraphModel, Step
+from regard.fast.gpu.static_cache import CacheContents, StaticCrossCache, StaticDecoderCache, StaticKVCache, StaticSlots
 
 if TYPE_CHECKING:
-    from regard.fast.gpu.graph_pool import Recordings
-    from regard.fast.gpu.greedy import GreedyBooks
-
-Step = Callable[[Tensor, LaneMemory], Tensor]
-
-
-class Recordable(Protocol):
-    """What a model has to offer, so that its steps can be recorded."""
-
-    recordings: Recordings
-    positions: Sinusoidal | Learned | None
-    training: bool
-
-    def step_once(self, tokens: Tensor, memory: LaneMemory) -> Tensor:
-        """One step over fixed buffers: tokens (N,) → logits (N, V). It asks the device nothing."""
-        ...
-
-    def check_step(self, tokens: Tensor, *, length: int, lanes: Lanes) -> None:
-        """Refuse the step after `length` positions if there is no position for it."""
-        ...
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The output's matrix, which is where the model is and of its precision."""
-        ...
-
-    def modules(self) -> Iterator[nn.Module]:
-        """All parts."""
-        ...
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """What is learnt."""
-        ...
-
-    def buffers(self) -> Iterator[Tensor]:
-        """What is not."""
-        ...
-
-
-@runtime_checkable
-class ThinlyRecordable(Protocol):
-    """What a model may offer besides."""
-
-    def thin_step(self) -> Step | None:
-        """The same as `step_once`, made for few rows on a GPU; None where the model's parts do not allow it."""
-        ...
+    from regard.fast.gpu.greedy import GreedyState
 
 
 @dataclass(frozen=True)
-class Shape:
-    """What has to be equal for a recording to serve again."""
+class CaptureShape:
+    """What has to be equal for captured steps to serve again."""
 
     n_rows: int
     per_source: int
@@ -87,22 +42,24 @@ class Shape:
     autocast: bool
 
 
-class Recording:
-    """Fixed buffers of one shape, and the step recorded over them."""
+class CapturedDecoding:
+    """Static caches of one shape, and the step captured over them."""
 
-    def __init__(self, model: Recordable, shape: Shape, *, compiled: bool = False, thin: int = 0) -> None:
-        device = model.output_weight.device
-        masked, cross = attentions(model, "masked"), attentions(model, "cross")
-        lanes = Lanes(shape.n_rows, capacity=shape.capacity, device=device)
+    def __init__(
+        self, model: GraphModel[Any], shape: CaptureShape, *, compiled: bool = False, gemv_rows: int = 0
+    ) -> None:
+        device = model.module.output_weight.device
+        masked, cross = model.attentions("masked"), model.attentions("cross")
+        slots = StaticSlots(shape.n_rows, capacity=shape.capacity, device=device)
         n_sources = shape.n_rows // shape.per_source
         lengths = torch.zeros(n_sources, dtype=torch.int64, device=device)
-        self.shape, self.compiled, self.thin = shape, compiled, thin
+        self.shape, self.compiled, self.gemv_rows = shape, compiled, gemv_rows
         self.tokens = torch.zeros(shape.n_rows, dtype=torch.int64, device=device)
-        self.memory = LaneMemory(
-            lanes,
-            [LaneCache(lanes, a.n_kv_heads, a.d_head, dtype=shape.dtype) for a in masked],
+        self.cache = StaticDecoderCache(
+            slots,
+            [StaticKVCache(slots, a.n_kv_heads, a.d_head, dtype=shape.dtype) for a in masked],
             [
-                SourceCache(
+                StaticCrossCache(
                     lengths,
                     (n_sources, a.n_kv_heads, shape.n_source, a.d_head),
                     per_source=shape.per_source,
@@ -113,19 +70,26 @@ class Recording:
         )
         self.logits: Tensor | None = None
         # A graph knows addresses only: what lies there is held, and has to be what the model still uses.
-        self._weights = [tensor.detach() for tensor in chain(model.parameters(), model.buffers())]
-        self.addresses = addresses(model)
+        self._weights = [tensor.detach() for tensor in chain(model.module.parameters(), model.module.buffers())]
+        self.addresses = addresses(model.module)
         self._function: Step | None = None
-        self._graphs: dict[object, torch.cuda.CUDAGraph | None] = {}  # None: run once, and to be recorded next time
-        self._books: dict[tuple[int, int], GreedyBooks] = {}
+        self._graphs: dict[object, torch.cuda.CUDAGraph | None] = {}  # None: run once, and to be captured next time
+        self._greedy_states: dict[tuple[int, int], GreedyState] = {}
 
     @property
     def n_bytes(self) -> int:
         """About how much memory it holds."""
-        keys = [cache.keys.nbytes for cache in self.memory.past] + [cache.keys.nbytes for cache in self.memory.source]
+        keys = [cache.keys.nbytes for cache in self.cache.past] + [cache.keys.nbytes for cache in self.cache.source]
         return 2 * sum(keys) + (0 if self.logits is None else 2 * self.logits.nbytes)
 
-    def step(self, model: Recordable, tokens: Tensor, *, stream: torch.cuda.Stream | None) -> Tensor:
+    @property
+    def uses_gemv(self) -> bool:
+        """Whether rows are so few, on a GPU and in one precision, that products with them are done by `gemv`."""
+        return (
+            self.tokens.is_cuda and not (self.compiled or self.shape.autocast) and self.shape.n_rows <= self.gemv_rows
+        )
+
+    def step(self, model: GraphModel[Any], tokens: Tensor, *, stream: torch.cuda.Stream | None) -> Tensor:
         """Tokens (N,), at most as many as there is room for → logits (N, V), there until the next step."""
         n_rows = len(tokens)
         full = n_rows == self.shape.n_rows
@@ -133,57 +97,65 @@ class Recording:
 
         def work() -> None:
             self._keep(self._compute(model), stream=stream)
-            self.memory.lanes.position.add_(1)
+            self.cache.slots.position.add_(1)
 
         self._launch("step", work, stream=stream)
         assert self.logits is not None
         return self.logits if full else self.logits[:n_rows]
 
-    def books(self, *, eos_id: int, pad_id: int) -> GreedyBooks:
-        """Where greedy writing with these marks is noted."""
-        from regard.fast.gpu.greedy import GreedyBooks  # here, because Triton comes with GPU builds only
+    def greedy_state(self, *, eos_id: int, pad_id: int) -> GreedyState:
+        """Where greedy search with these marks notes what it chose."""
+        from regard.fast.gpu.greedy import GreedyState  # here, because Triton comes with GPU builds only
 
         marks = (eos_id, pad_id)
-        if marks not in self._books:
-            self._books[marks] = GreedyBooks(self.tokens, capacity=self.shape.capacity, eos_id=eos_id, pad_id=pad_id)
-        return self._books[marks]
+        if marks not in self._greedy_states:
+            capacity = self.shape.capacity
+            self._greedy_states[marks] = GreedyState(self.tokens, capacity=capacity, eos_id=eos_id, pad_id=pad_id)
+        return self._greedy_states[marks]
 
-    def follow(self, model: Recordable, books: GreedyBooks, *, stream: torch.cuda.Stream | None) -> None:
+    def greedy_step(self, model: GraphModel[Any], state: GreedyState, *, stream: torch.cuda.Stream | None) -> None:
         """Feed the tokens that lie ready, and choose the next ones."""
-        marks, position = (books.eos_id, books.pad_id), self.memory.lanes.position
-        self._launch(marks, lambda: books.choose(self._compute(model), position), stream=stream)
+        marks, position = (state.eos_id, state.pad_id), self.cache.slots.position
+        self._launch(marks, lambda: state.choose(self._compute(model), position), stream=stream)
 
-    @property
-    def is_thin(self) -> bool:
-        """Whether rows are so few, on a GPU and in one precision, that products with them are done by `layers.thin`."""
-        return self.tokens.is_cuda and not (self.compiled or self.shape.autocast) and self.shape.n_rows <= self.thin
+    def contents(self, n_rows: int, length: int) -> CacheContents:
+        """What the first rows hold after `length` positions."""
+        cache, per_source = self.cache, self.shape.per_source
+        return CacheContents(
+            cache.slots.ancestors[:length, :n_rows],
+            cache.slots.starts[:n_rows],
+            [(layer.keys, layer.values) for layer in cache.past] if length else [],
+            [(layer.keys, layer.values) for layer in cache.source],
+            torch.arange(n_rows // per_source, device=self.tokens.device),
+            cache.source[0].lengths if cache.source else None,
+            per_source,
+        )
 
-    def _compute(self, model: Recordable) -> Tensor:
+    def _compute(self, model: GraphModel[Any]) -> Tensor:
         if self._function is None:
             self._function = self._step_of(model)
         with self._around():
-            return self._function(self.tokens, self.memory)
+            return self._function(self.tokens, self.cache)
 
-    def _step_of(self, model: Recordable) -> Step:
+    def _step_of(self, model: GraphModel[Any]) -> Step:
         """The model's step: compiled, or the one it has for few rows, or as it is."""
         if self.compiled:
-            return _compiled(model.step_once)
-        thin = model.thin_step() if self.is_thin and isinstance(model, ThinlyRecordable) else None
-        return thin or model.step_once
+            return _compiled(model.step)
+        return (model.gemv_step() if self.uses_gemv else None) or model.step
 
     def _around(self) -> AbstractContextManager[object]:
         """What the step is computed under: the caller's precision, or the products that suit its few rows."""
         if self.shape.autocast:
             # Weights are cast anew: casts that autocast keeps would be gone when the graph is replayed.
             return torch.autocast(self.tokens.device.type, dtype=self.shape.dtype, cache_enabled=False)
-        if not self.is_thin:
+        if not self.uses_gemv:
             return nullcontext()
-        from regard.fast.gpu.gemv import ThinProducts  # here, because Triton comes with GPU builds only
+        from regard.fast.gpu.gemv import GemvLinears  # here, because Triton comes with GPU builds only
 
-        return ThinProducts(self.shape.n_rows)
+        return GemvLinears(self.shape.n_rows)
 
     def _keep(self, logits: Tensor, *, stream: torch.cuda.Stream | None) -> None:
-        """As decoding wants them, and where they stay: a replayed step leaves them where the recorded one did."""
+        """As decoding wants them, and where they stay: a replayed step leaves them where the captured one did."""
         logits = logits if logits.dtype.itemsize >= 4 else logits.float()
         if stream is None and self.logits is not None:
             self.logits.copy_(logits)
@@ -191,9 +163,9 @@ class Recording:
             self.logits = logits
 
     def _launch(self, name: object, work: Callable[[], None], *, stream: torch.cuda.Stream | None) -> None:
-        """Do the work of this name: the first time as it is, the second time recorded, then replayed.
+        """Do the work of this name: the first time as it is, the second time captured, then replayed.
 
-        The first time, kernels are chosen and compiled, which must not happen while a graph is recorded.
+        The first time, kernels are chosen and compiled, which must not happen while a graph is captured.
         """
         graph = self._graphs.get(name)
         if graph is not None:
@@ -201,7 +173,7 @@ class Recording:
         elif stream is None:
             work()
         elif name in self._graphs:
-            self._graphs[name] = graph = _recorded(work, stream)
+            self._graphs[name] = graph = _captured(work, stream)
             self._function = None
             graph.replay()
         else:
@@ -215,8 +187,8 @@ class Recording:
             self._graphs[name] = None
 
 
-def _recorded(work: Callable[[], None], stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
-    """Work recorded and not yet done.
+def _captured(work: Callable[[], None], stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
+    """Work captured and not yet done.
 
     Not by `torch.cuda.graph`, which gives all of PyTorch's unused memory back first: other shapes come soon.
     """
@@ -231,19 +203,14 @@ def _recorded(work: Callable[[], None], stream: torch.cuda.Stream) -> torch.cuda
     return graph
 
 
-def attentions(model: Recordable, kind: str) -> list[MultiHeadAttention]:
-    """The model's attentions of one kind, layer by layer."""
-    return [part for part in model.modules() if isinstance(part, MultiHeadAttention) and part.tap.kind == kind]
-
-
-def addresses(model: Recordable) -> tuple[int, ...]:
-    """Where the model's weights lie: elsewhere, a recording would read what is there no more."""
-    return tuple(tensor.data_ptr() for tensor in chain(model.parameters(), model.buffers()))
+def addresses(module: nn.Module) -> tuple[int, ...]:
+    """Where the model's weights lie: elsewhere, a graph would read what is there no more."""
+    return tuple(tensor.data_ptr() for tensor in chain(module.parameters(), module.buffers()))
 
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Without garbage collection: another graph let go of now would spoil the one that is being recorded."""
+    """Without garbage collection: another graph let go of now would spoil the one that is being captured."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -258,10 +225,10 @@ def _compiled(function: Step) -> Step:
 
     compiled = torch.compile(function, fullgraph=True, dynamic=False)
 
-    def call(tokens: Tensor, memory: LaneMemory) -> Tensor:
+    def call(tokens: Tensor, cache: StaticDecoderCache) -> Tensor:
         # Each shape is compiled by itself, and PyTorch would stop at the eighth.
         with torch._dynamo.config.patch(recompile_limit=256):
-            logits: Tensor = compiled(tokens, memory)
+            logits: Tensor = compiled(tokens, cache)
             return logits
 
     return call

@@ -1,7 +1,7 @@
 """Attention of one new query a row, as a decoding step on a GPU has it: two Triton kernels, one program a row and head.
 
-    attend_lanes      over the row's own past      query (N, H, E), key and value (N, G, E), caches (capacity, N, G, E)
-    attend_sources    over its source              query (N, H, E), keys and values (n, G, S, E), lengths (n,)
+    attend_past      over the row's own past      query (N, H, E), key and value (N, G, E), caches (capacity, N, G, E)
+    attend_source    over its source              query (N, H, E), keys and values (n, G, S, E), lengths (n,)
 
 Where a row stands in time is read from the device, so that a recorded step can be replayed at every position; only
 positions that are filled are read. At time t the past of row r lies in row ancestors[t, r]: beams that change places
@@ -40,46 +40,46 @@ def look(q, keys, values, seen, peak, total, output):
 
 
 @triton.jit
-def past(begin, start, position, row, lane, ANCESTORS, n_rows, G,
+def past(begin, start, position, row, kv_head, ANCESTORS, n_rows, G,
           E: tl.constexpr, BLOCK: tl.constexpr, ALONE: tl.constexpr):  # fmt: skip
     """Where a block of the past lies, and which of it counts; a row that is alone has no past but its own."""
     times = begin + tl.arange(0, BLOCK)
     seen = (times >= start) & (times < position)
     if ALONE:
-        places = (times * G + lane) * E
+        places = (times * G + kv_head) * E
     else:
         rows = tl.load(ANCESTORS + times * n_rows + row, seen, other=0)
-        places = ((times * n_rows + rows) * G + lane) * E
+        places = ((times * n_rows + rows) * G + kv_head) * E
     return places, seen
 
 
 @triton.jit
-def _lanes_kernel(Q, K, V, OUT, KEYS, VALUES, POSITION, ANCESTORS, STARTS, scale, sq, sk, sv, n_rows, G,
+def _past_kernel(Q, K, V, OUT, KEYS, VALUES, POSITION, ANCESTORS, STARTS, scale, sq, sk, sv, n_rows, G,
                   E: tl.constexpr, WIDTH: tl.constexpr, GROUP: tl.constexpr, BLOCK: tl.constexpr,
                   ALONE: tl.constexpr):  # fmt: skip
     row, head = tl.program_id(0), tl.program_id(1)
-    lane = head // GROUP
+    kv_head = head // GROUP
     position, start = tl.load(POSITION), tl.load(STARTS + row)
     features = tl.arange(0, WIDTH)
     real = features < E
     q = tl.load(Q + row * sq + head * E + features, real, other=0.0).to(tl.float32)
     q = (q * scale).to(tl.float32)  # a compiler hands the scale over in double precision
-    k = tl.load(K + row * sk + lane * E + features, real, other=0.0)
-    v = tl.load(V + row * sv + lane * E + features, real, other=0.0)
+    k = tl.load(K + row * sk + kv_head * E + features, real, other=0.0)
+    v = tl.load(V + row * sv + kv_head * E + features, real, other=0.0)
     if head % GROUP == 0:
-        at = ((position * n_rows + row) * G + lane) * E + features
+        at = ((position * n_rows + row) * G + kv_head) * E + features
         tl.store(KEYS + at, k, real)
         tl.store(VALUES + at, v, real)
     peak, total, output = tl.sum(q * k.to(tl.float32), 0), 1.0, v.to(tl.float32)
     for begin in range(start // BLOCK * BLOCK, position, BLOCK):
-        places, seen = past(begin, start, position, row, lane, ANCESTORS, n_rows, G, E, BLOCK, ALONE)
+        places, seen = past(begin, start, position, row, kv_head, ANCESTORS, n_rows, G, E, BLOCK, ALONE)
         keys, values = read(KEYS, VALUES, places, seen, features, real)
         peak, total, output = look(q, keys, values, seen, peak, total, output)
     tl.store(OUT + (row * tl.num_programs(1) + head) * E + features, output / total, real)
 
 
 @triton.jit
-def _sources_kernel(Q, OUT, KEYS, VALUES, LENGTHS, scale, sq, S, G, per_source,
+def _source_kernel(Q, OUT, KEYS, VALUES, LENGTHS, scale, sq, S, G, per_source,
                     E: tl.constexpr, WIDTH: tl.constexpr, GROUP: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     row, head = tl.program_id(0), tl.program_id(1)
     source = row // per_source
@@ -97,8 +97,8 @@ def _sources_kernel(Q, OUT, KEYS, VALUES, LENGTHS, scale, sq, S, G, per_source,
     tl.store(OUT + (row * tl.num_programs(1) + head) * E + features, output / tl.maximum(total, 1e-30), real)
 
 
-@triton_op("regard::attend_lanes", mutates_args={"keys", "values"})
-def attend_lanes(
+@triton_op("regard::attend_past", mutates_args={"keys", "values"})
+def attend_past(
     query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor,
     position: Tensor, ancestors: Tensor, starts: Tensor, scale: float,
 ) -> Tensor:  # fmt: skip
@@ -112,7 +112,7 @@ def attend_lanes(
     output = query.new_empty((N, H, E))
     width = triton.next_power_of_2(E)
     block = _block(keys.shape[0], width, N * H)
-    wrap_triton(_lanes_kernel)[(N, H)](
+    wrap_triton(_past_kernel)[(N, H)](
         query, key, value, output, keys, values, position, ancestors, starts, scale * math.log2(math.e),
         query.stride(0), key.stride(0), value.stride(0), N, G,
         E=E, WIDTH=width, GROUP=H // G, BLOCK=block, ALONE=N == 1, num_warps=_warps(block, width),
@@ -120,8 +120,8 @@ def attend_lanes(
     return output
 
 
-@triton_op("regard::attend_sources", mutates_args={})
-def attend_sources(
+@triton_op("regard::attend_source", mutates_args={})
+def attend_source(
     query: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, per_source: int, scale: float
 ) -> Tensor:
     """Each query (N, H, E) looks at its source, that of row r being r // per_source: (N, H, E); nothing gives zeros."""
@@ -130,7 +130,7 @@ def attend_sources(
     output = query.new_empty((N, H, E))
     width = triton.next_power_of_2(E)
     block = _block(S, width, N * H)
-    wrap_triton(_sources_kernel)[(N, H)](
+    wrap_triton(_source_kernel)[(N, H)](
         query, output, keys, values, lengths, scale * math.log2(math.e), query.stride(0), S, G, per_source,
         E=E, WIDTH=width, GROUP=H // G, BLOCK=block, num_warps=_warps(block, width),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Beam search on a GPU: the same search, its books kept by two kernels a step.
+"""Beam search on a GPU: the same search, its bookkeeping done by two kernels a step.
 
 It stands in for `BeamSearch` where nothing unusual is asked: one group, no coverage, no filter but a minimum length.
 """
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from regard.decoding.beam import BeamSearch, Searching
 from regard.decoding.plan import Plan
-from regard.decoding.ranking import Hypothesis
 from regard.decoding.stepper import Stepper, next_logits
 
 _WIDEST = 16  # beams; a program ranks W · C · (W + 1) candidates in registers
@@ -26,7 +25,7 @@ class FusedBeamSearch(BeamSearch):
         super().__init__(stepper, plan)
         self.now = _own(self.now)
         self.results = self.now
-        self._open_books()
+        self._bind_state()
 
     @staticmethod
     def suits(plan: Plan) -> bool:
@@ -40,17 +39,17 @@ class FusedBeamSearch(BeamSearch):
     def advance(self) -> None:
         """Extend every live hypothesis by a token."""
         from regard.fast.gpu.beam_kernels import extend
-        from regard.fast.gpu.topk import best_of_chunks
+        from regard.fast.gpu.topk import top_k_of_chunks
 
         plan, ranking = self.plan, self.ranking
         logits = next_logits(self.stepper, self.now.tokens.flatten())
         if self.step == 0:
             plan.check_vocabulary(logits.shape[-1])
-        early = self.step < plan.options.min_length
-        best = best_of_chunks(logits, self.width + 1, banned=plan.eos_id if early else -1)
+        too_short = self.step < plan.options.min_length
+        best = top_k_of_chunks(logits, self.width + 1, banned=plan.eos_id if too_short else -1)
         extend(
             best,
-            self._books,
+            self._state,
             step=self.step,
             eos_id=plan.eos_id,
             enough=plan.options.patience * self.width,
@@ -62,7 +61,7 @@ class FusedBeamSearch(BeamSearch):
     def _keep(self, going: Tensor) -> None:
         super()._keep(going)
         self.now = _own(self.now)
-        self._open_books()
+        self._bind_state()
 
     def _record(self) -> None:
         order = self.now.ended_scores.sort(dim=1, descending=True, stable=True).indices
@@ -70,11 +69,11 @@ class FusedBeamSearch(BeamSearch):
         self.now = replace(self.now, **{name: getattr(self.now, name).gather(1, order) for name in names})
         super()._record()
 
-    def _open_books(self) -> None:
-        from regard.fast.gpu.beam_kernels import Books  # here, because Triton comes with GPU builds only
+    def _bind_state(self) -> None:
+        from regard.fast.gpu.beam_kernels import BeamState  # here, because Triton comes with GPU builds only
 
         now, table = self.now, self.table
-        self._books = Books(
+        self._state = BeamState(
             inputs=now.inputs,
             limits=now.limits,
             limit_penalties=now.limit_penalties,
@@ -91,15 +90,6 @@ class FusedBeamSearch(BeamSearch):
             table_parents=table.parents,
             table_log_probs=table.log_probs,
         )
-
-
-def search(stepper: Stepper, plan: Plan) -> list[list[Hypothesis]]:
-    """Decode every row of the plan by beam search."""
-    beams = FusedBeamSearch(stepper, plan) if FusedBeamSearch.suits(plan) else BeamSearch(stepper, plan)
-    beams.advance()
-    while not beams.is_over():
-        beams.advance()
-    return beams.hypotheses()
 
 
 def _own(now: Searching) -> Searching:

@@ -1,37 +1,34 @@
-"""Greedy decoding on a GPU: the same paths, each step one piece of recorded work, the choice of its token included.
+"""Greedy decoding on a GPU: the same paths, each step one CUDA graph, the choice of its token included.
 
 It stands in for `Paths` where the stepper can write by itself, and nothing is filtered but a minimum length.
 """
 
 from __future__ import annotations
 
-from typing import cast
-
 from regard.decoding.paths import Paths
 from regard.decoding.plan import Plan
-from regard.decoding.ranking import Hypothesis
-from regard.decoding.stepper import Stepper, WritingStepper
+from regard.fast.gpu.graph_stepper import GraphStepper
 
 
 class FusedPaths(Paths):
     """The paths that `paths` describes; what they hold lies with the stepper until they leave the batch."""
 
-    def __init__(self, stepper: WritingStepper, plan: Plan) -> None:
+    def __init__(self, stepper: GraphStepper, plan: Plan) -> None:
         super().__init__(stepper, plan)
-        self._writer = stepper
+        self._graphs = stepper
         self._begin()
 
     @staticmethod
-    def suits(stepper: Stepper, plan: Plan) -> bool:
-        """Whether the stepper does all that is asked."""
+    def suits(plan: Plan) -> bool:
+        """Whether captured greedy steps do all that is asked."""
         options = plan.options
         plain = options.strategy == "greedy" and options.n_samples == 1 and plan.prefixes is None
         filtered = options.banned or options.no_repeat_ngram
-        return plain and not filtered and hasattr(stepper, "write") and plan.device.type == "cuda"
+        return plain and not filtered and plan.device.type == "cuda"
 
     def advance(self) -> None:
         """Add a token to every path that is not done."""
-        self._writer.follow(self._books)
+        self._graphs.greedy_step(self._state)
         self.step += 1
 
     def is_over(self) -> bool:
@@ -47,7 +44,7 @@ class FusedPaths(Paths):
 
     def _begin(self) -> None:
         plan, self._begun = self.plan, self.step
-        self._books = self._writer.write(
+        self._state = self._graphs.begin_greedy(
             self.tokens,
             self.limits,
             eos_id=plan.eos_id,
@@ -58,17 +55,7 @@ class FusedPaths(Paths):
 
     def _look(self) -> None:
         """Bring over what was written since the last look."""
-        books, n, new = self._books, len(self.paths), slice(self._begun, self.step)
-        self.chosen[new, self.paths] = books.chosen[new, :n]
-        self.log_probs[new, self.paths] = books.log_probs[new, :n]
-        self.done, self.tokens, self._begun = books.done[:n], books.tokens[:n], self.step
-
-
-def follow(stepper: Stepper, plan: Plan) -> list[list[Hypothesis]]:
-    """Decode one path, or `n_samples` of them, for every row."""
-    suits = FusedPaths.suits(stepper, plan)
-    paths = FusedPaths(cast(WritingStepper, stepper), plan) if suits else Paths(stepper, plan)
-    paths.advance()
-    while not paths.is_over():
-        paths.advance()
-    return paths.hypotheses()
+        state, n, new = self._state, len(self.paths), slice(self._begun, self.step)
+        self.chosen[new, self.paths] = state.chosen[new, :n]
+        self.log_probs[new, self.paths] = state.log_probs[new, :n]
+        self.done, self.tokens, self._begun = state.done[:n], state.tokens[:n], self.step

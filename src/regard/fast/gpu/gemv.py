@@ -8,8 +8,8 @@ enough of it is asked for at once. Here each program has a few rows of W and all
 what surrounds a product is a few numbers, so every program does it for itself rather than wait for another kernel.
 Numbers are rounded where separate layers round theirs; sums are in single precision, of doubles in double.
 
-    thin_product(x, weight, bias, norm=…)        a product with what surrounds it
-    with ThinProducts(most=1): model(...)        every `F.linear` of at most so many rows, and no other, goes this way
+    gemv(x, weight, bias, norm=…)        a product with what surrounds it
+    with GemvLinears(most=1): model(...)        every `F.linear` of at most so many rows, and no other, goes this way
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-ThinActivation = Literal["none", "relu", "gelu", "gelu_tanh", "silu"]
+GemvActivation = Literal["none", "relu", "gelu", "gelu_tanh", "silu"]
 
 LONGEST = 8192  # inputs: a program has them all at once
 OUTPUTS = 4  # of a program, where a GPU's processors are many for the outputs
@@ -34,7 +34,7 @@ TILE, PER_THREAD, MOST_WARPS = 16384, 32, 8  # numbers of W that a program has a
 _ROWS = (4, 3, 2, 1)  # that a program may do together
 
 
-class ThinNorm(NamedTuple):
+class GemvNorm(NamedTuple):
     """A norm in front of a product: layer norm, or where it is not `centred`, the root-mean-square one."""
 
     weight: Tensor
@@ -44,14 +44,14 @@ class ThinNorm(NamedTuple):
 
 
 @triton.jit
-def _merged(X, PARTED, row, features, inside, K: tl.constexpr, HEADS: tl.constexpr, PARTS: tl.constexpr):
+def _merged(X, SPLIT_SUMS, row, features, inside, K: tl.constexpr, HEADS: tl.constexpr, SPLITS: tl.constexpr):
     heads = features // (K // HEADS)
-    x = tl.load(X + row * PARTS * K + features, inside, other=0.0)
-    peak = tl.load(PARTED + row * PARTS * HEADS + heads, inside, other=0.0)
+    x = tl.load(X + row * SPLITS * K + features, inside, other=0.0)
+    peak = tl.load(SPLIT_SUMS + row * SPLITS * HEADS + heads, inside, other=0.0)
     total = tl.full(x.shape, 1.0, tl.float32)
-    for part in tl.static_range(1, PARTS):
-        found = tl.load(X + (row * PARTS + part) * K + features, inside, other=0.0)
-        counts = tl.load(PARTED + (row * PARTS + part) * HEADS + heads, inside, other=0.0)
+    for split in tl.static_range(1, SPLITS):
+        found = tl.load(X + (row * SPLITS + split) * K + features, inside, other=0.0)
+        counts = tl.load(SPLIT_SUMS + (row * SPLITS + split) * HEADS + heads, inside, other=0.0)
         higher = tl.maximum(peak, counts)
         kept, share = tl.exp2(peak - higher), tl.exp2(counts - higher)
         x, total, peak = x * kept + found * share, total * kept + share, higher
@@ -79,12 +79,12 @@ def _activated(x, ACTIVATION: tl.constexpr):
 
 
 @triton.jit
-def _thin_kernel(X, PARTED, W, BIAS, SCALE, SHIFT, RESIDUAL, OUT, n_outputs, K: tl.constexpr, WIDTH: tl.constexpr,
-                 HEADS: tl.constexpr, PARTS: tl.constexpr,
+def _gemv_kernel(X, SPLIT_SUMS, W, BIAS, SCALE, SHIFT, RESIDUAL, OUT, n_outputs, K: tl.constexpr, WIDTH: tl.constexpr,
+                 HEADS: tl.constexpr, SPLITS: tl.constexpr,
                  ROWS: tl.constexpr, OUTPUTS: tl.constexpr, EXACT: tl.constexpr, EPSILON: tl.constexpr,
                  NORMED: tl.constexpr, CENTRED: tl.constexpr, SHIFTED: tl.constexpr, BIASED: tl.constexpr,
-                 ACTIVATION: tl.constexpr, GATED: tl.constexpr, ADDED: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
-    if EARLY:
+                 ACTIVATION: tl.constexpr, GATED: tl.constexpr, ADDED: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
+    if PDL:
         tl.extra.cuda.gdc_launch_dependents()
     outputs, features = tl.program_id(0) * OUTPUTS + tl.arange(0, OUTPUTS), tl.arange(0, WIDTH)
     real, inside = outputs < n_outputs, features < K
@@ -102,12 +102,12 @@ def _thin_kernel(X, PARTED, W, BIAS, SCALE, SHIFT, RESIDUAL, OUT, n_outputs, K: 
         bias = tl.load(BIAS + outputs, real, other=0.0).to(EXACT)
         if GATED:
             bias_inner = tl.load(BIAS + n_outputs + outputs, real, other=0.0).to(EXACT)
-    if EARLY:
+    if PDL:
         tl.extra.cuda.gdc_wait()
     for i in tl.static_range(ROWS):
         row = tl.program_id(1) * ROWS + i
-        if PARTS > 0:
-            x = _merged(X, PARTED, row, features, inside, K, HEADS, PARTS).to(OUT.dtype.element_ty).to(EXACT)
+        if SPLITS > 0:
+            x = _merged(X, SPLIT_SUMS, row, features, inside, K, HEADS, SPLITS).to(OUT.dtype.element_ty).to(EXACT)
         else:
             x = tl.load(X + row * K + features, inside, other=0.0).to(EXACT)
         if ADDED:
@@ -125,40 +125,41 @@ def _thin_kernel(X, PARTED, W, BIAS, SCALE, SHIFT, RESIDUAL, OUT, n_outputs, K: 
         tl.store(OUT + row * n_outputs + outputs, y, real)
 
 
-def thin_product(
+def gemv(
     hidden: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
     *,
-    norm: ThinNorm | None = None,
-    activation: ThinActivation = "none",
+    norm: GemvNorm | None = None,
+    activation: GemvActivation = "none",
     gated: bool = False,
     residual: Tensor | None = None,
-    parted: Tensor | None = None,
+    split_sums: Tensor | None = None,
     launch: dict[str, bool] | None = None,
 ) -> Tensor:
     """Hidden (..., K), weight (O, K) or gated (2·O, K) → (..., O), plus the residual (..., O); all of one precision.
 
-    With `parted` (N, S, H), hidden (N, S, K) is what `attention.parted` gives, to be merged first. `launch` is what
-    `attention.early` gives, where the kernel ahead belongs to the same chain.
+    With `split_sums` (N, S, H), hidden (N, S, K) is what `attend_split_kv` gives, to be merged first. `launch` is what
+    `programmatic_launch` gives, where the kernel ahead belongs to the same chain.
     """
     K, n_outputs = weight.shape[1], weight.shape[0] // 2 if gated else weight.shape[0]
-    shape, n_parts = (hidden.shape[:-1], 0) if parted is None else (hidden.shape[:1], hidden.shape[1])
+    shape, n_splits = (hidden.shape[:-1], 0) if split_sums is None else (hidden.shape[:1], hidden.shape[1])
     rows = hidden.reshape(math.prod(shape), -1).contiguous()
     output = weight.new_empty((*shape, n_outputs))
     together = next(n for n in _ROWS if len(rows) % n == 0)
     width = triton.next_power_of_2(K)
     n, warps = sizes(n_outputs, width)
     scale, shift, epsilon, centred = norm or (weight, None, 0.0, False)
-    _thin_kernel[(triton.cdiv(n_outputs, n), len(rows) // together)](
-        rows, rows if parted is None else parted, weight, weight if bias is None else bias,
+    _gemv_kernel[(triton.cdiv(n_outputs, n), len(rows) // together)](
+        rows, rows if split_sums is None else split_sums, weight, weight if bias is None else bias,
         scale, weight if shift is None else shift,
         weight if residual is None else residual.reshape(-1, n_outputs).contiguous(), output, n_outputs,
-        K=K, WIDTH=width, HEADS=1 if parted is None else parted.shape[2], PARTS=n_parts, ROWS=together, OUTPUTS=n,
+        K=K, WIDTH=width, HEADS=1 if split_sums is None else split_sums.shape[2], SPLITS=n_splits,
+        ROWS=together, OUTPUTS=n,
         EXACT=tl.float64 if weight.dtype == torch.float64 else tl.float32,
         EPSILON=epsilon, NORMED=norm is not None, CENTRED=centred, SHIFTED=shift is not None, BIASED=bias is not None,
         ACTIVATION=activation, GATED=gated, ADDED=residual is not None, num_warps=warps,
-        **(launch or {"EARLY": False}),
+        **(launch or {"PDL": False}),
     )  # fmt: skip
     return output
 
@@ -169,13 +170,13 @@ def sizes(n_outputs: int, width: int) -> tuple[int, int]:
     return n, max(1, min(MOST_WARPS, n * width // (32 * PER_THREAD)))
 
 
-def thin_linear(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def gemv_linear(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Hidden (..., K), weight (O, K), bias (O,) → (..., O)."""
-    return thin_product(hidden, weight, bias)
+    return gemv(hidden, weight, bias)
 
 
-class ThinProducts(TorchFunctionMode):
-    """While it is on, linear layers of at most `most` rows are computed by `thin_linear`."""
+class GemvLinears(TorchFunctionMode):
+    """While it is on, linear layers of at most `most` rows are computed by `gemv_linear`."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -190,7 +191,7 @@ class ThinProducts(TorchFunctionMode):
     ) -> Any:
         """Lead products to the kernel where it can do them."""
         if func is F.linear and not kwargs and self._suits(*args):
-            return thin_linear(*args, *[None] * (3 - len(args)))
+            return gemv_linear(*args, *[None] * (3 - len(args)))
         return func(*args, **(kwargs or {}))
 
     def _suits(self, hidden: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.fast.gpu.static_cache import Lanes
+from regard.fast.gpu.static_cache import StaticSlots
 
 
 @triton.jit
@@ -30,12 +30,12 @@ def _embed_kernel(TOKENS, POSITION, STARTS, TABLE, PLACES, OUT, n_places,
     tl.store(OUT + row * D + features, vector, inside)
 
 
-def embed_step(tokens: Tensor, lanes: Lanes, *, table: Tensor, places: Tensor | None) -> Tensor:
+def embed_step(tokens: Tensor, slots: StaticSlots, *, table: Tensor, places: Tensor | None) -> Tensor:
     """Vectors (N, D) of tokens where their rows stand; `places` (T, D) are learned positions, precise as the table."""
     D = table.shape[1]
     output = table.new_empty((len(tokens), D))
     _embed_kernel[(len(tokens),)](
-        tokens, lanes.position, lanes.starts, table, table if places is None else places, output,
+        tokens, slots.position, slots.starts, table, table if places is None else places, output,
         0 if places is None else len(places),
         D=D, WIDTH=triton.next_power_of_2(D), EXACT=tl.float64 if table.dtype == torch.float64 else tl.float32,
         PLACED=places is not None, num_warps=4,

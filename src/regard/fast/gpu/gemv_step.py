@@ -2,12 +2,12 @@
 
     norm, queries, keys and values → attention → out, residual → norm, inner, activation → outer, residual
 
-    ThinStep     tokens (N,) → logits (N, V), over the buffers of a recording
-    ThinBlock    x (N, D) → (N, D)
+    GemvStep     tokens (N,) → logits (N, V), over the static caches of a capture
+    GemvBlock    x (N, D) → (N, D)
 
 So little is computed for one row that a step's time is that of its kernels, one after another. `EncoderBlock.forward`
-is the readable twin; it does all that is unusual. Here the kernels make a chain, each begun early, see
-`attention.early`; the first of a step is not, since it waits for the step before.
+is the readable twin; it does all that is unusual. Here the kernels make a chain, each by
+`programmatic_launch`; the first of a step is not, since it waits for the step before.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Dot, Learned, MultiHeadAttention, ScaledDot, Sinusoidal
-from regard.fast.gpu.gemv import LONGEST, ThinActivation, ThinNorm, thin_product
+from regard.fast.gpu.gemv import LONGEST, GemvActivation, GemvNorm, gemv
 from regard.fast.gpu.gemv_embedding import embed_step
-from regard.fast.gpu.programmatic_launch import early
-from regard.fast.gpu.split_kv import attend_parted
-from regard.fast.gpu.static_cache import LaneCache, LaneMemory, attend_lanes_explicitly
+from regard.fast.gpu.programmatic_launch import programmatic_launch
+from regard.fast.gpu.split_kv import attend_split_kv
+from regard.fast.gpu.static_cache import StaticDecoderCache, StaticKVCache, attend_past_explicitly
 from regard.layers.blocks import EncoderBlock, EncoderStack
 from regard.layers.embeddings import Embedding
 from regard.layers.feedforward import ActivationName, FeedForward, GatedFeedForward, activation_of
 from regard.layers.norms import LayerNorm, RMSNorm
 
-_NAMES: dict[object, ThinActivation] = {activation_of(name): name for name in get_args(ActivationName)}
+_NAMES: dict[object, GemvActivation] = {activation_of(name): name for name in get_args(ActivationName)}
 
 
 @dataclass(frozen=True)
-class ThinLayer:
+class GemvLayer:
     """A linear layer with the norm before it and the activation behind it."""
 
     weight: Tensor
     bias: Tensor | None = None
-    norm: ThinNorm | None = None
-    activation: ThinActivation = "none"
+    norm: GemvNorm | None = None
+    activation: GemvActivation = "none"
     gated: bool = False
 
-    def __call__(self, x: Tensor, residual: Tensor | None = None, *, parted: Tensor | None = None) -> Tensor:
+    def __call__(self, x: Tensor, residual: Tensor | None = None, *, split_sums: Tensor | None = None) -> Tensor:
         """(N, K), or the parts (N, S, K) of it → (N, O), plus the residual (N, O)."""
-        return thin_product(
+        return gemv(
             x,
             self.weight,
             self.bias,
@@ -52,12 +52,12 @@ class ThinLayer:
             activation=self.activation,
             gated=self.gated,
             residual=residual,
-            parted=parted,
-            launch=early(x.device),
+            split_sums=split_sums,
+            launch=programmatic_launch(x.device),
         )
 
 
-class ThinBlock:
+class GemvBlock:
     """The step of one block."""
 
     def __init__(self, block: EncoderBlock) -> None:
@@ -67,7 +67,7 @@ class ThinBlock:
         self.heads = heads
         self.project = _layer(heads.query_key_value, norm=block.around_attention.norm)
         self.out = _layer(heads.out)
-        self.inner = ThinLayer(
+        self.inner = GemvLayer(
             first.weight,
             first.bias,
             _norm(block.around_feedforward.norm),
@@ -88,13 +88,13 @@ class ThinBlock:
         linear = all(type(layer) is nn.Linear for layer in (heads.query_key_value, heads.out, _first(part), part.outer))
         return plain and linear and _knows(block.around_attention.norm) and _knows(block.around_feedforward.norm)
 
-    def __call__(self, x: Tensor, cache: LaneCache, places: Tensor | None) -> Tensor:
+    def __call__(self, x: Tensor, cache: StaticKVCache, places: Tensor | None) -> Tensor:
         """One new position a row; `places` (N, 1) are for rotary heads."""
-        seen, parted = self._look_back(x, cache, places)
-        x = self.out(seen, x, parted=parted)
+        seen, split_sums = self._look_back(x, cache, places)
+        x = self.out(seen, x, split_sums=split_sums)
         return self.outer(self.inner(x), x)
 
-    def _look_back(self, x: Tensor, cache: LaneCache, places: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def _look_back(self, x: Tensor, cache: StaticKVCache, places: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """What a row sees of its past and of itself, on a GPU in parts that `out` merges."""
         heads = self.heads
         q, k, v = _split(self.project(x), heads)
@@ -103,39 +103,39 @@ class ThinBlock:
         scale = heads.score.dot_scale(heads.d_head)
         assert scale is not None
         if _has_kernels(q.device):
-            return attend_parted(q, k, v, cache=cache, scale=scale)
-        return attend_lanes_explicitly(q, k, v, cache=cache, scale=scale).flatten(1), None
+            return attend_split_kv(q, k, v, cache=cache, scale=scale)
+        return attend_past_explicitly(q, k, v, cache=cache, scale=scale).flatten(1), None
 
 
-class ThinStep:
+class GemvStep:
     """The step of a whole model: embeddings, blocks, and an output behind the last norm."""
 
     def __init__(self, table: Tensor, places: Tensor | None, *, stack: EncoderStack, output: Tensor) -> None:
         self.table, self.places = table, places
-        self.blocks = [ThinBlock(block) for block in stack.blocks if isinstance(block, EncoderBlock)]
-        self.output = ThinLayer(output, norm=None if stack.final_norm is None else _norm(stack.final_norm))
+        self.blocks = [GemvBlock(block) for block in stack.blocks if isinstance(block, EncoderBlock)]
+        self.output = GemvLayer(output, norm=None if stack.final_norm is None else _norm(stack.final_norm))
         self.is_rotary = any(block.heads.rotary is not None for block in self.blocks)
 
     @classmethod
     def of(
         cls, embedding: Embedding, positions: Learned | Sinusoidal | None, *, stack: EncoderStack, output: Tensor
-    ) -> ThinStep | None:
+    ) -> GemvStep | None:
         """The step of these parts, if the kernels know them all; they are in one precision then."""
         places = positions.table.weight if isinstance(positions, Learned) else None
         weights = [*stack.parameters(), embedding.weight, output, *([] if places is None else [places])]
         alike = all(weight.dtype == output.dtype and weight.is_contiguous() for weight in weights)
         narrow = all(weight.shape[-1] <= LONGEST for weight in weights if weight.ndim == 2)
-        known = all(map(ThinBlock.suits, stack.blocks)) and (stack.final_norm is None or _knows(stack.final_norm))
+        known = all(map(GemvBlock.suits, stack.blocks)) and (stack.final_norm is None or _knows(stack.final_norm))
         if isinstance(positions, Sinusoidal) or embedding.scale != 1.0 or not (alike and narrow and known):
             return None
         return cls(embedding.weight, places, stack=stack, output=output)
 
-    def __call__(self, tokens: Tensor, memory: LaneMemory) -> Tensor:
+    def __call__(self, tokens: Tensor, cache: StaticDecoderCache) -> Tensor:
         """The last token of each row (N,) → logits of the next (N, V)."""
-        places = memory.lanes.places() if self.is_rotary else None
-        x = embed_step(tokens, memory.lanes, table=self.table, places=self.places)
-        for block, cache in zip(self.blocks, memory.past, strict=True):
-            x = block(x, cache, places)
+        places = cache.slots.positions() if self.is_rotary else None
+        x = embed_step(tokens, cache.slots, table=self.table, places=self.places)
+        for block, past in zip(self.blocks, cache.past, strict=True):
+            x = block(x, past, places)
         return self.output(x)
 
 
@@ -147,18 +147,18 @@ def _first(part: FeedForward | GatedFeedForward) -> nn.Linear:
     return part.gate_inner if isinstance(part, GatedFeedForward) else part.inner
 
 
-def _layer(linear: nn.Linear, *, norm: nn.Module | None = None) -> ThinLayer:
-    return ThinLayer(linear.weight, linear.bias, None if norm is None else _norm(norm))
+def _layer(linear: nn.Linear, *, norm: nn.Module | None = None) -> GemvLayer:
+    return GemvLayer(linear.weight, linear.bias, None if norm is None else _norm(norm))
 
 
 def _knows(norm: nn.Module) -> bool:
     return type(norm) in (LayerNorm, RMSNorm) and norm.weight is not None and norm.eps is not None
 
 
-def _norm(norm: nn.Module) -> ThinNorm:
+def _norm(norm: nn.Module) -> GemvNorm:
     assert isinstance(norm, LayerNorm | RMSNorm)
     assert norm.eps is not None
-    return ThinNorm(norm.weight, norm.bias if isinstance(norm, LayerNorm) else None, norm.eps, type(norm) is LayerNorm)
+    return GemvNorm(norm.weight, norm.bias if isinstance(norm, LayerNorm) else None, norm.eps, type(norm) is LayerNorm)
 
 
 def _split(projected: Tensor, heads: MultiHeadAttention) -> tuple[Tensor, ...]:

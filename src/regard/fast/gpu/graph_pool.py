@@ -1,7 +1,7 @@
-"""The decoding steps that a model has recorded, kept for the next batch of the same shape.
+"""The decoding steps that were captured of a model, kept for the next batch of the same shape.
 
-model.recordings                           a model's own; on=False switches them off, compiled=True fuses kernels
-recording = recordings.take(model, shape)  one that is idle, or a new one; nobody else has it until `give_back`
+pool = pool_of(model)                     a model's own; enabled=False switches graphs off, compiled=True fuses kernels
+captured = pool.acquire(adapter, shape)   one that is idle, or a new one; nobody else has it until `release`
 """
 
 from __future__ import annotations
@@ -11,71 +11,88 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
+from torch import nn
 
 from regard.attention import Dot, ScaledDot, Sinusoidal
-from regard.fast.gpu.capture import Recordable, Recording, Shape, addresses, attentions
+from regard.fast.gpu.capture import CapturedDecoding, CaptureShape, addresses
+from regard.fast.gpu.graph_models import GraphModel
 
 WIDEST = 128  # features a head that the kernels take
 _PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
+_ATTRIBUTE = "_graph_pool"  # plain, of no module: it is in no state dict
 
 
-class Recordings:
-    """What one model has recorded and nobody uses right now, the latest last; a copy of a model starts with none.
+class GraphPool:
+    """What was captured of one model and nobody uses right now, the latest last; a copy of a model starts with none.
 
-    `on=False` switches recording off. `compiled` steps go through `torch.compile` first: fewer kernels, after half a
-    minute. Up to `thin` rows, uncompiled products are those of `layers.thin`. At most `most` recordings are kept, and
-    only the latest if they hold more than `most_bytes`: an eighth of the device's memory, unless given.
+    `enabled=False` switches graphs off. `compiled` steps go through `torch.compile` first: fewer kernels, after half a
+    minute. Up to `gemv_rows` rows, uncompiled products are those of `gemv`. At most `max_captures` are kept, and only
+    the latest if they hold more than `max_bytes`: an eighth of the device's memory, unless given.
     """
 
     def __init__(
         self,
         *,
-        on: bool = True,
+        enabled: bool = True,
         compiled: bool = False,
-        thin: int = 1,
-        most: int = 32,
-        most_bytes: int | None = None,
+        gemv_rows: int = 1,
+        max_captures: int = 32,
+        max_bytes: int | None = None,
     ) -> None:
-        self.on, self.compiled, self.thin, self.most, self.most_bytes = on, compiled, thin, most, most_bytes
-        self._idle: list[Recording] = []
-        self._lock = threading.RLock()  # a stepper may die, and give back, while its own thread is in here
+        self.enabled, self.compiled, self.gemv_rows = enabled, compiled, gemv_rows
+        self.max_captures, self.max_bytes = max_captures, max_bytes
+        self._idle: list[CapturedDecoding] = []
+        self._lock = threading.RLock()  # a stepper may die, and release, while its own thread is in here
         self._stream: torch.cuda.Stream | None = None
 
-    def suit(self, model: Recordable) -> bool:
-        """Whether the model's steps are recorded by themselves: on a GPU, unwatched, with plain dot products."""
-        weight = model.output_weight
-        if not self.on or not weight.is_cuda or model.training or weight.dtype not in _PRECISIONS:
-            return False
-        return find_spec("triton") is not None and all(
-            type(part.score) in (Dot, ScaledDot) and part.d_head <= WIDEST and not part.tap.watchers
-            for kind in ("masked", "cross")
-            for part in attentions(model, kind)
-        )
+    def why_not(self, model: GraphModel[Any]) -> str:
+        """Why the model's steps are not captured by themselves; nothing where they are."""
+        weight = model.module.output_weight
+        if not self.enabled:
+            return "switched off"
+        if not weight.is_cuda:
+            return "no GPU"
+        if model.module.training:
+            return "in training"
+        if weight.dtype not in _PRECISIONS:
+            return f"in {str(weight.dtype).removeprefix('torch.')}"
+        if find_spec("triton") is None:
+            return "Triton is not installed"
+        for part in (part for kind in ("masked", "cross") for part in model.attentions(kind)):
+            if type(part.score) not in (Dot, ScaledDot):
+                return f"compares by {type(part.score).__name__}"
+            if part.d_head > WIDEST:
+                return f"head width {part.d_head} > {WIDEST}"
+            if part.tap.watchers:
+                return "watched"
+        return ""
 
-    def take(self, model: Recordable, shape: Shape) -> Recording:
-        """An idle recording of this shape, or a new one."""
-        if isinstance(model.positions, Sinusoidal):
-            model.positions.reserve(shape.capacity)
+    def acquire(self, model: GraphModel[Any], shape: CaptureShape) -> CapturedDecoding:
+        """An idle capture of this shape, or a new one."""
+        if isinstance(model.module.positions, Sinusoidal):
+            model.module.positions.reserve(shape.capacity)
         with self._lock:
-            now = addresses(model)
+            now = addresses(model.module)
             self._idle = [one for one in self._idle if one.addresses == now]
-            kind = (shape, self.compiled, self.thin)
-            found = [one for one in self._idle if (one.shape, one.compiled, one.thin) == kind]
-            if found:
-                self._idle.remove(found[-1])
-                return found[-1]
+            wanted = (shape, self.compiled, self.gemv_rows)
+            fitting = [one for one in self._idle if (one.shape, one.compiled, one.gemv_rows) == wanted]
+            if fitting:
+                self._idle.remove(fitting[-1])
+                return fitting[-1]
         try:
-            return Recording(model, shape, compiled=self.compiled, thin=self.thin)
+            return CapturedDecoding(model, shape, compiled=self.compiled, gemv_rows=self.gemv_rows)
         except torch.OutOfMemoryError:
             self.clear()
-            return Recording(model, shape, compiled=self.compiled, thin=self.thin)
+            return CapturedDecoding(model, shape, compiled=self.compiled, gemv_rows=self.gemv_rows)
 
-    def give_back(self, recording: Recording) -> None:
-        """Keep a recording for others; the oldest go when there are too many, or they hold too much memory."""
+    def release(self, captured: CapturedDecoding) -> None:
+        """Keep a capture for others; the oldest go when there are too many, or they hold too much memory."""
         with self._lock:
-            self._idle.append(recording)
-            most = self.most_bytes if self.most_bytes is not None else _share_of_memory(recording.tokens.device)
-            while len(self._idle) > self.most or (len(self._idle) > 1 and sum(o.n_bytes for o in self._idle) > most):
+            self._idle.append(captured)
+            most = self.max_bytes if self.max_bytes is not None else _share_of_memory(captured.tokens.device)
+            while len(self._idle) > self.max_captures or (
+                len(self._idle) > 1 and sum(one.n_bytes for one in self._idle) > most
+            ):
                 del self._idle[0]
 
     def clear(self) -> None:
@@ -84,7 +101,7 @@ class Recordings:
             self._idle = []
 
     def stream(self, device: torch.device) -> torch.cuda.Stream | None:
-        """The stream to record on; None where nothing is recorded."""
+        """The stream to capture on; None where nothing is captured."""
         if device.type == "cuda" and self._stream is None:
             self._stream = torch.cuda.Stream(device)
         return self._stream if device.type == "cuda" else None
@@ -97,6 +114,12 @@ class Recordings:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ = {**state, "_lock": threading.RLock()}
+
+
+def pool_of(module: nn.Module) -> GraphPool:
+    """The model's own pool, made at the first call; a copy of the model has one with the same switches."""
+    pool: GraphPool | None = module.__dict__.get(_ATTRIBUTE)
+    return module.__dict__.setdefault(_ATTRIBUTE, GraphPool()) if pool is None else pool
 
 
 def _share_of_memory(device: torch.device) -> int:

@@ -1,7 +1,7 @@
 """Greedy writing that never leaves the device: what a step's logits are followed by, as fixed buffers and one kernel.
 
-    books.begin(limits, step=0, min_length=0)    the rows stand before their first token
-    books.choose(logits, position)               the likeliest token of each row: noted, and fed to the next step
+    state.begin(limits, step=0, min_length=0)    the rows stand before their first token
+    state.choose(logits, position)               the likeliest token of each row: noted, and fed to the next step
 
 Where the rows stand is read from the device and moved on there, so that a model's step and the choice after it are
 recorded as one piece of work. The host only looks now and then who is done.
@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.fast.gpu.topk import best_of_chunks
+from regard.fast.gpu.topk import top_k_of_chunks
 
 NOTHING = -1  # in a table: the row was done, as in `decoding.paths`
 
@@ -49,7 +49,7 @@ def _choose_kernel(VALUES, COLUMNS, PEAKS, SUMS, TOKENS, LIMITS, DONE, CHOSEN, L
         tl.store(BANNED, tl.where(step + 1 < tl.load(MIN_LENGTH), eos, -1))
 
 
-class GreedyBooks:
+class GreedyState:
     """What N rows have written since they began, and which of them are done; `tokens` (N,) are what is fed next."""
 
     def __init__(self, tokens: Tensor, *, capacity: int, eos_id: int, pad_id: int) -> None:
@@ -73,7 +73,7 @@ class GreedyBooks:
 
     def choose(self, logits: Tensor, position: Tensor) -> None:
         """From logits (N, V) the token of each row; the rows' position (1,) moves on."""
-        best = best_of_chunks(logits, 1, banned=self._banned)
+        best = top_k_of_chunks(logits, 1, banned=self._banned)
         n_chunks = best.peaks.shape[1]
         _choose_kernel[(len(logits),)](
             best.values, best.columns, best.peaks, best.sums, self.tokens, self.limits, self.done,

@@ -1,18 +1,21 @@
-"""Room for rows that are decoded step by step, which stays where it is: what a step on a GPU is recorded over.
+"""KV caches that stay where they are, for rows that are decoded step by step: what a CUDA graph is captured over.
 
-    Lanes          where N rows stand: position (1,), ancestors (capacity, N), starts (N,); shared by all layers
-    LaneCache      the past keys and values of one layer, (capacity, N, G, E)
-    SourceCache    the source's keys and values of one layer, (n, G, S, E), with lengths (n,)
+    StaticSlots         where N rows stand: position (1,), ancestors (capacity, N), starts (N,); shared by all layers
+    StaticKVCache       the past keys and values of one layer, (capacity, N, G, E)
+    StaticCrossCache    the source's keys and values of one layer, (n, G, S, E), with lengths (n,)
+    StaticDecoderCache  those of all layers
+    CacheContents       what rows hold before it is copied into such caches, or between two of them
 
 Every row of N writes its key of time t into its own row of the caches, once. Row r's past lies in rows ancestors[t, r]
 instead of r, so that beams change places by moving these numbers. Times before starts[r] are not in its past: prompts
-of different lengths stand at the right end. `attend` is one Triton kernel on a GPU, see `single`; elsewhere it is
-written out, which is what the kernels are tested against.
+of different lengths stand at the right end. `attend` is one Triton kernel on a GPU, see `decode_attention`; elsewhere
+it is written out, which is what the kernels are tested against.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -21,8 +24,10 @@ from regard.attention.core import attend_explicitly
 from regard.attention.scores import ScaledDot
 from regard.errors import ShapeError
 
+Layers = list[tuple[Tensor, Tensor]]  # keys and values, layer by layer
 
-class Lanes:
+
+class StaticSlots:
     """Where N rows stand in time, and whose past is whose."""
 
     def __init__(self, n_rows: int, *, capacity: int, device: torch.device) -> None:
@@ -45,7 +50,7 @@ class Lanes:
         torch.index_select(self.ancestors[:length], 1, rows, out=moved)
         self.ancestors[:length, : len(rows)] = moved
 
-    def places(self) -> Tensor:
+    def positions(self) -> Tensor:
         """Where each row's new token stands in its own text: (N, 1)."""
         return (self.position - self.starts)[:, None]
 
@@ -53,33 +58,33 @@ class Lanes:
         return torch.arange(self.n_rows, dtype=torch.int32, device=self.position.device)
 
 
-class LaneCache:
+class StaticKVCache:
     """The keys and values that N rows have cached in one layer; it attends by itself."""
 
-    def __init__(self, lanes: Lanes, n_kv_heads: int, width: int, *, dtype: torch.dtype) -> None:
-        shape = (lanes.capacity, lanes.n_rows, n_kv_heads, width)
-        self.lanes = lanes
+    def __init__(self, slots: StaticSlots, n_kv_heads: int, width: int, *, dtype: torch.dtype) -> None:
+        shape = (slots.capacity, slots.n_rows, n_kv_heads, width)
+        self.slots = slots
         # Zeros, because what is hidden is weighed by zero where attention is written out, and must be a number.
-        self.keys = torch.zeros(shape, dtype=dtype, device=lanes.position.device)
+        self.keys = torch.zeros(shape, dtype=dtype, device=slots.position.device)
         self.values = torch.zeros_like(self.keys)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float) -> Tensor:
         """Cache key and value (N, G, E) at the rows' position, and attend up to it: query (N, H, E) → (N, H, E)."""
-        if len(query) != self.lanes.n_rows:
-            raise ShapeError(f"lanes of {self.lanes.n_rows} rows cannot take {len(query)} rows")
+        if len(query) != self.slots.n_rows:
+            raise ShapeError(f"a cache of {self.slots.n_rows} rows cannot take {len(query)} rows")
         if not query.is_cuda:
-            return attend_lanes_explicitly(query, key, value, cache=self, scale=scale)
-        from regard.fast.gpu.decode_attention import attend_lanes  # here, because Triton comes with GPU builds only
+            return attend_past_explicitly(query, key, value, cache=self, scale=scale)
+        from regard.fast.gpu.decode_attention import attend_past  # here, because Triton comes with GPU builds only
 
-        lanes = self.lanes
+        slots = self.slots
         query, key, value = _together(query), _together(key), _together(value)
-        output: Tensor = attend_lanes(
-            query, key, value, self.keys, self.values, lanes.position, lanes.ancestors, lanes.starts, scale
+        output: Tensor = attend_past(
+            query, key, value, self.keys, self.values, slots.position, slots.ancestors, slots.starts, scale
         )
         return output
 
     def fill(self, keys: Tensor, values: Tensor, *, ancestors: Tensor) -> None:
-        """Take over a past (T, ·, G, E) in which the row of each time and lane is ancestors (T, N)."""
+        """Take over a past (T, ·, G, E) in which the row of each time and slot is ancestors (T, N)."""
         length, n_rows = ancestors.shape
         times = torch.arange(length, device=ancestors.device)[:, None]
         rows = ancestors.long()
@@ -87,7 +92,7 @@ class LaneCache:
         self.values[:length, :n_rows] = values[times, rows]
 
 
-class SourceCache:
+class StaticCrossCache:
     """The keys and values of n sources in one layer, each looked at by `per_source` rows that follow one another."""
 
     def __init__(self, lengths: Tensor, shape: tuple[int, int, int, int], *, per_source: int, dtype: torch.dtype):
@@ -100,10 +105,10 @@ class SourceCache:
         if len(query) != len(self.lengths) * self.per_source:
             raise ShapeError(f"{len(self.lengths)} sources of {self.per_source} rows cannot take {len(query)} rows")
         if not query.is_cuda:
-            return attend_sources_explicitly(query, cache=self, scale=scale)
-        from regard.fast.gpu.decode_attention import attend_sources  # here, because Triton comes with GPU builds only
+            return attend_source_explicitly(query, cache=self, scale=scale)
+        from regard.fast.gpu.decode_attention import attend_source  # here, because Triton comes with GPU builds only
 
-        output: Tensor = attend_sources(_together(query), self.keys, self.values, self.lengths, self.per_source, scale)
+        output: Tensor = attend_source(_together(query), self.keys, self.values, self.lengths, self.per_source, scale)
         return output
 
     def fill(self, keys: Tensor, values: Tensor, *, rows: Tensor) -> None:
@@ -113,27 +118,83 @@ class SourceCache:
 
 
 @dataclass
-class LaneMemory:
-    """All that a decoder's layers keep between steps; a language model has no source."""
+class StaticDecoderCache:
+    """The caches of all layers; a language model has no source."""
 
-    lanes: Lanes
-    past: list[LaneCache]
-    source: list[SourceCache] = field(default_factory=list)
+    slots: StaticSlots
+    past: list[StaticKVCache]
+    source: list[StaticCrossCache] = field(default_factory=list)
 
 
-def attend_lanes_explicitly(query: Tensor, key: Tensor, value: Tensor, *, cache: LaneCache, scale: float) -> Tensor:
-    """What `LaneCache.attend` computes, written out over the whole capacity."""
-    lanes, times = cache.lanes, torch.arange(cache.lanes.capacity, device=query.device)
-    cache.keys.index_copy_(0, lanes.position, key[None].to(cache.keys.dtype))
-    cache.values.index_copy_(0, lanes.position, value[None].to(cache.values.dtype))
-    rows = lanes.ancestors.long()
+@dataclass(frozen=True)
+class CacheContents:
+    """What N rows hold, wherever it lies; selecting rows moves numbers, not keys.
+
+    past       (T, ·, G, E) a layer; the past of row r lies in rows ancestors[:, r] and counts from starts[r]
+    source     (·, G, S, E) a layer; `per_source` rows that follow one another share a row of `sources`
+    lengths    (·,) of the sources
+    """
+
+    ancestors: Tensor  # (T, N)
+    starts: Tensor  # (N,)
+    past: Layers = field(default_factory=list)
+    source: Layers = field(default_factory=list)
+    sources: Tensor | None = None  # (n,)
+    lengths: Tensor | None = None
+    per_source: int = 1
+
+    @classmethod
+    def of_source(cls, source: Layers, lengths: Tensor) -> CacheContents:
+        """Rows that have read a source each (B, G, S, E) and written nothing."""
+        rows = torch.arange(len(lengths), device=lengths.device)
+        return cls(rows.expand(0, -1), torch.zeros_like(rows), source=source, sources=rows, lengths=lengths)
+
+    @classmethod
+    def of_past(cls, past: Layers, starts: Tensor) -> CacheContents:
+        """Rows that have read prompts: past (T, N, G, E), or nothing at all."""
+        rows = torch.arange(len(starts), device=starts.device)
+        return cls(rows.expand(len(past[0][0]) if past else 0, -1), starts, past)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return len(self.starts)
+
+    def select(self, rows: Tensor, *, same_source: bool) -> CacheContents:
+        """Row i of these is what row rows[i] was."""
+        ancestors = self.ancestors[:, rows]
+        if same_source:
+            return replace(self, ancestors=ancestors)
+        chosen = replace(self, ancestors=ancestors, starts=self.starts[rows])
+        if self.sources is None or not self.source:
+            return chosen
+        per_source, kept = _shared((rows // self.per_source).tolist())
+        return replace(chosen, sources=self.sources[torch.tensor(kept, device=rows.device)], per_source=per_source)
+
+    def copy_into(self, cache: StaticDecoderCache) -> None:
+        """Copy it all into the first rows of static caches; rows behind them stand at nothing."""
+        cache.slots.restart(len(self.ancestors), starts=self.starts)
+        for layer, held in zip(cache.past, self.past, strict=bool(self.past)):
+            layer.fill(*held, ancestors=self.ancestors)
+        if self.source and self.sources is not None and self.lengths is not None:
+            cache.source[0].lengths[: len(self.sources)] = self.lengths[self.sources]
+            for source, kept in zip(cache.source, self.source, strict=True):
+                source.fill(*kept, rows=self.sources)
+
+
+def attend_past_explicitly(query: Tensor, key: Tensor, value: Tensor, *, cache: StaticKVCache, scale: float) -> Tensor:
+    """What `StaticKVCache.attend` computes, written out over the whole capacity."""
+    slots, times = cache.slots, torch.arange(cache.slots.capacity, device=query.device)
+    cache.keys.index_copy_(0, slots.position, key[None].to(cache.keys.dtype))
+    cache.values.index_copy_(0, slots.position, value[None].to(cache.values.dtype))
+    rows = slots.ancestors.long()
     k_NGSE, v_NGSE = (x[times[:, None], rows].permute(1, 2, 0, 3) for x in (cache.keys, cache.values))
-    allowed_NS = (times <= lanes.position) & (times >= lanes.starts[:, None])
+    allowed_NS = (times <= slots.position) & (times >= slots.starts[:, None])
     return _written_out(query, k_NGSE, v_NGSE, allowed_NS, scale=scale)
 
 
-def attend_sources_explicitly(query: Tensor, *, cache: SourceCache, scale: float) -> Tensor:
-    """What `SourceCache.attend` computes, written out."""
+def attend_source_explicitly(query: Tensor, *, cache: StaticCrossCache, scale: float) -> Tensor:
+    """What `StaticCrossCache.attend` computes, written out."""
     k_NGSE, v_NGSE = (x.repeat_interleave(cache.per_source, 0) for x in (cache.keys, cache.values))
     times = torch.arange(k_NGSE.shape[2], device=query.device)
     allowed_nS = times < cache.lengths[:, None]
@@ -149,3 +210,10 @@ def _written_out(query: Tensor, keys: Tensor, values: Tensor, allowed: Tensor, *
     """Query (N, H, E), keys and values (N, G, S, E), allowed (N, S) → (N, H, E)."""
     q_NHTE, allowed_NHTS = query[:, :, None], allowed[:, None, None]
     return attend_explicitly(q_NHTE, keys, values, score=ScaledDot(scale), mask=allowed_NHTS)[:, :, 0]
+
+
+def _shared(sources: list[int]) -> tuple[int, list[int]]:
+    """How many neighbours share a source all along, and the sources without their repetitions."""
+    runs = [(source, len(list(run))) for source, run in groupby(sources)]
+    widths = {width for _, width in runs}
+    return (widths.pop(), [source for source, _ in runs]) if len(widths) == 1 else (1, sources)

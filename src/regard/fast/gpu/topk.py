@@ -43,7 +43,7 @@ def _chunks_kernel(LOGITS, VALUES, COLUMNS, PEAKS, SUMS, BANNED, n_columns, row_
 
 
 @dataclass(frozen=True)
-class Best:
+class TopKChunks:
     """The best candidates of every row, chunk by chunk, and what the chunks add to the softmax."""
 
     values: Tensor  # (N, C, k), largest first
@@ -52,7 +52,7 @@ class Best:
     sums: Tensor  # (N, C) of exp(logit − peak)
 
 
-def best_of_chunks(logits: Tensor, k: int, *, banned: int | Tensor = -1) -> Best:
+def top_k_of_chunks(logits: Tensor, k: int, *, banned: int | Tensor = -1) -> TopKChunks:
     """The k best of every chunk of the logits (N, V); column `banned`, known here or on the device (1,), ranks last."""
     n_rows, n_columns = logits.shape
     width = min(CHUNK, triton.next_power_of_2(n_columns))
@@ -65,4 +65,4 @@ def best_of_chunks(logits: Tensor, k: int, *, banned: int | Tensor = -1) -> Best
         logits, values, columns, peaks, sums, banned, n_columns, logits.stride(0),
         K=k, CHUNK=width, ON_DEVICE=isinstance(banned, Tensor), num_warps=max(1, min(8, width // 512)),
     )  # fmt: skip
-    return Best(values, columns, peaks, sums)
+    return TopKChunks(values, columns, peaks, sums)

@@ -15,10 +15,11 @@ from torch import Tensor
 
 from regard.attention.masks import Both, Causal, Documents, Mask
 
-SHORT, SHORT_WIDTHS = 128, (16, 32, 64, 128)  # longest document and head widths that the short kernel takes
+HALF_TYPES = (torch.float16, torch.bfloat16)
+KERNEL_LENGTH, KERNEL_WIDTHS = 128, (16, 32, 64, 128)  # longest document and head widths that our own kernel takes
 
 
-def packed_rule(rule: Mask | None, query: Tensor, key: Tensor, value: Tensor) -> tuple[Documents, bool] | None:
+def varlen_rule(rule: Mask | None, query: Tensor, key: Tensor, value: Tensor) -> tuple[Documents, bool] | None:
     """The documents and whether they are causal, if that is all the rule says and the row is a single one."""
     if not isinstance(rule, Both | Documents):
         return None
@@ -36,7 +37,7 @@ def packed_rule(rule: Mask | None, query: Tensor, key: Tensor, value: Tensor) ->
     return documents[0], causal
 
 
-def attend_packed(
+def attend_varlen(
     query: Tensor, key: Tensor, value: Tensor, *, documents: Documents, causal: bool, scale: float, dropout: float
 ) -> Tensor:
     """Attend within each document: output (..., T, Ev) in the packed order."""
@@ -57,12 +58,7 @@ def _single_rows(query: Tensor, key: Tensor, value: Tensor) -> bool:
 
 
 def _has_kernel(query: Tensor, value: Tensor, dropout: float) -> bool:
-    return (
-        query.is_cuda
-        and query.dtype in (torch.float16, torch.bfloat16)
-        and query.shape[-1] == value.shape[-1]
-        and dropout == 0.0
-    )
+    return query.is_cuda and query.dtype in HALF_TYPES and query.shape[-1] == value.shape[-1] and dropout == 0.0
 
 
 def _kernel(
@@ -75,16 +71,16 @@ def _kernel(
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
     starts, key_starts = _starts(documents.lengths, query.device), _starts(documents.key_lengths, query.device)
     longest = documents.longest
-    if longest <= SHORT and query.shape[-1] in SHORT_WIDTHS:
-        from regard.fast.gpu.varlen_kernels import short_attention  # here, because Triton comes with GPU builds only
+    if longest <= KERNEL_LENGTH and query.shape[-1] in KERNEL_WIDTHS:
+        from regard.fast.gpu.varlen_kernels import varlen_attention  # here, because Triton comes with GPU builds only
 
         rows = [x if x.stride()[1:] == (x.shape[2], 1) else x.contiguous() for x in (query, key, value)]
-        short: Tensor = short_attention(*rows, starts, key_starts, longest, scale, causal)
-        return short
+        output: Tensor = varlen_attention(*rows, starts, key_starts, longest, scale, causal)
+        return output
     window = (-1, 0 if causal else -1)
-    output = varlen_attn(query, key, value, starts, key_starts, longest, longest, scale=scale, window_size=window)
-    assert isinstance(output, Tensor)
-    return output
+    attended = varlen_attn(query, key, value, starts, key_starts, longest, longest, scale=scale, window_size=window)
+    assert isinstance(attended, Tensor)
+    return attended
 
 
 def _padded(

@@ -84,8 +84,8 @@ def _backward_kernel(Q, K, V, DO, DQ, DK, DV, QS, KS, scale, sq, sk, sv, sdo, sd
         tl.store(dv_at, tl.dot(tl.trans(p.to(do.dtype)), do, input_precision="ieee").to(q.dtype), dv_real)
 
 
-@triton_op("regard::short_attention", mutates_args={})
-def short_attention(
+@triton_op("regard::varlen_attention", mutates_args={})
+def varlen_attention(
     query: Tensor, key: Tensor, value: Tensor, starts: Tensor, key_starts: Tensor,
     longest: int, scale: float, causal: bool,
 ) -> Tensor:  # fmt: skip
@@ -101,8 +101,8 @@ def short_attention(
     return output
 
 
-@triton_op("regard::short_attention_backward", mutates_args={})
-def short_attention_backward(
+@triton_op("regard::varlen_attention_backward", mutates_args={})
+def varlen_attention_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, starts: Tensor, key_starts: Tensor,
     longest: int, scale: float, causal: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
@@ -124,11 +124,11 @@ def _keep(ctx, inputs, output) -> None:
 
 
 def _backward(ctx, grad):
-    grads = short_attention_backward(grad.contiguous(), *ctx.saved_tensors, *ctx.rest)
+    grads = varlen_attention_backward(grad.contiguous(), *ctx.saved_tensors, *ctx.rest)
     return (*grads, None, None, None, None, None)
 
 
-short_attention.register_autograd(_backward, setup_context=_keep)
+varlen_attention.register_autograd(_backward, setup_context=_keep)
 
 
 def _blocks(longest: int) -> list[tuple[int, int]]:

@@ -1,8 +1,9 @@
 """The loss over a vocabulary, made so that the scores of all tokens never stand in memory together.
 
-    linear_cross_entropy    label-smoothed cross-entropy of  hidden (N, D) · weightᵀ (D, V)  against labels (N,)
+    chunked_cross_entropy    label-smoothed cross-entropy of  hidden (N, D) · weightᵀ (D, V)  against labels (N,)
 
-Smoothing ε is that of `F.cross_entropy`: 1 − ε on the label, ε spread evenly over all V classes.
+`regard.metrics.cross_entropy` is the textbook twin. Smoothing ε is that of `F.cross_entropy`: 1 − ε on the label, ε
+spread evenly over all V classes.
 
     loss = lse(z) − (1 − ε) · z[label] − ε/V · Σ z                   z = W h (+ b)
     ∂loss/∂z = softmax(z) − (1 − ε) · 1[label] − ε/V
@@ -22,16 +23,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.errors import ShapeError, UsageError
 from regard.fast.loss.precomputed_gradients import differentiable, parts, rows_at_once
-from regard.training.protocol import Losses
 
-__all__ = ["Losses", "linear_cross_entropy"]
+Sums = tuple[Tensor, Tensor, Tensor]  # the loss with gradients, the negative log-likelihood, the tokens
 
-_MANY = 4096  # classes
+KERNEL_CLASSES = 4096  # classes
 
 
-def linear_cross_entropy(
+def chunked_cross_entropy(
     hidden: Tensor,
     weight: Tensor,
     labels: Tensor,
@@ -40,13 +39,12 @@ def linear_cross_entropy(
     ignore_id: int = 0,
     chunk: int | None = None,
     bias: Tensor | None = None,
-) -> Losses:
+) -> Sums:
     """Cross-entropy of `hidden` (..., D), projected by `weight` (V, D), against labels (...), summed.
 
     Tokens labelled `ignore_id` count for nothing. `chunk` is the largest number of rows whose scores exist at once.
     Half-precision states meet the weight in their own precision; all that follows the product is float32.
     """
-    _check(hidden, weight, labels=labels, smoothing=smoothing)
     device = hidden.device.type
     if torch.is_autocast_enabled(device):
         hidden = hidden.to(torch.get_autocast_dtype(device))
@@ -63,17 +61,17 @@ def linear_cross_entropy(
             *inputs, labels, smoothing, ignore_id, chunk, wanted[0], wanted[1], wanted[2], by_kernel
         )
     gradients = [gradient if asked else None for gradient, asked in zip(kept, wanted, strict=True)]
-    return Losses(differentiable(total, gradients, inputs), nll, n_real)
+    return differentiable(total, gradients, inputs), nll, n_real
 
 
 def _suits_kernel(hidden: Tensor, n_classes: int) -> bool:
     """Whether to learn by the kernel: on a GPU, where rows of scores are long; short ones a compiler does as well."""
-    return hidden.is_cuda and hidden.dtype in (torch.bfloat16, torch.float32) and n_classes >= _MANY
+    return hidden.is_cuda and hidden.dtype in (torch.bfloat16, torch.float32) and n_classes >= KERNEL_CLASSES
 
 
 def _left_to_the_compiler(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, *, smoothing: float, ignore_id: int
-) -> Losses:
+) -> Sums:
     """The loss as plain expressions, which the compiler makes one pass over the scores each way.
 
     The label's score is a masked sum and not a `gather`, whose gradient would be scattered into a second tensor of
@@ -93,7 +91,7 @@ def _left_to_the_compiler(
         if bias is not None:
             evenly = evenly + bias.float().mean()
         total = torch.where(real, norms - (1 - smoothing) * gold - smoothing * evenly, 0.0)
-    return Losses(total.sum(), nll.detach().sum(), real.sum())
+    return total.sum(), nll.detach().sum(), real.sum()
 
 
 def _sweep(
@@ -313,13 +311,3 @@ def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
         torch.addmm(total, left, right, out_dtype=total.dtype, out=total)
     else:
         total.add_(_product(left, right, total.dtype))
-
-
-def _check(hidden: Tensor, weight: Tensor, *, labels: Tensor, smoothing: float) -> None:
-    if hidden.shape[:-1] != labels.shape or hidden.shape[-1] != weight.shape[1]:
-        raise ShapeError(
-            f"hidden states {list(hidden.shape)} do not fit a weight {list(weight.shape)} "
-            f"and labels {list(labels.shape)}; they are (..., D), (V, D) and (...)"
-        )
-    if not 0 <= smoothing < 1:
-        raise UsageError(f"label smoothing is {smoothing}; it goes from 0 to below 1")

@@ -23,7 +23,7 @@ from torch import Tensor
 from regard.attention import Rows
 from regard.data.batching.examples import example_plan
 from regard.data.batching.plan import Indices, Position, pad
-from regard.fast.loss.cross_entropy import Losses
+from regard.metrics.cross_entropy import Losses
 from regard.models.span_reader import SpanReader
 from regard.tasks.answers.answerer import Answerer
 from regard.tasks.answers.data import AnswerOptions

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Rows, Sight, watch
-from regard.fast.loss.cross_entropy import Losses, linear_cross_entropy
+from regard.metrics.cross_entropy import Losses, linear_cross_entropy
 from regard.models.interfaces.captions import Captioner
 
 

@@ -22,12 +22,12 @@ from regard.data.images.arrays import Array
 from regard.data.images.files import read_image
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import RegardError, UsageError
-from regard.fast.precision import in_precision
 from regard.inspection.forward_case import ForwardCase
 from regard.inspection.invariants import Check
 from regard.inspection.look import look_at
 from regard.metrics.comparing import Compared, paired
 from regard.models.interfaces.captions import as_captioner
+from regard.models.precision import in_precision
 from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, test_sets, tokenizer_of
 from regard.tasks.captions.data import CaptionFiles, Pictures, as_text
 from regard.tasks.captions.invariants import measure_captions

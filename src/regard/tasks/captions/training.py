@@ -21,7 +21,7 @@ from regard.data.images.arrays import Array
 from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions
 from regard.errors import DataError
-from regard.fast.loss.cross_entropy import Losses
+from regard.metrics.cross_entropy import Losses
 from regard.models.interfaces.captions import Captioner
 from regard.tasks.captions.augmentation import augment
 from regard.tasks.captions.data import CaptionData, Pictures, as_text

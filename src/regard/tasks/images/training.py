@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.data.batching.plan import Indices, Position, iterate
 from regard.data.images.space import ImageSpace
-from regard.fast.loss.cross_entropy import Losses
+from regard.metrics.cross_entropy import Losses
 from regard.tasks.images.augmentation import Augmentation
 from regard.tasks.images.classifier import ImageClassifier
 from regard.tasks.images.data import ImageSet

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.fast.loss.cross_entropy import linear_cross_entropy
+from regard.metrics.cross_entropy import linear_cross_entropy
 from regard.metrics.r_drop import symmetric_kl
 from regard.models.classifier import Classifier
 from regard.tasks.translation.training import rows_of

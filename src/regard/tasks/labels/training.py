@@ -21,7 +21,7 @@ from regard.data.batching.plan import BatchPlan, Indices, Position, pad
 from regard.data.text.label_space import LabelSpace
 from regard.data.text.labelled import Example
 from regard.errors import ConfigError
-from regard.fast.loss.cross_entropy import Losses
+from regard.metrics.cross_entropy import Losses
 from regard.metrics.scores import Metric
 from regard.models.classifier import Classifier
 from regard.tasks.labels.labeller import Labeller, Outputs, probabilities

@@ -26,7 +26,7 @@ from regard.data.text.markers import Markers
 from regard.data.text.streams import Extent
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import DataError, UsageError
-from regard.fast.loss.cross_entropy import linear_cross_entropy
+from regard.metrics.cross_entropy import linear_cross_entropy
 from regard.metrics.scores import Metric
 from regard.models.interfaces.text import LanguageModel
 

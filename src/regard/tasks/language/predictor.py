@@ -22,12 +22,12 @@ from regard.data.text.documents import Document
 from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions
 from regard.errors import UsageError
-from regard.fast.precision import in_precision
 from regard.inspection.forward_case import ForwardCase
 from regard.inspection.invariants import Check
 from regard.inspection.look import text_case
 from regard.metrics.bootstrap import Drawn
 from regard.metrics.comparing import Compared, Figures, paired
+from regard.models.precision import in_precision
 from regard.tasks.base import (
     Evaluation,
     Predictor,

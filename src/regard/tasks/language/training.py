@@ -21,7 +21,7 @@ from regard.data.text.markers import Markers
 from regard.data.text.streams import TokenStream
 from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions
-from regard.fast.loss.cross_entropy import Losses, linear_cross_entropy
+from regard.metrics.cross_entropy import Losses, linear_cross_entropy
 from regard.models.interfaces.text import LanguageModel
 from regard.tasks.language.detokenizer import text_after
 from regard.tasks.language.metrics import UNCOUNTED, measure_ids

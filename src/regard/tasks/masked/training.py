@@ -22,7 +22,7 @@ from torch import Tensor
 from regard.data.batching.plan import Position
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import ConfigError
-from regard.fast.loss.cross_entropy import Losses, linear_cross_entropy
+from regard.metrics.cross_entropy import Losses, linear_cross_entropy
 from regard.models.bert import Bert
 from regard.tasks.masked.batches import Assembler, MaskedBatch
 from regard.tasks.masked.data import MaskedData, masking_of

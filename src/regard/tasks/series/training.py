@@ -20,7 +20,7 @@ from regard.data.batching.examples import example_plan
 from regard.data.batching.plan import Indices, Position
 from regard.data.series.space import SeriesSpace
 from regard.data.series.windows import Windows
-from regard.fast.loss.cross_entropy import Losses
+from regard.metrics.cross_entropy import Losses
 from regard.tasks.series.forecasting import forecasts
 from regard.tasks.series.metrics import errors_of
 from regard.training.batch import TensorBatch

@@ -28,11 +28,11 @@ from regard.data.audio.mel import SCALE, Front, Scale
 from regard.data.audio.resampling import resample
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import RegardError, UsageError
-from regard.fast.precision import in_precision
 from regard.inspection.invariants import TOLERANCE, Check, measure_saved
 from regard.inspection.look import look_at
 from regard.metrics.comparing import Compared, paired
 from regard.models.interfaces.speech import Frames, as_speech
+from regard.models.precision import in_precision
 from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, folder_of, test_sets, tokenizer_of
 from regard.tasks.speech.data import SpeechFiles
 from regard.tasks.speech.look import SpeechLook, speech_case

@@ -22,7 +22,7 @@ from regard.data.audio.mel import Front
 from regard.data.batching.plan import BatchPlan, Indices, Position, like_lengths
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import ConfigError
-from regard.fast.loss.cross_entropy import Losses, linear_cross_entropy
+from regard.metrics.cross_entropy import Losses, linear_cross_entropy
 from regard.models.interfaces.speech import Frames, SpeechModel, device_of
 from regard.tasks.speech.ctc import ctc_loss
 from regard.tasks.speech.data import encode_texts

@@ -20,7 +20,6 @@ from regard.checkpoints.spec import Pretrained
 from regard.config.recipe import Recipe
 from regard.data.text.pairs import Pair
 from regard.errors import UsageError
-from regard.fast.precision import in_precision
 from regard.inspection.alignments import Alignment
 from regard.inspection.forward_case import ForwardCase
 from regard.inspection.invariants import Check
@@ -28,6 +27,7 @@ from regard.inspection.look import look_at, pair_case
 from regard.metrics.comparing import Compared
 from regard.metrics.scores import METRICS, Metric, bleu_by_length, paired_bootstrap
 from regard.models.interfaces.text import as_seq2seq
+from regard.models.precision import in_precision
 from regard.tasks.base import (
     Evaluation,
     Predictor,

@@ -21,7 +21,7 @@ from regard.data.batching.ragged import Ragged
 from regard.data.text.corpus import Corpus
 from regard.data.text.pairs import Pair
 from regard.decoding import DecodeOptions
-from regard.fast.loss.cross_entropy import Losses, linear_cross_entropy
+from regard.metrics.cross_entropy import Losses, linear_cross_entropy
 from regard.metrics.r_drop import symmetric_kl
 from regard.metrics.scores import exact_match
 from regard.models.interfaces.text import Seq2SeqModel

@@ -12,15 +12,15 @@ import torch
 
 from regard.fast.cpu.native import build, loaded, loading, why
 from regard.fast.cpu.native.loading import Kernels
-from regard.fast.cpu.packed_linear import QuickLinear, quicken
+from regard.fast.cpu.packed_linear import PackedLinear, pack_linears
 
 FROM_A_PROCESS = """
 import torch
-from regard.fast.cpu.native import PackedLinear, loaded, why
+from regard.fast.cpu.native import NativeLinear, loaded, why
 kernels = loaded()
 assert kernels is not None, why()
 rows = torch.arange(12.0).view(2, 6)
-assert torch.equal(PackedLinear(kernels, torch.eye(6))(rows), rows)
+assert torch.equal(NativeLinear(kernels, torch.eye(6))(rows), rows)
 """
 
 
@@ -109,7 +109,7 @@ def test_without_a_compiler_pytorch_does_it(fresh, monkeypatch):
     monkeypatch.setenv("CXX", "/nowhere/c++")
     assert loaded() is None
     assert why() == "CXX is '/nowhere/c++', which is no command"
-    layer = QuickLinear(torch.randn(8, 16), None, precision="int8")
+    layer = PackedLinear(torch.randn(8, 16), None, precision="int8")
     assert layer.native is None
     rows = torch.randn(3, 16)
     assert (layer(rows) - rows @ layer.weight.T).norm() / (rows @ layer.weight.T).norm() < 0.05
@@ -127,7 +127,7 @@ def test_compilers_that_fail(fresh, monkeypatch, tmp_path, script, reason):
     monkeypatch.setenv("CXX", compiler(tmp_path, script))
     assert loaded() is None
     assert reason in why()
-    assert quicken(torch.nn.Sequential(torch.nn.Linear(4, 4)))[0].native is None
+    assert pack_linears(torch.nn.Sequential(torch.nn.Linear(4, 4)))[0].native is None
 
 
 def test_a_command_that_is_no_compiler(fresh, monkeypatch):

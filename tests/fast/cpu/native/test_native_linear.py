@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.fast.cpu.native import Kernels, PackedLinear, loaded, why
+from regard.fast.cpu.native import Kernels, NativeLinear, loaded, why
 
 SIZES = [(1, 1), (3, 5), (16, 32), (33, 7), (31, 64), (64, 31), (130, 66), (100, 257), (512, 96)]  # inputs, outputs
 MACHINES = ["native", "haswell"]  # this one, and one without AVX-512
@@ -34,9 +34,9 @@ def rounded_rows(rows, *, bits, positive):
 @pytest.mark.parametrize(("n_in", "n_out"), SIZES)
 def test_single_precision(kernels, n_in, n_out, n_rows):
     weight, rows, bias = torch.randn(n_out, n_in), torch.randn(n_rows, n_in), torch.randn(n_out)
-    found = PackedLinear(kernels, weight, bias=bias)(rows)
+    found = NativeLinear(kernels, weight, bias=bias)(rows)
     torch.testing.assert_close(found, exact(weight, rows, bias=bias), rtol=1e-5, atol=1e-4)
-    rectified = PackedLinear(kernels, weight, bias=bias, relu=True)(rows)
+    rectified = NativeLinear(kernels, weight, bias=bias, relu=True)(rows)
     assert torch.equal(rectified, found.relu())
 
 
@@ -46,7 +46,7 @@ def test_bfloat(kernels, n_in, n_out, n_rows):
     if not kernels.has_bfloat:
         pytest.skip("this processor has no bf16")
     weight, rows = torch.randn(n_out, n_in).bfloat16(), torch.randn(n_rows, n_in)
-    found = PackedLinear(kernels, weight)(rows)
+    found = NativeLinear(kernels, weight)(rows)
     torch.testing.assert_close(found, exact(weight, rows.bfloat16()), rtol=1e-4, atol=1e-4)
 
 
@@ -60,7 +60,7 @@ def test_eight_bits(kernels, n_in, n_out, n_rows, positive):
     rows = torch.randn(n_rows, n_in)
     rows = rows.abs() if positive else rows
     rows[n_rows // 2] = rows[n_rows // 2].abs().amax()  # a row of the largest numbers there are
-    layer = PackedLinear(kernels, weight, bias=bias, scales=scales, positive=positive)
+    layer = NativeLinear(kernels, weight, bias=bias, scales=scales, positive=positive)
     whole, step = rounded_rows(rows, bits=kernels.bits, positive=positive)
     expected = exact(weight, whole) * step * scales + bias
     torch.testing.assert_close(layer(rows), expected, rtol=1e-5, atol=1e-4)
@@ -70,7 +70,7 @@ def test_rows_of_nothing_and_no_rows(kernels):
     weight = torch.randint(-127, 128, (40, 20), dtype=torch.int8)
     bias = torch.randn(40)
     for positive in (False, True):
-        layer = PackedLinear(kernels, weight, bias=bias, scales=torch.ones(40), positive=positive)
+        layer = NativeLinear(kernels, weight, bias=bias, scales=torch.ones(40), positive=positive)
         assert torch.equal(layer(torch.zeros(3, 20)), bias.expand(3, 40))
         assert layer(torch.zeros(0, 20)).shape == (0, 40)
         assert layer(torch.zeros(2, 0, 20)).shape == (2, 0, 40)
@@ -82,7 +82,7 @@ def test_a_row_is_the_same_in_every_batch_bit_for_bit(kernels, dtype):
         pytest.skip("this processor has no bf16")
     weight = torch.randint(-127, 128, (72, 130)).to(dtype)
     scales = torch.rand(72) if dtype == torch.int8 else None
-    layer = PackedLinear(kernels, weight, scales=scales)
+    layer = NativeLinear(kernels, weight, scales=scales)
     rows = torch.randn(301, 130) * torch.logspace(-3, 3, 301)[:, None]
     together = layer(rows)
     for n in (1, 2, 3, 7, 8, 9, 15, 16, 17, 96, 97, 200):
@@ -97,7 +97,7 @@ def test_what_is_no_number_is_not_lost(kernels, dtype, bad):
         pytest.skip("this processor has no bf16")
     weight = torch.randint(-127, 128, (40, 50)).to(dtype)
     weight[:, 17] = 0
-    layer = PackedLinear(kernels, weight, scales=torch.ones(40) if dtype == torch.int8 else None, relu=True)
+    layer = NativeLinear(kernels, weight, scales=torch.ones(40) if dtype == torch.int8 else None, relu=True)
     rows = torch.randn(9, 50)
     rows[4, 17] = bad  # nothing or infinitely much, times zero
     found = layer(rows)
@@ -107,7 +107,7 @@ def test_what_is_no_number_is_not_lost(kernels, dtype, bad):
 
 def test_many_rows_threads_and_other_layouts(kernels):
     weight = torch.randn(300, 200)
-    layer = PackedLinear(kernels, weight)
+    layer = NativeLinear(kernels, weight)
     rows = torch.randn(1000, 200)
     torch.testing.assert_close(layer(rows), exact(weight, rows), rtol=1e-5, atol=1e-4)
     before = torch.get_num_threads()

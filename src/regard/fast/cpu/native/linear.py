@@ -22,7 +22,7 @@ TILE = 32
 KINDS = {torch.float32: SINGLE, torch.bfloat16: BFLOAT, torch.int8: BYTES}
 
 
-class PackedLinear:
+class NativeLinear:
     """The layer; `scales` (Dout,) belong to int8 weights, `positive` promises inputs of 0 or more."""
 
     def __init__(
@@ -56,7 +56,7 @@ class PackedLinear:
         self.kernels.linear(self.kernels.threads, self._address, rows.data_ptr(), n_rows, output.data_ptr())
         return output
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> PackedLinear:
+    def __deepcopy__(self, memo: dict[int, Any]) -> NativeLinear:
         return self  # nothing in it ever changes
 
 

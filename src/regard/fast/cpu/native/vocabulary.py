@@ -13,7 +13,7 @@ from regard.fast.cpu.native.loading import Kernels, at_hand
 MOST = 64  # numbers to find: the list of the largest is kept sorted by moving them along
 
 
-def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor] | None:
+def native_top_k(values: Tensor, k: int) -> tuple[Tensor, Tensor] | None:
     """The k largest of each row (N, V), largest first, the first of equals first, and their columns: two of (N, k)."""
     kernels = _kernels_for(values)
     if kernels is None or not 0 < k <= min(MOST, values.shape[1]):
@@ -23,7 +23,7 @@ def largest(values: Tensor, k: int) -> tuple[Tensor, Tensor] | None:
     return found, columns
 
 
-def log_sums(values: Tensor) -> Tensor | None:
+def native_log_sum_exp(values: Tensor) -> Tensor | None:
     """log Σ exp of each row (N, V): (N,)."""
     kernels = _kernels_for(values)
     if kernels is None:

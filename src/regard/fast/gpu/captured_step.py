@@ -1,11 +1,11 @@
-"""A whole step as one piece of recorded GPU work: loss, gradients, optimizer, average.
+"""A whole training step as one CUDA graph: loss, gradients, optimizer, average.
 
-A step of a small model is some hundreds of pieces of work, each shorter on the GPU than the order for it takes the
-processor to give. Recorded, they are one order. The first steps on batches of a shape are done as they come, so that
-kernels are compiled and chosen; the next is recorded, and from then on replayed: with the batch copied to where the
-recorded one lay, and random numbers from PyTorch's generator as it is seeded then. Work in which the processor waits
-for an answer of the device, as for the lengths of a recurrent encoder's rows, is noticed and never recorded. Recordings
-share their memory: nothing but the losses outlives a step, so those of ten shapes need no more than the largest.
+A step of a small model is some hundreds of kernels, each shorter on the GPU than its launch takes the processor.
+Captured, they are one launch. The first steps on batches of a shape are done as they come, so that kernels are compiled
+and chosen; the next is captured, and from then on replayed: with the batch copied to where the captured one lay, and
+random numbers from PyTorch's generator as it is seeded then. Work in which the processor waits for an answer of the
+device, as for the lengths of a recurrent encoder's rows, is noticed and never captured. Graphs share their memory:
+nothing but the losses outlives a step, so those of ten shapes need no more than the largest.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ import torch
 from torch import Tensor
 
 from regard.errors import EnvironmentProblem
-from regard.training.protocol import Batch, Losses
 
-Work = Callable[[Batch, Tensor], Losses]
-_UNRECORDED = 3  # steps before the recorded one: the compiler may need a second look
-_MOST = 16  # shapes; a recording holds on to its batch
+Work = Callable[[Any, Tensor], Any]  # a batch and the number of its tokens → its losses
+_WARMUP = 3  # steps before the captured one: the compiler may need a second look
+_MAX_GRAPHS = 16  # shapes; a graph holds on to its batch
 
 
-class RecordedStep:
-    """Does `work` on batches: by itself at first, then as a recording of it, one for each of few shapes.
+class CapturedStep:
+    """Does `work` on batches: by itself at first, then as a CUDA graph of it, one for each of few shapes.
 
     `work` takes a batch and the number of its tokens, on the device, and may leave nothing behind but what it changes
     in place. What it returns is overwritten by the next step.
@@ -36,63 +35,61 @@ class RecordedStep:
     def __init__(self, work: Work, device: torch.device) -> None:
         self._work = work
         self._n_tokens = torch.ones((), device=device)
-        # Recorded where it was first done: gradients add up on the stream where their parameters were first used.
+        # Captured where it was first done: gradients add up on the stream where their parameters were first used.
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._pool = torch.cuda.graph_pool_handle() if self._stream is not None else None
-        self._recordings: dict[Hashable, _Recording] = {}
+        self._graphs: dict[Hashable, _Graph] = {}
         self._waits = False
 
-    def __call__(self, batch: Batch, n_tokens: float) -> Losses:
+    def __call__(self, batch: Any, n_tokens: float) -> Any:
         """The losses of a step on this batch, which is on the processor still."""
         self._n_tokens.fill_(n_tokens)
         shape = None if self._waits else batch.shape()
-        recording = self._recordings.get(shape)
-        if recording is not None:
-            recording.batch.fill(batch)
+        graph = self._graphs.get(shape)
+        if graph is not None:
+            graph.batch.fill(batch)
         else:
-            recording = _Recording(
-                batch.to(self._n_tokens.device), self._work, self._n_tokens, self._stream, self._pool
-            )
-            if shape is not None and len(self._recordings) < _MOST:
-                self._recordings[shape] = recording
-        losses = recording.step()
-        if recording.waits:
+            graph = _Graph(batch.to(self._n_tokens.device), self._work, self._n_tokens, self._stream, self._pool)
+            if shape is not None and len(self._graphs) < _MAX_GRAPHS:
+                self._graphs[shape] = graph
+        losses = graph.step()
+        if graph.waits:
             self._waits = True
-            self._recordings.clear()
+            self._graphs.clear()
         return losses
 
 
-class _Recording:
-    """Work on one batch: done as it is, then recorded, then replayed."""
+class _Graph:
+    """Work on one batch: done as it is, then captured, then replayed."""
 
-    def __init__(self, batch: Batch, work: Work, n_tokens: Tensor, stream: torch.cuda.Stream | None, pool: Any) -> None:
+    def __init__(self, batch: Any, work: Work, n_tokens: Tensor, stream: torch.cuda.Stream | None, pool: Any) -> None:
         self.batch, self.waits = batch, False
         self._work, self._n_tokens, self._stream, self._pool = work, n_tokens, stream, pool
         self._graph: torch.cuda.CUDAGraph | None = None
         self._done = 0
-        self._result: Losses | None = None
+        self._result: Any = None
 
-    def step(self) -> Losses:
+    def step(self) -> Any:
         """What the batch lost; the next step writes its own losses to the same place."""
         self._done += 1
         if self._stream is None:
             self._result = self._work(self.batch, self._n_tokens)
-        elif self._done <= _UNRECORDED:
+        elif self._done <= _WARMUP:
             here = torch.cuda.current_stream(self._stream.device)
             self._stream.wait_stream(here)
-            last = self._done == _UNRECORDED  # what is waited for at first, and never again, is no matter
+            last = self._done == _WARMUP  # what is waited for at first, and never again, is no matter
             noticing: AbstractContextManager[list[str]] = _noticing() if last else nullcontext([])
             with torch.cuda.stream(self._stream), noticing as waits:
                 self._result = self._work(self.batch, self._n_tokens)
             here.wait_stream(self._stream)
             self.waits = bool(waits)
         else:
-            self._graph = self._graph or self._recorded()
+            self._graph = self._graph or self._captured()
             self._graph.replay()
         assert self._result is not None
         return self._result
 
-    def _recorded(self) -> torch.cuda.CUDAGraph:
+    def _captured(self) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         try:
             # Other threads go on meanwhile, and may ask for memory.
@@ -101,7 +98,7 @@ class _Recording:
         except RuntimeError as problem:
             first = str(problem).partition("\n")[0]
             raise EnvironmentProblem(
-                f"a step of this model cannot be recorded: {first}", hint="set train.graphs=off"
+                f"a step of this model cannot be captured as a CUDA graph: {first}", hint="set train.graphs=off"
             ) from problem
         return graph
 

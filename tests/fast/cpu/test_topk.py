@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.decoding.topk import first_largest, k_largest
+from regard.decoding.topk import top_1, top_k
 from regard.fast.cpu.native import loaded, why
 
 
@@ -36,7 +36,7 @@ def rows(n_columns: int, kind: str) -> torch.Tensor:
 @pytest.mark.parametrize("n_columns", WIDTHS)
 def test_the_first_largest(n_columns: int, kind: str) -> None:
     values = rows(n_columns, kind)
-    assert torch.equal(first_largest(values), values.argmax(-1))
+    assert torch.equal(top_1(values), values.argmax(-1))
 
 
 @pytest.mark.parametrize("kind", ["plain", "ties", "ends", "closed"])
@@ -44,7 +44,7 @@ def test_the_first_largest(n_columns: int, kind: str) -> None:
 @pytest.mark.parametrize("n_columns", WIDTHS)
 def test_the_k_largest(n_columns: int, k: int, kind: str) -> None:
     values = rows(n_columns, kind)
-    found, columns = k_largest(values, k)
+    found, columns = top_k(values, k)
     assert torch.equal(found, values.topk(k).values)
     assert torch.equal(values.gather(1, columns), found)
     assert all(len(set(row)) == k for row in columns.tolist()), "no column twice"
@@ -53,5 +53,5 @@ def test_the_k_largest(n_columns: int, k: int, kind: str) -> None:
 def test_nan_is_not_lost() -> None:
     values = torch.zeros(2, 8000)
     values[1, 777] = torch.nan
-    assert k_largest(values, 3)[0][1].isnan().any()
-    assert first_largest(values)[1] == 777
+    assert top_k(values, 3)[0][1].isnan().any()
+    assert top_1(values)[1] == 777

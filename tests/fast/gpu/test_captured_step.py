@@ -1,4 +1,4 @@
-"""Recorded steps: they come to what unrecorded ones come to, and another shape is no trouble."""
+"""Captured steps: they come to what uncaptured ones come to, and another shape is no trouble."""
 
 import warnings
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from small_training import model_for, pair_task, run_folder
 from torch import Tensor
 
 from regard.config.training import TrainConfig
+from regard.fast.gpu.captured_step import CapturedStep, _noticing
 from regard.training.batch import TensorBatch
-from regard.training.captured import RecordedStep, _noticing
 from regard.training.progress import Window
 from regard.training.protocol import Losses
 from regard.training.trainer import Trainer
@@ -45,15 +45,16 @@ def trained(trainer: Trainer, steps: int) -> tuple[list[float], dict[str, Tensor
 def test_a_step_in_one_piece_is_the_step(tmp_path: Path, name: str) -> None:
     plain = trainer_for(tmp_path / "a", device="cpu", **CASES[name])
     whole = trainer_for(tmp_path / "b", device="cpu", **CASES[name])
-    whole._recorded = RecordedStep(whole._whole, torch.device("cpu"))
+    whole._captured = CapturedStep(whole._whole, torch.device("cpu"))
     (losses, weights), (others, same) = trained(plain, 6), trained(whole, 6)
     assert losses == others
     assert all(torch.equal(weights[key], same[key]) for key in weights)
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not GPU, reason="needs a GPU")
 @pytest.mark.parametrize("name", CASES)
-def test_recorded_and_unrecorded_agree_on_a_gpu(tmp_path: Path, name: str) -> None:
+def test_captured_and_uncaptured_agree_on_a_gpu(tmp_path: Path, name: str) -> None:
     options = {"device": "cuda", "precision": "fp32"} | CASES[name]
     losses, weights = trained(trainer_for(tmp_path / "a", graphs="off", **options), 12)
     others, same = trained(trainer_for(tmp_path / "b", **options), 12)
@@ -86,13 +87,13 @@ def test_each_shape_is_done_for_itself_and_what_cannot_be_compared_as_it_is() ->
         seen.append(tuple(batch.tensor.tolist()))
         return Losses(batch.tensor.sum() / n_tokens, batch.tensor.sum(), n_tokens)
 
-    step = RecordedStep(work, torch.device("cpu"))
+    step = CapturedStep(work, torch.device("cpu"))
     given = [((1.0, 2.0), None), ((3.0, 4.0), None), ((5.0,), None), ((6.0, 7.0), [1]), ((8.0, 9.0), None)]
     batches = [Numbers(torch.tensor(values), len(values), fact) for values, fact in given]
     totals = [float(step(batch, batch.n_tokens).total) for batch in batches]
     assert seen == [values for values, _ in given]
     assert totals == [1.5, 3.5, 5.0, 6.5, 8.5]
-    assert len(step._recordings) == 2
+    assert len(step._graphs) == 2
 
 
 def test_waiting_for_the_device_is_noticed_and_other_warnings_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,24 +114,26 @@ def test_waiting_for_the_device_is_noticed_and_other_warnings_are_passed_on(monk
     assert modes == ["warn", 0]
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not GPU, reason="needs a GPU")
 @pytest.mark.parametrize("asks", [False, True])
-def test_work_that_waits_is_not_recorded(asks: bool) -> None:
+def test_work_that_waits_is_not_captured(asks: bool) -> None:
     total = torch.zeros((), device="cuda")
 
     def work(batch: Any, n_tokens: Tensor) -> Losses:
         total.add_(batch.tensor.sum() if not asks or float(batch.tensor[0]) > 0 else 0.0)
         return Losses(total / n_tokens, total.clone(), n_tokens)
 
-    step = RecordedStep(work, torch.device("cuda"))
+    step = CapturedStep(work, torch.device("cuda"))
     found = [float(step(Numbers(torch.tensor([n, 1.0]), 1), 1.0).nll) for n in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)]
     assert found == [2.0, 5.0, 9.0, 14.0, 20.0, 27.0]
     assert step._waits == asks
-    assert len(step._recordings) == (0 if asks else 1)
+    assert len(step._graphs) == (0 if asks else 1)
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not GPU, reason="needs a GPU")
-def test_recordings_of_many_shapes_share_their_memory() -> None:
+def test_graphs_of_many_shapes_share_their_memory() -> None:
     weight = torch.zeros(1000, device="cuda", requires_grad=True)
 
     def work(batch: Any, n_tokens: Tensor) -> Losses:
@@ -150,8 +153,8 @@ def test_recordings_of_many_shapes_share_their_memory() -> None:
         return [float(step(batch, 1.0).nll) for batch in batches]
 
     plainly = run(lambda batch, n: work(batch.to(torch.device("cuda")), torch.ones((), device="cuda")))
-    recorded = RecordedStep(work, torch.device("cuda"))
+    captured = CapturedStep(work, torch.device("cuda"))
     before = torch.cuda.memory_reserved()
-    assert run(recorded) == pytest.approx(plainly, rel=1e-4)
-    assert len(recorded._recordings) == 4
+    assert run(captured) == pytest.approx(plainly, rel=1e-4)
+    assert len(captured._graphs) == 4
     assert torch.cuda.memory_reserved() - before < 2.5 * 3 * 4 * 5000 * 1000  # of the largest, not of all

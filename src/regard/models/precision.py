@@ -1,4 +1,4 @@
-"""What predictions are computed in: the weights packed on a CPU, cast on a GPU."""
+"""What predictions are computed in: fp32, bf16, or int8 where `regard.fast` packs the weights for a CPU."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ from copy import deepcopy
 
 from torch import nn
 
+from regard.config.twins import SWITCH, twin
 from regard.errors import UsageError
-from regard.fast.cpu.packed_linear import quicken
 
 PRECISIONS = ("auto", "fp32", "bf16", "int8")
 
 
 def in_precision(module: nn.Module, precision: str) -> nn.Module:
-    """The model to decode with; the one given stays as it is."""
+    """The model to predict with; the one given stays as it is."""
     if precision not in PRECISIONS:
         raise UsageError(f"precision is {precision!r}; allowed are {', '.join(PRECISIONS)}")
-    if next(module.parameters()).device.type == "cpu":
-        return quicken(module, "bf16" if precision == "bf16" else "int8" if precision == "int8" else "fp32")
+    fast = twin("in_precision")
+    packed: nn.Module | None = None if fast is None else fast(module, precision)
+    if packed is not None:
+        return packed
+    if precision == "int8" and next(module.parameters()).device.type == "cpu":
+        raise UsageError("precision int8 needs regard.fast", hint=f"unset {SWITCH}")
     if precision == "int8":
         raise UsageError("precision int8 is for the CPU", hint="use bf16 on a GPU, or the device cpu")
     return deepcopy(module).bfloat16() if precision == "bf16" else module

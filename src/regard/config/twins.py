@@ -1,0 +1,63 @@
+"""Where a faster twin may stand in for the textbook, and the way to it.
+
+    if (fast := twin("attend")) is not None and (output := fast(query, key, value, ...)) is not None:
+        return output
+    ...                                          the textbook goes on
+
+The core knows no twin by name: it asks this table, whose entries are paths in `regard.fast`. They are resolved at the
+first use, all at once, and each decides for itself whether it fits the call: None means that it does not. With
+`REGARD_FAST=0` in the environment there are no twins, and nothing of `regard.fast` is ever imported.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+SWITCH = "REGARD_FAST"
+Twin = Callable[..., Any]
+
+TABLE = {
+    "attend": "regard.fast.select.attend",  # few queries on a CPU; packed documents
+    "encoder": "regard.fast.select.encoder",  # a stack of encoder blocks
+    "prefill": "regard.fast.select.prefill",  # the caches that a decoder's faster step needs
+    "decoder_step": "regard.fast.select.decoder_step",  # one step of a stack of decoder blocks
+    "stepper": "regard.fast.select.stepper",  # a model's decoding steps as CUDA graphs
+    "search": "regard.fast.select.search",  # greedy and beam search on a GPU
+    "top_k": "regard.fast.select.top_k",  # the largest scores of a vocabulary
+    "log_sum_exp": "regard.fast.select.log_sum_exp",  # what a vocabulary's scores sum up to
+    "in_precision": "regard.fast.select.in_precision",  # packed and quantised linear layers
+    "cross_entropy": "regard.fast.select.cross_entropy",  # the loss over a vocabulary
+    "symmetric_kl": "regard.fast.select.symmetric_kl",  # how far two predictions are apart
+    "training_step": "regard.fast.select.training_step",  # a whole training step as a CUDA graph
+}
+
+_resolved: dict[str, Twin | None] = {}
+
+
+def twin(place: str) -> Twin | None:
+    """What may stand in at a place of the table; None where nothing does. It is cheap enough for every call."""
+    if not _resolved:
+        resolve()
+    return _resolved[place]
+
+
+def resolve() -> None:
+    """Read the switch and look all twins up, if that is still to do: before a compiler traces the calls, say."""
+    if _resolved:
+        return
+    for place, path in TABLE.items():
+        module, _, name = path.rpartition(".")
+        _resolved[place] = getattr(import_module(module), name) if enabled() else None
+
+
+def enabled() -> bool:
+    """Whether `REGARD_FAST` lets twins stand in."""
+    return os.environ.get(SWITCH, "1").lower() not in ("0", "off", "no", "false")
+
+
+def reset() -> None:
+    """Forget what was looked up, so that the switch is read again."""
+    _resolved.clear()

@@ -1,0 +1,169 @@
+"""What graph capture needs of a model: its source or prompts read into a cache, and one step over static caches.
+
+    model = graph_model(module)            the adapter of a Transformer or of a GPT; None for other models
+    model.read(source)                     what the rows hold before their first step
+    model.step(tokens, cache)              (N,) → logits (N, V); it asks the device nothing
+
+`TransformerStepper` and `GPTStepper` are the readable twins.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import MultiHeadAttention, Rows
+from regard.errors import UsageError
+from regard.fast.gpu.static_cache import CacheContents, StaticCrossCache, StaticDecoderCache, StaticKVCache, StaticSlots
+from regard.layers.blocks import DecoderBlock, DecoderStack, EncoderBlock, EncoderStack
+from regard.models.gpt import GPT, GPTStepper, refuse_beyond
+from regard.models.transformer import Transformer, padded_rows
+
+Step = Callable[[Tensor, StaticDecoderCache], Tensor]
+Module = TypeVar("Module", bound=GPT | Transformer)
+
+
+class GraphModel(ABC, Generic[Module]):
+    """A model whose decoding steps can be captured."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+
+    @abstractmethod
+    def read(self, inputs: Tensor | Rows) -> CacheContents:
+        """What the rows of a source, or of prompts, hold before their first step."""
+
+    @abstractmethod
+    def step(self, tokens: Tensor, cache: StaticDecoderCache) -> Tensor:
+        """One decoding step over static caches: the last token of each row (N,) → logits of the next (N, V)."""
+
+    @abstractmethod
+    def check_step(self, tokens: Tensor, *, length: int, slots: StaticSlots) -> None:
+        """Refuse the step after `length` positions if there is no position for it."""
+
+    def gemv_step(self) -> Step | None:
+        """The same as `step`, made for few rows on a GPU; None where the model's parts do not allow it."""
+        return None
+
+    def attentions(self, kind: str) -> list[MultiHeadAttention]:
+        """The model's attentions of one kind, layer by layer."""
+        parts = self.module.modules()
+        return [part for part in parts if isinstance(part, MultiHeadAttention) and part.tap.kind == kind]
+
+
+class GraphTransformer(GraphModel[Transformer]):
+    """A Transformer: a source for each row."""
+
+    def read(self, inputs: Tensor | Rows) -> CacheContents:
+        """The source's keys and values, layer by layer."""
+        model, rows = self.module, padded_rows(Rows.of(inputs))
+        kv_cache = model.decoder.prefill(model.encode(rows), capacity=1)
+        lengths = rows.lengths
+        if lengths is None:
+            lengths = torch.full((len(rows.ids),), rows.ids.shape[1], device=rows.ids.device)
+        return CacheContents.of_source([(cache.keys, cache.values) for cache in kv_cache.source], lengths)
+
+    def step(self, tokens: Tensor, cache: StaticDecoderCache) -> Tensor:
+        """As `TransformerStepper.step`."""
+        model, positions = self.module, cache.slots.positions()
+        hidden: Tensor = model.target_embedding(tokens[:, None])
+        if model.positions is not None:
+            hidden = model.positions(hidden, positions=positions)
+        return model.unembed(step_stack(model.decoder, hidden, cache, positions)[:, 0])
+
+    def check_step(self, tokens: Tensor, *, length: int, slots: StaticSlots) -> None:
+        """Refuse a step beyond the last position."""
+        if self.module.positions is not None:
+            self.module.positions.reserve(length + 1)
+
+
+class GraphGPT(GraphModel[GPT]):
+    """A language model: a prompt for each row."""
+
+    def read(self, inputs: Tensor | Rows) -> CacheContents:
+        """The prompts' keys and values, layer by layer."""
+        read = GPTStepper(self.module, Rows.of(inputs), capacity=1, watched=False)
+        past = [(_time_first(cache.keys), _time_first(cache.values)) for cache in read.caches if cache.length]
+        starts = torch.zeros(read.n_rows, dtype=torch.int64, device=read.device) if read.starts is None else read.starts
+        return CacheContents.of_past(past, starts)
+
+    def step(self, tokens: Tensor, cache: StaticDecoderCache) -> Tensor:
+        """As `GPTStepper.step`."""
+        model, positions = self.module, cache.slots.positions()
+        if model.position_limit is not None:
+            positions = positions.clamp(max=model.position_limit - 1)
+        hidden = step_stack(model.stack, model.embed(tokens[:, None], positions=positions), cache, positions)
+        return model.unembed(hidden[:, 0])
+
+    def check_step(self, tokens: Tensor, *, length: int, slots: StaticSlots) -> None:
+        """Refuse a step beyond the last learned position, unless all rows that have come there are done."""
+        limit = self.module.position_limit
+        if limit is not None and length >= limit:
+            pad_id = self.module.config.pad_id
+            refuse_beyond(limit, tokens[length - slots.starts[: len(tokens)] >= limit], pad_id=pad_id)
+
+    def gemv_step(self) -> Step | None:
+        """In half as many kernels."""
+        from regard.fast.gpu.gemv_step import GemvStep  # here, because Triton comes with GPU builds only
+
+        model = self.module
+        return GemvStep.of(model.embedding, model.positions, stack=model.stack, output=model.output_weight)
+
+
+def graph_model(module: nn.Module) -> GraphTransformer | GraphGPT | None:
+    """The adapter for a model; None where there is none."""
+    if isinstance(module, Transformer):
+        return GraphTransformer(module)
+    return GraphGPT(module) if isinstance(module, GPT) else None
+
+
+def step_stack(
+    stack: EncoderStack | DecoderStack, hidden: Tensor, cache: StaticDecoderCache, positions: Tensor
+) -> Tensor:
+    """One new position a row, (N, 1, D) → (N, 1, D); `positions` (N, 1) are for rotary heads."""
+    sources: Sequence[StaticCrossCache | None] = cache.source or [None] * len(cache.past)
+    for block, past, source in zip(stack.blocks, cache.past, sources, strict=True):
+        assert isinstance(block, EncoderBlock | DecoderBlock)
+        hidden = _step_block(block, hidden, past, source, positions)
+    return hidden if stack.final_norm is None else stack.final_norm(hidden)
+
+
+def _step_block(
+    block: EncoderBlock | DecoderBlock,
+    hidden: Tensor,
+    past: StaticKVCache,
+    source: StaticCrossCache | None,
+    positions: Tensor,
+) -> Tensor:
+    hidden = block.around_attention(hidden, lambda x: step_heads(block.attention, x, past, positions))
+    if isinstance(block, DecoderBlock):
+        assert source is not None
+        cross, cached = block.cross, source
+        hidden = block.around_cross(hidden, lambda x: step_heads(cross, x, cached, positions))
+    output: Tensor = block.around_feedforward(hidden, block.feedforward)
+    return output
+
+
+def step_heads(
+    heads: MultiHeadAttention, hidden: Tensor, cache: StaticKVCache | StaticCrossCache, positions: Tensor
+) -> Tensor:
+    """One new position a row, (N, 1, D) → (N, 1, D), with a cache that attends by itself."""
+    scale = heads.score.dot_scale(heads.d_head)
+    if scale is None:
+        raise UsageError(f"static caches compare by dot products, and the score is {type(heads.score).__name__}")
+    if isinstance(cache, StaticCrossCache):
+        o_NHE = cache.attend(heads.query(hidden).view(-1, heads.n_heads, heads.d_head), scale=scale)
+    else:
+        q_NHE, k_NGE, v_NGE = (x[:, :, 0] for x in heads.project(hidden, positions=positions))
+        o_NHE = cache.attend(q_NHE, k_NGE, v_NGE, scale=scale)
+    output: Tensor = heads.out(o_NHE.flatten(1)[:, None])
+    return output
+
+
+def _time_first(heads: Tensor) -> Tensor:
+    """(N, G, T, E) → (T, N, G, E)."""
+    return heads.permute(2, 0, 1, 3)

@@ -1,0 +1,259 @@
+"""Which twin stands in for the textbook: the one place that chooses, by device, precision, shape, and who watches.
+
+Each function answers a place of `regard.config.twins`: it gives what its twin computes, or None where none of them fits
+and the textbook does the work. What a twin can do is known beside it (`suits`); that it is asked, only here.
+
+    print(*regard.fast.explain(model), sep="\\n")        what would run for a model, and why not something faster
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import Mask, MultiHeadAttention, Rows, Tap
+from regard.attention.core import check_shapes
+from regard.attention.masks import Both, Documents, Materialized, as_mask, simplify
+from regard.config.twins import SWITCH, enabled
+from regard.decoding.beam import BeamSearch
+from regard.decoding.paths import Paths
+from regard.decoding.plan import Plan
+from regard.decoding.stepper import Stepper
+from regard.fast.cpu.decoding_step import BlockStep, PackedDecoderKVCache
+from regard.fast.cpu.fused_stack import FusedDecoder, FusedEncoder
+from regard.fast.cpu.native import why as native_why
+from regard.fast.cpu.native.vocabulary import native_log_sum_exp
+from regard.fast.cpu.packed_linear import PackedLinear, pack_linears
+from regard.fast.cpu.small_query import SMALL_QUERY_TYPES, attend_small, suits_small
+from regard.fast.cpu.topk import top_k
+from regard.fast.gpu.varlen import HALF_TYPES, KERNEL_LENGTH, KERNEL_WIDTHS, attend_varlen, varlen_rule
+from regard.fast.loss.cross_entropy import KERNEL_CLASSES
+from regard.fast.loss.cross_entropy import chunked_cross_entropy as cross_entropy
+from regard.fast.loss.symmetric_kl import chunked_symmetric_kl as symmetric_kl
+from regard.layers.blocks import DecoderBlock, DecoderStack, EncoderBlock, EncoderStack
+from regard.layers.kv_cache import DecoderKVCache
+
+# These fit wherever they are asked, or say so themselves.
+__all__ = ["Choice", "cross_entropy", "explain", "symmetric_kl", "top_k"]
+
+
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, *, mask: Mask | Tensor | None, scale: float, dropout: float
+) -> Tensor | None:
+    """Small queries on a CPU, and packed documents; `scale` times the dot product is the score."""
+    if not dropout and suits_small(query, key, value):
+        rule = simplify(as_mask(mask), query.shape[-2], key.shape[-2])
+        if rule is None or isinstance(rule, Materialized):
+            return attend_small(query, key, value, rule=rule, scale=scale)
+    if isinstance(mask, Both | Documents):
+        check_shapes(query, key, value)
+        packed = varlen_rule(simplify(mask, query.shape[-2], key.shape[-2]), query, key, value)
+        if packed is not None:
+            return attend_varlen(query, key, value, documents=packed[0], causal=packed[1], scale=scale, dropout=dropout)
+    return None
+
+
+def encoder(blocks: nn.ModuleList, hidden: Tensor, mask: Mask | Tensor | None) -> Tensor | None:
+    """A stack of packed encoder blocks in one call."""
+    if not FusedEncoder.takes(hidden, mask):
+        return None
+    stack = [block for block in blocks if isinstance(block, EncoderBlock)]
+    fused = FusedEncoder.of(stack) if len(stack) == len(blocks) else None
+    return None if fused is None else fused.run(hidden, mask)
+
+
+def prefill(blocks: nn.ModuleList, memory: Tensor, *, capacity: int) -> DecoderKVCache | None:
+    """The caches of a packed decoder, which know its step."""
+    stack = [block for block in blocks if isinstance(block, DecoderBlock)]
+    suits = bool(stack) and all(map(BlockStep.suits, stack))
+    return PackedDecoderKVCache(stack, memory, capacity=capacity) if suits else None
+
+
+def decoder_step(
+    kv_cache: DecoderKVCache, hidden: Tensor, *, mask: Mask | Tensor | None, memory_mask: Mask | Tensor | None
+) -> Tensor | None:
+    """One step of a packed decoder that nobody watches."""
+    if not isinstance(kv_cache, PackedDecoderKVCache) or not kv_cache.is_plain:
+        return None
+    return kv_cache.step(hidden, mask, memory_mask)
+
+
+def stepper(model: nn.Module, inputs: Tensor | Rows, *, capacity: int) -> Stepper | None:
+    """A model's decoding steps as CUDA graphs."""
+    if not next(model.parameters()).is_cuda:
+        return None
+    from regard.fast.gpu.graph_models import graph_model
+    from regard.fast.gpu.graph_pool import pool_of
+    from regard.fast.gpu.graph_stepper import GraphStepper
+
+    adapter = graph_model(model)
+    if adapter is None or pool_of(model).why_not(adapter):
+        return None
+    return GraphStepper(adapter, adapter.read(inputs), capacity=capacity)
+
+
+def search(stepper: Stepper, plan: Plan) -> BeamSearch | Paths | None:
+    """Greedy and beam search whose bookkeeping stays on the GPU."""
+    if plan.device.type != "cuda":
+        return None
+    from regard.fast.gpu.fused_beam import FusedBeamSearch
+    from regard.fast.gpu.fused_greedy import FusedPaths
+    from regard.fast.gpu.graph_stepper import GraphStepper
+
+    if plan.options.strategy == "beam":
+        return FusedBeamSearch(stepper, plan) if FusedBeamSearch.suits(plan) else None
+    return FusedPaths(stepper, plan) if isinstance(stepper, GraphStepper) and FusedPaths.suits(plan) else None
+
+
+def log_sum_exp(values: Tensor) -> Tensor | None:
+    """log Σ exp of each row (N, V) by native kernels: (N,)."""
+    return native_log_sum_exp(values)
+
+
+def in_precision(module: nn.Module, precision: str) -> nn.Module | None:
+    """A copy whose linear layers are packed for a CPU, in fp32 unless bf16 or int8 is asked for."""
+    if next(module.parameters()).device.type != "cpu":
+        return None
+    return pack_linears(module, "bf16" if precision == "bf16" else "int8" if precision == "int8" else "fp32")
+
+
+def training_step(work: Callable[..., Any], device: torch.device) -> Callable[..., Any] | None:
+    """Whole training steps as CUDA graphs; on a CPU the same steps, uncaptured."""
+    from regard.fast.gpu.captured_step import CapturedStep
+
+    return CapturedStep(work, device)
+
+
+class Choice(NamedTuple):
+    """What runs at a place where a twin may stand in, and why it is not something faster, if there were."""
+
+    place: str
+    runs: str
+    why_not_faster: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.place:<18} {self.runs}" + (f" ({self.why_not_faster})" if self.why_not_faster else "")
+
+
+def explain(module: nn.Module) -> list[Choice]:
+    """What would run for this model, on its device, in its precision, watched or not: a line a place."""
+    weight = next(module.parameters())
+    taps = [part for part in module.modules() if isinstance(part, Tap)]
+    watched = "watched" if any(tap.watchers for tap in taps) else ""
+    places = [_explain_attention(module, weight), _explain_documents(module, weight)] if taps else []
+    places += [
+        _explain_stack(part, watched) for part in module.modules() if isinstance(part, EncoderStack | DecoderStack)
+    ]
+    places += [_explain_steps(module), _explain_search(weight), _explain_vocabulary(weight), _explain_linears(module)]
+    places += [_explain_loss(module, weight), _explain_training(weight)]
+    if enabled():
+        return list(dict.fromkeys(places))
+    return list(dict.fromkeys(Choice(choice.place, "the textbook", f"{SWITCH}=0") for choice in places))
+
+
+def _explain_attention(module: nn.Module, weight: Tensor) -> Choice:
+    place, fused = "attention", "scaled_dot_product_attention"
+    heads = [part for part in module.modules() if isinstance(part, MultiHeadAttention)]
+    scores = {type(part.score).__name__ for part in heads if part.score.dot_scale(part.d_head) is None}
+    if scores or not heads:
+        return Choice(place, "the textbook", f"compares by {', '.join(sorted(scores)) or 'states'}")
+    if weight.device.type != "cpu":
+        return Choice(place, fused)
+    if weight.dtype not in SMALL_QUERY_TYPES:
+        return Choice(place, fused, f"in {_name(weight.dtype)}, small queries have no plain products")
+    return Choice(place, f"{fused}; plain products where queries are few and nothing is trained")
+
+
+def _explain_documents(module: nn.Module, weight: Tensor) -> Choice:
+    place, padded = "packed documents", "a padded batch"
+    widths = sorted({part.d_head for part in module.modules() if isinstance(part, MultiHeadAttention)})
+    if not weight.is_cuda:
+        return Choice(place, padded, "no GPU")
+    if weight.dtype not in HALF_TYPES:
+        return Choice(place, padded, f"in {_name(weight.dtype)}; under bf16 autocast, variable-length kernels")
+    if beyond := [width for width in widths if width not in KERNEL_WIDTHS]:
+        return Choice(place, "PyTorch's variable-length kernel", f"head width {beyond[0]} is none of {KERNEL_WIDTHS}")
+    missing = _no_triton()
+    runs = "PyTorch's variable-length kernel" + ("" if missing else f", our own up to {KERNEL_LENGTH} positions")
+    return Choice(place, runs, missing)
+
+
+def _explain_stack(stack: EncoderStack | DecoderStack, watched: str) -> Choice:
+    place = "decoder stack" if isinstance(stack, DecoderStack) else "encoder stack"
+    blocks = list(stack.blocks)
+    if next(stack.parameters(), torch.empty(0)).device.type != "cpu":
+        return Choice(place, "block by block")
+    packed = [part for part in stack.modules() if isinstance(part, PackedLinear)]
+    why = watched or ("in training" if stack.training else "") or ("" if packed else "its linear layers are not packed")
+    if why:
+        return Choice(place, "block by block", why)
+    decoder = [block for block in blocks if isinstance(block, DecoderBlock)]
+    encoder = [block for block in blocks if isinstance(block, EncoderBlock)]
+    if any(block.attention.tap.kind == "masked" for block in encoder):
+        return Choice(place, "block by block", "causal")
+    if FusedDecoder.of(decoder) if decoder else FusedEncoder.of(encoder):
+        return Choice(place, "one native call")
+    steps = "layer by layer" if decoder and all(map(BlockStep.suits, decoder)) else "block by block"
+    return Choice(place, steps, native_why() or "its blocks are not of the usual make")
+
+
+def _explain_steps(module: nn.Module) -> Choice:
+    from regard.fast.gpu.graph_models import graph_model
+    from regard.fast.gpu.graph_pool import pool_of
+
+    adapter = graph_model(module)
+    why = "no GPU" if not next(module.parameters()).is_cuda else f"there are none for a {type(module).__name__}"
+    why = pool_of(module).why_not(adapter) if adapter is not None else why
+    return Choice("decoding steps", "one by one" if why else "CUDA graphs", why)
+
+
+def _explain_search(weight: Tensor) -> Choice:
+    why = "" if weight.is_cuda else "no GPU"
+    return Choice("search", "the textbook" if why or _no_triton() else "fused beam and greedy", why or _no_triton())
+
+
+def _explain_vocabulary(weight: Tensor) -> Choice:
+    place = "top-k"
+    if weight.device.type != "cpu":
+        return Choice(place, "PyTorch, or inside the search")
+    why = native_why() or ("" if weight.dtype == torch.float32 else f"in {_name(weight.dtype)}")
+    return Choice(place, "groups of columns" if why else "native kernels", why)
+
+
+def _explain_linears(module: nn.Module) -> Choice:
+    place, packed = "linear layers", [part for part in module.modules() if isinstance(part, PackedLinear)]
+    if not packed:
+        on_cpu = next(module.parameters()).device.type == "cpu"
+        return Choice(place, "PyTorch", "not packed; loading a run for prediction packs them" if on_cpu else "")
+    precision = packed[0].precision
+    if packed[0].native is not None:
+        return Choice(place, f"packed in {precision}, native kernels")
+    missing = native_why() or f"the processor has no products in {precision}"
+    return Choice(place, f"packed in {precision}, PyTorch's kernels", missing)
+
+
+def _explain_loss(module: nn.Module, weight: Tensor) -> Choice:
+    place, chunks = "vocabulary loss", "gradients with the scores, chunk by chunk"
+    output = getattr(module, "output_weight", None)
+    if not weight.is_cuda:
+        return Choice(place, chunks, "no GPU")
+    if not isinstance(output, Tensor) or len(output) < KERNEL_CLASSES:
+        return Choice(place, chunks, f"fewer than {KERNEL_CLASSES} classes")
+    return Choice(place, chunks if _no_triton() else "one kernel a chunk", _no_triton())
+
+
+def _explain_training(weight: Tensor) -> Choice:
+    why = "" if weight.is_cuda else "no GPU"
+    return Choice("training step", "op by op" if why else "CUDA graphs where batches have few shapes", why)
+
+
+def _no_triton() -> str:
+    return "" if find_spec("triton") is not None else "Triton is not installed"
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

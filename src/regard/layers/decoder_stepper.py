@@ -1,0 +1,73 @@
+"""A decoder of blocks in the middle of writing: the KV cache of its own past, and of the memory it attends to.
+
+    stepper.step(tokens)        (N,) → logits (N, V)
+
+Beams of one source share its keys and values; what belongs to the source alone is projected once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+import regard.attention as attention
+from regard.attention import Causal, Padding
+from regard.attention.masks import materialize
+from regard.layers.blocks import DecoderStack
+
+
+class DecoderStepper:
+    """One token a row at a time; `embed` is called with tokens (N, 1) and how many came before.
+
+    The memory is (B, S, D), row b real up to lengths[b]; without lengths all of it. `watched` steps keep their
+    attention.
+    """
+
+    def __init__(
+        self,
+        decoder: DecoderStack,
+        memory: Tensor,
+        *,
+        lengths: Tensor | None = None,
+        embed: Callable[[Tensor, int], Tensor],
+        unembed: Callable[[Tensor], Tensor],
+        capacity: int,
+        watched: bool,
+    ) -> None:
+        self.decoder, self.embed, self.unembed, self.watched = decoder, embed, unembed, watched
+        self.lengths, self.n_source = lengths, memory.shape[1]
+        self.device: torch.device = memory.device
+        self.kv_cache = decoder.prefill(memory, capacity=capacity)
+        self._weights: Tensor | None = None
+        self._materialize_mask()
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """The last token of each row (N,) → logits of the next (N, V)."""
+        offset = self.kv_cache.length
+        hidden, mask = self.embed(tokens[:, None], offset), Causal(offset=offset)
+        if not self.watched:
+            hidden = self.decoder(hidden, mask=mask, memory_mask=self.memory_mask, kv_cache=self.kv_cache)
+            return self.unembed(hidden[:, 0])
+        with attention.watch(self.decoder, kinds=["cross"]) as seen:
+            hidden = self.decoder(hidden, mask=mask, memory_mask=self.memory_mask, kv_cache=self.kv_cache)
+        # (sources, H, rows a source, S) of each layer → (N, S)
+        self._weights = torch.stack([sight.weights.mean(1).flatten(0, 1) for sight in seen]).mean(0)
+        return self.unembed(hidden[:, 0])
+
+    def select(self, rows: Tensor, *, same_source: bool) -> None:
+        """Go on with other rows."""
+        sources = self.kv_cache.reorder(rows, same_source=same_source)
+        if sources is not None and self.lengths is not None:
+            self.lengths = self.lengths.index_select(0, sources)
+            self._materialize_mask()
+
+    def attention(self) -> Tensor | None:
+        """The last step's cross-attention (N, S), averaged over layers and heads, if the steps are watched."""
+        return self._weights
+
+    def _materialize_mask(self) -> None:
+        """The memory's padding, in the form that is quickest to read at every step."""
+        padding = None if self.lengths is None else Padding(self.lengths)
+        self.memory_mask = materialize(padding, 1, self.n_source, device=self.device)
