@@ -218,9 +218,9 @@ def _go_through(
     at_once = max(1, rows_at_once(len(weight), weight.device) * 4 // kind.itemsize)
     for part in parts(len(rows.states), chunk or at_once):
         scores = _scores(rows.states[part], matrix, bias, kind, aligned=by_kernel)
-        found = overwrite(scores, rows.labels[part], kept=1 - smoothing)
-        norms.append(found[0])
-        gold.append(found[1])
+        row_norms, row_gold = overwrite(scores, rows.labels[part], kept=1 - smoothing)
+        norms.append(row_norms)
+        gold.append(row_gold)
         if learning:
             _collect(gradients, scores, rows, matrix=matrix, part=part)
     return torch.cat(norms), torch.cat(gold)
