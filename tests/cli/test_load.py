@@ -6,6 +6,7 @@ import shutil
 import pytest
 import tiny_runs
 import torch
+from fast_only import needs_fast
 
 import regard
 from regard.decoding import DecodeOptions
@@ -34,7 +35,7 @@ def test_it_translates_one_text_and_several(model):
     assert model([]) == []
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", pytest.param("int8", marks=needs_fast)])
 def test_every_precision_says_the_same(folder, precision):
     quick = regard.load(folder, "cpu", precision=precision)
     assert [found.text for found in quick(["one two three", "ten"])] == ["eins zwei drei", "zehn"]

@@ -1,4 +1,4 @@
-"""Neighbours, batch size and pace change nothing; finished rows leave; selections are told apart."""
+"""Neighbours, batch size and sync change nothing; finished rows leave; selections are told apart."""
 
 import itertools
 import math
@@ -8,13 +8,18 @@ import pytest
 import torch
 from stub_steppers import BOS, EOS, PAD, HistoryStepper, MarkovStepper
 
-from regard.decoding import DecodeOptions, Hypothesis, Pace, decode
+from regard.decoding import DecodeOptions, Hypothesis, SyncPolicy, decode
 
 IDS: dict[str, Any] = {"bos_id": BOS, "eos_id": EOS, "pad_id": PAD}
 SOURCES = [11, 3, 8, 25, 4, 17, 9]
 LIMITS = [12, 25, 7, 25, 25, 18, 25]
 PREFIXES = [[], [5], [], [6, 7, 8], [], [9], []]
-PACES = [Pace(1, 1.0, True), Pace(4, 0.75, False), Pace(3, 0.0, False), Pace(1000, 1.0, False)]
+POLICIES = [
+    SyncPolicy(1, 1.0, True),
+    SyncPolicy(4, 0.75, False),
+    SyncPolicy(3, 0.0, False),
+    SyncPolicy(1000, 1.0, False),
+]
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "greedy": {},
@@ -30,7 +35,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def run(rows: list[int], options: DecodeOptions, pace: Pace | None = None) -> list[list[Hypothesis]]:
+def run(rows: list[int], options: DecodeOptions, sync: SyncPolicy | None = None) -> list[list[Hypothesis]]:
     stepper = HistoryStepper([SOURCES[row] for row in rows])
     limits, prefixes = [LIMITS[row] for row in rows], [PREFIXES[row] for row in rows]
     return decode(
@@ -40,7 +45,7 @@ def run(rows: list[int], options: DecodeOptions, pace: Pace | None = None) -> li
         max_lengths=limits,
         prefixes=prefixes,
         row_keys=rows,
-        pace=pace,
+        sync=sync,
         **IDS,
     )
 
@@ -67,7 +72,7 @@ def test_a_batch_is_its_rows_one_by_one(name: str) -> None:
 @pytest.mark.parametrize("name", OPTIONS)
 def test_the_pace_changes_nothing(name: str) -> None:
     options = DecodeOptions(**{"max_length": 25, **OPTIONS[name]})
-    first, *others = [run(list(range(7)), options, pace) for pace in PACES]
+    first, *others = [run(list(range(7)), options, sync) for sync in POLICIES]
     for other in others:
         assert_same(first, other)
 
@@ -99,7 +104,7 @@ def test_finished_sentences_leave_the_beam() -> None:
 
 def test_a_slow_pace_keeps_shapes() -> None:
     stepper = countdown([1, 4, 2, 9, 9, 9, 9, 9])
-    found = decode(stepper, n_rows=8, options=DecodeOptions(), pace=Pace(4, 0.75, False), **IDS)
+    found = decode(stepper, n_rows=8, options=DecodeOptions(), sync=SyncPolicy(4, 0.75, False), **IDS)
     assert [len(row[0].tokens) for row in found] == [1, 4, 2, 9, 9, 9, 9, 9]
     # asked after 4 steps: 6 of 8 going is not below ¾; after 8: 5 of 8 is; after 12 all are done
     assert stepper.steps == [8] * 8 + [5] * 4

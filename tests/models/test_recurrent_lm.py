@@ -90,7 +90,7 @@ def test_it_stands_under_a_head():
     ("options", "message"),
     [
         ({"cell": "sru"}, "cell is 'sru'; allowed: rnn, gru, lstm"),
-        ({"n_layers": 0}, "n_layers is 0; allowed is 1 or more"),
+        ({"n_layers": 0}, "n_layers is at least 1, not 0"),
         ({"dropout": 1.0}, "dropout is from 0 up to, but not including, 1; not 1.0"),
     ],
 )

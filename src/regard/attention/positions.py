@@ -88,6 +88,12 @@ class Learned(nn.Module):
             raise ShapeError(f"{n_positions} positions are more than the {self.table.num_embeddings} learned ones")
 
 
+def added_positions(name: str, d_model: int, *, n_positions: int) -> Sinusoidal | Learned | None:
+    """What a config's `positions` adds to embeddings; None where they are rotary."""
+    kinds: dict[str, type[Sinusoidal | Learned]] = {"sinusoidal": Sinusoidal, "learned": Learned}
+    return kinds[name](d_model, n_positions=n_positions) if name in kinds else None
+
+
 @dataclass(frozen=True)
 class Stretch:
     """Slower turning, for texts `factor` times as long as those trained on.

@@ -59,11 +59,11 @@ class Seen:
 
     def only(self, *, kind: Kind | None = None, layer: int | None = None) -> Sight:
         """The one sight that fits; several or none are an error."""
-        found = self.where(kind=kind, layer=layer)
-        if len(found) != 1:
+        sights = self.where(kind=kind, layer=layer)
+        if len(sights) != 1:
             have = sorted({(s.kind, s.layer) for s in self.sights})
-            raise UsageError(f"{len(found)} sights of kind={kind}, layer={layer}, not one; seen were {have}")
-        return found[0]
+            raise UsageError(f"{len(sights)} sights of kind={kind}, layer={layer}, not one; seen were {have}")
+        return sights[0]
 
 
 @dataclass
@@ -171,13 +171,13 @@ def watch(
 def _taps(module: nn.Module) -> list[tuple[str, Tap, int]]:
     """Every tap with its name and its number among those of its kind."""
     counts: dict[str, int] = {}
-    found = []
+    taps = []
     for name, part in module.named_modules():
         if isinstance(part, Tap):
             layer = counts.get(part.kind, 0)
             counts[part.kind] = layer + 1
-            found.append((name.removesuffix(".tap"), part, layer))
-    return found
+            taps.append((name.removesuffix(".tap"), part, layer))
+    return taps
 
 
 def _check_kinds(kinds: Collection[str]) -> None:

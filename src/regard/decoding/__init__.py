@@ -6,9 +6,18 @@ Read in this order: protocol, options, filters, ranking, sampling, paths, beam, 
 from regard.decoding.decode import decode, stream
 from regard.decoding.ensemble import EnsembleStepper
 from regard.decoding.options import DecodeOptions
-from regard.decoding.pace import Pace
 from regard.decoding.ranking import Hypothesis
 from regard.decoding.scoring import force_decode
 from regard.decoding.stepper import Stepper
+from regard.decoding.sync_policy import SyncPolicy
 
-__all__ = ["DecodeOptions", "EnsembleStepper", "Hypothesis", "Pace", "Stepper", "decode", "force_decode", "stream"]
+__all__ = [
+    "DecodeOptions",
+    "EnsembleStepper",
+    "Hypothesis",
+    "Stepper",
+    "SyncPolicy",
+    "decode",
+    "force_decode",
+    "stream",
+]

@@ -12,7 +12,7 @@ Ended hypotheses compete by score (`ranking`). The search for an input is over w
 With `patience=inf` only the last two count, and a beam as wide as there are sequences finds the true best ones.
 
     n inputs still searching · W beams in G groups · V vocabulary · k candidates a beam · K = n_best
-Every tensor of bookkeeping stays on the device; the host looks when `Pace` says so.
+Every tensor of bookkeeping stays on the device; the host looks when `SyncPolicy` says so.
 """
 
 import math
@@ -143,11 +143,11 @@ class BeamSearch:
         """Whether every input is done; on the way, tell the stepper which rows go on."""
         if self.step >= self.plan.n_steps:
             return True
-        if self.plan.pace.is_due(self.step - 1):
+        if self.plan.sync.is_due(self.step - 1):
             going = (~self.done).nonzero()[:, 0]
             if len(going) == 0:
                 return True
-            if self.plan.pace.lets_go(len(going), len(self.done)):
+            if self.plan.sync.drops_finished(len(going), len(self.done)):
                 self._keep(going)
                 self.stepper.select(self.rows.flatten(), same_source=False)
                 return False
@@ -160,7 +160,7 @@ class BeamSearch:
         self.now, self.done, self.rows = self.now.at(going), self.done[going], self.rows[going]
 
     def _reorder(self, rows: Tensor) -> None:
-        skip = self.plan.pace.skip_identity and torch.equal(rows, torch.arange(len(rows), device=rows.device))
+        skip = self.plan.sync.skip_identity and torch.equal(rows, torch.arange(len(rows), device=rows.device))
         if self.width > 1 and not skip:
             self.stepper.select(rows, same_source=True)
 
@@ -272,15 +272,15 @@ def _assemble(
     *,
     ends: list[list[float]],
 ) -> list[list[Hypothesis]]:
-    """Hypotheses out of rows (B, 2K): K places for ended ones, K for those cut off; −inf is an empty place."""
+    """Hypotheses out of rows (B, 2K): K places for ended ones, K for those cut off; −inf is an empty slot."""
     rows: list[list[Hypothesis]] = []
     for row, row_ends in enumerate(ends):
-        found = []
-        for place, (score, length) in enumerate(zip(scores[row], lengths[row], strict=True)):
+        hypotheses = []
+        for slot, (score, length) in enumerate(zip(scores[row], lengths[row], strict=True)):
             if score == -math.inf:
                 continue
-            finished = place < len(row_ends)
-            terms = log_probs[row][place][:length] + ([row_ends[place]] if finished else [])
-            found.append(hypothesis(tokens[row][place][:length], terms, score=score, finished=finished))
-        rows.append(found[: len(row_ends)])
+            finished = slot < len(row_ends)
+            terms = log_probs[row][slot][:length] + ([row_ends[slot]] if finished else [])
+            hypotheses.append(hypothesis(tokens[row][slot][:length], terms, score=score, finished=finished))
+        rows.append(hypotheses[: len(row_ends)])
     return rows

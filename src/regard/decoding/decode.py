@@ -12,11 +12,11 @@ from torch import Tensor
 from regard.config.twins import twin
 from regard.decoding.beam import BeamSearch
 from regard.decoding.options import DecodeOptions
-from regard.decoding.pace import Pace
 from regard.decoding.paths import Paths
 from regard.decoding.plan import Prefixes, make_plan
 from regard.decoding.ranking import Hypothesis
 from regard.decoding.stepper import Stepper
+from regard.decoding.sync_policy import SyncPolicy
 from regard.errors import UsageError
 
 
@@ -32,7 +32,7 @@ def decode(
     max_lengths: Tensor | Sequence[int] | None = None,
     prefixes: Prefixes | None = None,
     row_keys: Tensor | Sequence[int] | None = None,
-    pace: Pace | None = None,
+    sync: SyncPolicy | None = None,
 ) -> list[list[Hypothesis]]:
     """Decode every row that the stepper was started on.
 
@@ -40,7 +40,7 @@ def decode(
     max_lengths  the most steps for each row, up to `options.max_length`; see `DecodeOptions.limits`
     prefixes     how the output of each row has to begin; those tokens are part of the hypothesis and of its length
     row_keys     the name of each row in the random stream, with which it draws the same in any batch; default 0, 1, 2 …
-    pace         how often to look for finished rows; chosen by device
+    sync         how often to look for finished rows; chosen by device
     """
     if n_rows == 0:
         return []
@@ -54,7 +54,7 @@ def decode(
         max_lengths=max_lengths,
         prefixes=prefixes,
         row_keys=row_keys,
-        pace=pace,
+        sync=sync,
     )
     fast = twin("search")
     search: BeamSearch | Paths | None = None if fast is None else fast(stepper, plan)
@@ -92,7 +92,7 @@ def stream(
         pad_id=pad_id,
         prefixes=[prefix],
         row_keys=[row_key],
-        pace=Pace(check_every=1, shrink_below=1.0, skip_identity=True),
+        sync=SyncPolicy(check_every=1, shrink_below=1.0, skip_identity=True),
     )
     return _tokens(Paths(stepper, plan), eos_id)
 

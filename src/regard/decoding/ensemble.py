@@ -38,10 +38,10 @@ class EnsembleStepper:
     def step(self, tokens: Tensor) -> Tensor:
         """One step of every model, combined: (N,) → (N, V)."""
         each = [next_logits(one, tokens.to(one.device)).to(self.device) for one in self.steppers]
-        for place, logits in enumerate(each):
+        for index, logits in enumerate(each):
             if logits.shape != each[0].shape:
                 raise ShapeError(
-                    f"stepper {place} of the ensemble has a vocabulary of {logits.shape[-1]} tokens and stepper 0 "
+                    f"stepper {index} of the ensemble has a vocabulary of {logits.shape[-1]} tokens and stepper 0 "
                     f"has {each[0].shape[-1]}; allowed is one and the same vocabulary"
                 )
         log_probs = torch.stack([logits.log_softmax(-1) for logits in each])  # (M, N, V)

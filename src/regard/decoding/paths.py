@@ -67,10 +67,10 @@ class Paths:
         """Whether every path is done; on the way, let finished ones leave the batch when it is time."""
         if self.step >= self.plan.n_steps:
             return True
-        if not self.plan.pace.is_due(self.step - 1):
+        if not self.plan.sync.is_due(self.step - 1):
             return False
         going = (~self.done).nonzero()[:, 0]
-        if len(going) and self.plan.pace.lets_go(len(going), len(self.done)):
+        if len(going) and self.plan.sync.drops_finished(len(going), len(self.done)):
             self.stepper.select(going, same_source=False)
             self.paths, self.inputs, self.limits = self.paths[going], self.inputs[going], self.limits[going]
             self.tokens, self.done = self.tokens[going], self.done[going]

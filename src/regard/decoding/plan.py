@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.decoding.options import DecodeOptions
-from regard.decoding.pace import Pace
+from regard.decoding.sync_policy import SyncPolicy
 from regard.errors import ShapeError, UsageError
 
 Prefixes = Sequence[Sequence[int]]
@@ -21,7 +21,7 @@ class Plan:
     """What to decode and how, on one device."""
 
     options: DecodeOptions
-    pace: Pace
+    sync: SyncPolicy
     eos_id: int
     pad_id: int
     starts: Tensor
@@ -63,7 +63,7 @@ def make_plan(
     max_lengths: Tensor | Sequence[int] | None = None,
     prefixes: Prefixes | None = None,
     row_keys: Tensor | Sequence[int] | None = None,
-    pace: Pace | None = None,
+    sync: SyncPolicy | None = None,
 ) -> Plan:
     """Check everything a caller gives against everything else, and bring it to the device."""
     if eos_id < 0 or pad_id < 0:
@@ -73,7 +73,7 @@ def make_plan(
     keys = range(n_rows) if row_keys is None else row_keys
     return Plan(
         options=options,
-        pace=pace or Pace.of(device),
+        sync=sync or SyncPolicy.of(device),
         eos_id=eos_id,
         pad_id=pad_id,
         starts=start_tokens(bos_id, n_rows, device),

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.decoding.pace import Pace
 from regard.decoding.plan import start_tokens
 from regard.decoding.stepper import Stepper, log_probs_of, next_logits
+from regard.decoding.sync_policy import SyncPolicy
 from regard.errors import UsageError
 
 
@@ -37,16 +37,16 @@ def force_decode(
 
 def _terms(stepper: Stepper, tokens: Tensor, *, table: Tensor, lengths: list[int]) -> Tensor:
     """Log-probabilities (B, T) of the table's tokens; rows leave as they end, which is known beforehand."""
-    pace = Pace.of(stepper.device)
+    sync = SyncPolicy.of(stepper.device)
     terms = torch.zeros(table.shape, device=table.device)
     rows = list(range(len(lengths)))
     at = torch.arange(len(lengths), device=table.device)
     for step in range(table.shape[1]):
-        going = [place for place, row in enumerate(rows) if lengths[row] > step]
-        if pace.lets_go(len(going), len(rows)):
+        going = [index for index, row in enumerate(rows) if lengths[row] > step]
+        if sync.drops_finished(len(going), len(rows)):
             keep = torch.tensor(going, device=table.device)
             stepper.select(keep, same_source=False)
-            rows, at, tokens = [rows[place] for place in going], at[keep], tokens[keep]
+            rows, at, tokens = [rows[index] for index in going], at[keep], tokens[keep]
         logits = next_logits(stepper, tokens)
         if step == 0:
             _check_ids(table, logits.shape[-1])

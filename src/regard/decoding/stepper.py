@@ -24,11 +24,9 @@ class Stepper(Protocol):
     @property
     def device(self) -> torch.device:
         """Where `step` expects its tokens and leaves its logits."""
-        ...
 
     def step(self, tokens: Tensor) -> Tensor:
         """Append the last token of each row (N,) and return the logits of the next one (N, V)."""
-        ...
 
     def select(self, rows: Tensor, *, same_source: bool) -> None:
         """Go on with other rows: row i of the new state is row rows[i] of the old one.
@@ -36,7 +34,6 @@ class Stepper(Protocol):
         `same_source` says that row i stays with the input it had, for every i (beams reordered within their own input):
         what belongs to the input alone, such as cross-attention keys, can then be left where it is.
         """
-        ...
 
 
 def next_logits(stepper: Stepper, tokens: Tensor) -> Tensor:

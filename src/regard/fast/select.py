@@ -26,10 +26,9 @@ from regard.decoding.stepper import Stepper
 from regard.fast.cpu.decoding_step import BlockStep, PackedDecoderKVCache
 from regard.fast.cpu.fused_stack import FusedDecoder, FusedEncoder
 from regard.fast.cpu.native import why as native_why
-from regard.fast.cpu.native.vocabulary import native_log_sum_exp
 from regard.fast.cpu.packed_linear import PackedLinear, pack_linears
 from regard.fast.cpu.small_query import SMALL_QUERY_TYPES, attend_small, suits_small
-from regard.fast.cpu.topk import top_k
+from regard.fast.cpu.vocabulary import log_sum_exp, top_k
 from regard.fast.gpu.varlen import HALF_TYPES, KERNEL_LENGTH, KERNEL_WIDTHS, attend_varlen, varlen_rule
 from regard.fast.loss.cross_entropy import KERNEL_CLASSES
 from regard.fast.loss.cross_entropy import chunked_cross_entropy as cross_entropy
@@ -38,7 +37,7 @@ from regard.layers.blocks import DecoderBlock, DecoderStack, EncoderBlock, Encod
 from regard.layers.kv_cache import DecoderKVCache
 
 # These fit wherever they are asked, or say so themselves.
-__all__ = ["Choice", "cross_entropy", "explain", "symmetric_kl", "top_k"]
+__all__ = ["Choice", "cross_entropy", "explain", "log_sum_exp", "symmetric_kl", "top_k"]
 
 
 def attend(
@@ -107,11 +106,6 @@ def search(stepper: Stepper, plan: Plan) -> BeamSearch | Paths | None:
     if plan.options.strategy == "beam":
         return FusedBeamSearch(stepper, plan) if FusedBeamSearch.suits(plan) else None
     return FusedPaths(stepper, plan) if isinstance(stepper, GraphStepper) and FusedPaths.suits(plan) else None
-
-
-def log_sum_exp(values: Tensor) -> Tensor | None:
-    """log Σ exp of each row (N, V) by native kernels: (N,)."""
-    return native_log_sum_exp(values)
 
 
 def in_precision(module: nn.Module, precision: str) -> nn.Module | None:

@@ -64,10 +64,10 @@ class ResidualBlock(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """What the convolutions find, added to what was there."""
-        found = self.first(_for_halving(features) if self.halved else features)
-        found = self.second_norm(self.second(F.relu(self.first_norm(found))))
+        output = self.first(_for_halving(features) if self.halved else features)
+        output = self.second_norm(self.second(F.relu(self.first_norm(output))))
         kept = F.avg_pool2d(features, 2, ceil_mode=True) if self.halved else features
-        return F.relu(found + (kept if self.shortcut is None else self.shortcut(kept)))
+        return F.relu(output + (kept if self.shortcut is None else self.shortcut(kept)))
 
 
 class ConvNet(nn.Module):
@@ -85,8 +85,8 @@ class ConvNet(nn.Module):
         self.stem_norm = norm_of(norm, widths[0])
         blocks, width = [], widths[0]
         for stage, wider in enumerate(widths):
-            for place in range(n_blocks):
-                blocks.append(ResidualBlock(width, wider, norm=norm, halved=stage in (1, 2) and place == 0))
+            for index in range(n_blocks):
+                blocks.append(ResidualBlock(width, wider, norm=norm, halved=stage in (1, 2) and index == 0))
                 width = wider
         self.blocks = nn.Sequential(*blocks)
         self.d_output = width

@@ -3,15 +3,18 @@
     context = Σⱼ wⱼ hⱼ,  w = softmax(score(s, hⱼ))        states s (B, T, D), memory h (B, S, Dm) → (B, T, Dm)
 
 Decoder states are the queries, encoder states the keys and the values, and no matrix but the score's stands between.
+`StateStepper` is a decoder of this kind in the middle of writing.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Generic, Literal, Protocol, TypeVar
 
+import torch
 from torch import Tensor, nn
 
-from regard.attention import MLP, Additive, Cache, Dot, General, Mask, Prepared, ScaledDot, Score, Tap
+from regard.attention import MLP, Additive, Cache, Dot, General, Mask, Prepared, ScaledDot, Score, Tap, watch
 from regard.errors import ConfigError
 
 AttentionName = Literal["none", "dot", "scaled_dot", "general", "additive", "mlp"]
@@ -53,3 +56,45 @@ class StateAttention(nn.Module):
         keys = Prepared(cache.keys)
         context: Tensor = self.tap(states.unsqueeze(1), keys, cache.values, score=self.score, mask=mask)
         return context.squeeze(1)
+
+
+class DecoderState(Protocol):
+    """Where a decoder stands, and what it attends to."""
+
+    def reorder(self, rows: Tensor, *, same_source: bool) -> None:
+        """Rows change places; `same_source` says that each stays with its own source, whose keys then can stay."""
+
+
+State = TypeVar("State", bound=DecoderState)
+
+
+class StateStepper(Generic[State]):
+    """One token a row at a time: `advance` takes tokens (N,) and moves the state on; `watched` attention is kept."""
+
+    def __init__(
+        self,
+        advance: Callable[[Tensor, State], Tensor],
+        state: State,
+        *,
+        device: torch.device,
+        watched: nn.Module | None,
+    ) -> None:
+        self.advance, self.state, self.device, self.watched = advance, state, device, watched
+        self._weights: Tensor | None = None
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """The last token of each row (N,) → logits of the next (N, V)."""
+        if self.watched is None:
+            return self.advance(tokens, self.state)
+        with watch(self.watched) as seen:
+            logits = self.advance(tokens, self.state)
+        self._weights = seen.only().weights.mean(1)[:, 0]
+        return logits
+
+    def select(self, rows: Tensor, *, same_source: bool) -> None:
+        """Go on with other rows."""
+        self.state.reorder(rows, same_source=same_source)
+
+    def attention(self) -> Tensor | None:
+        """The last step's attention (N, S), averaged over heads, if the steps are watched and there is any."""
+        return self._weights

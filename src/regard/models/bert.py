@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from regard.layers import ActivationName, Dropout, Embedding, EncoderBlock, Enco
 from regard.layers.feedforward import activation_of
 from regard.layers.pooling import first_token
 from regard.models.entry import Entry
+from regard.models.interfaces.checks import check_names
 
 _STD = 0.02  # of embeddings at the start, as published
 
@@ -188,8 +189,7 @@ def _present(head: nn.Module | None, does: str, option: str) -> nn.Module:
 
 
 def _check(config: BertConfig) -> None:
-    if config.activation not in get_args(ActivationName):
-        raise ConfigError(f"activation is {config.activation!r}; allowed: {', '.join(get_args(ActivationName))}")
+    check_names(config, activation=ActivationName)
     if config.n_tokens < 1 or not 0 <= config.pad_id < config.n_tokens:
         raise ConfigError(f"a vocabulary of {config.n_tokens} cannot hold the padding's id {config.pad_id}")
     if config.n_segments < 0:

@@ -16,20 +16,18 @@ widths, the locations are brought to `d_hidden` first.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
-import regard.attention as attention
 from regard.attention import Cache, Learned, Rows
-from regard.errors import ConfigError
 from regard.layers import Dropout, Embedding
 from regard.layers.convolution import NormName
 from regard.layers.embeddings import in_working_precision
-from regard.layers.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, score_of
+from regard.layers.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, StateStepper, score_of
 from regard.models.entry import Entry
-from regard.models.interfaces.captions import ImageEncoder, captions_an_image, check_captioner
+from regard.models.interfaces.captions import ImageEncoder, captions_an_image
+from regard.models.interfaces.checks import check_names, check_shares, check_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,12 +128,13 @@ class RecurrentCaptioner(nn.Module):
     def output_bias(self) -> None:
         """Nothing: `unembed` adds no bias."""
 
-    def start(self, images: Tensor, *, capacity: int = 64, watched: bool = False) -> CaptionerStepper:
+    def start(self, images: Tensor, *, capacity: int = 64, watched: bool = False) -> StateStepper[Progress]:
         """Encode images and stand ready to caption them, one row each; `watched` steps keep their attention.
 
         The state does not grow with the caption, so `capacity` reserves nothing here.
         """
-        return CaptionerStepper(self, images, watched=watched)
+        device, attention = self.embedding.weight.device, self.attention if watched else None
+        return StateStepper(self.step, self.begin(self.encode(images)), device=device, watched=attention)
 
     def begin(self, locations: Tensor, per_image: int = 1) -> Progress:
         """Where the decoder stands before its first word, for so many captions an image."""
@@ -191,45 +190,10 @@ class Progress:
                 self.keys.reorder(rows)
 
 
-class CaptionerStepper:
-    """A recurrent captioner in the middle of writing."""
-
-    def __init__(self, model: RecurrentCaptioner, images: Tensor, *, watched: bool) -> None:
-        self.model = model
-        self.progress = model.begin(model.encode(images))
-        self.watched = model.attention if watched else None
-        self._weights: Tensor | None = None
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return self.model.embedding.weight.device
-
-    def step(self, tokens: Tensor) -> Tensor:
-        """The last token of each row (N,) → logits of the next (N, V)."""
-        if self.watched is None:
-            return self.model.step(tokens, self.progress)
-        with attention.watch(self.watched) as seen:
-            logits = self.model.step(tokens, self.progress)
-        self._weights = seen.only().weights[:, 0, 0]
-        return logits
-
-    def select(self, rows: Tensor, *, same_source: bool) -> None:
-        """Go on with other rows."""
-        self.progress.reorder(rows, same_source=same_source)
-
-    def attention(self) -> Tensor | None:
-        """The last step's attention (N, S), if the steps are watched and there is any."""
-        return self._weights
-
-
 def _check(config: RecurrentCaptionerConfig) -> None:
-    check_captioner(config, dropout=config.dropout, feature_dropout=config.feature_dropout)
-    if config.attention not in get_args(AttentionName):
-        raise ConfigError(f"attention is {config.attention!r}; allowed: {', '.join(get_args(AttentionName))}")
-    for name in ("d_embedding", "d_hidden"):
-        if getattr(config, name) < 1:
-            raise ConfigError(f"{name} is at least 1, not {getattr(config, name)}")
+    check_shares(config, "dropout", "feature_dropout")
+    check_names(config, attention=AttentionName)
+    check_sizes(config, "n_target", "d_embedding", "d_hidden")
 
 
 ENTRY = Entry(RecurrentCaptionerConfig, RecurrentCaptioner, SIZES)

@@ -41,13 +41,13 @@ class DLinear(Forecaster):
         self.trend = nn.Linear(config.context, config.horizon * config.n_outputs)
         self.season = nn.Linear(config.context, config.horizon * config.n_outputs)
 
-    def said(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, only: int | None) -> Tensor:
+    def scaled_forecast(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, only: int | None) -> Tensor:
         """(B, S, C) → (B, T, K, Q); dates are not looked at."""
         config = self.config
         rows = own_columns(past, config.targets, only)  # (B · K, S)
         trend = moving_average(rows, config.window)
-        said: Tensor = self.trend(trend) + self.season(rows - trend)
-        return said.view(len(past), -1, config.horizon, config.n_outputs).transpose(1, 2)
+        forecast: Tensor = self.trend(trend) + self.season(rows - trend)
+        return forecast.view(len(past), -1, config.horizon, config.n_outputs).transpose(1, 2)
 
     def last_layers(self) -> list[nn.Linear]:
         """Both."""

@@ -13,27 +13,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention import (
     Causal,
-    Learned,
     Mask,
     MultiHeadAttention,
     Rotary,
     Rows,
     Since,
-    Sinusoidal,
     Stretch,
     empty_caches,
     reorder_all,
     watch,
 )
+from regard.attention.positions import added_positions
 from regard.config.twins import twin
-from regard.errors import ConfigError, ShapeError, UsageError
+from regard.errors import ShapeError, UsageError
 from regard.layers import (
     ActivationName,
     Dropout,
@@ -48,6 +47,7 @@ from regard.layers import (
 )
 from regard.layers.embeddings import in_working_precision
 from regard.models.entry import Entry
+from regard.models.interfaces.checks import check_names, check_sizes
 from regard.models.interfaces.text import Seq2SeqStepper
 
 PositionName = Literal["learned", "rotary", "sinusoidal"]
@@ -115,7 +115,7 @@ class GPT(nn.Module):
         D = config.d_model
         # Sines and cosines are of size one, so embeddings beside them are scaled up as in the Transformer.
         self.embedding = Embedding(config.n_tokens, D, scaled=config.positions == "sinusoidal")
-        self.positions = _positions(config)
+        self.positions = added_positions(config.positions, D, n_positions=config.n_positions)
         rotary = _rotary(config)
         norm = norm_of(config.norm, epsilon=config.norm_epsilon, bias=config.norm_bias)
         self.stack = EncoderStack(
@@ -347,14 +347,6 @@ def _block(config: GPTConfig, rotary: Rotary | None) -> EncoderBlock:
     )
 
 
-def _positions(config: GPTConfig) -> Sinusoidal | Learned | None:
-    if config.positions == "sinusoidal":
-        return Sinusoidal(config.d_model, n_positions=config.n_positions)
-    if config.positions == "learned":
-        return Learned(config.d_model, n_positions=config.n_positions)
-    return None
-
-
 def _rotary(config: GPTConfig) -> Rotary | None:
     if config.positions != "rotary":
         return None
@@ -363,13 +355,8 @@ def _rotary(config: GPTConfig) -> Rotary | None:
 
 
 def _check(config: GPTConfig) -> None:
-    named = {"order": Order, "norm": NormName, "positions": PositionName, "activation": ActivationName}
-    for name, names in named.items():
-        if getattr(config, name) not in get_args(names):
-            raise ConfigError(f"{name} is {getattr(config, name)!r}; allowed: {', '.join(get_args(names))}")
-    for name in ("n_tokens", "d_model", "n_heads", "n_layers", "n_positions"):
-        if getattr(config, name) < 1:
-            raise ConfigError(f"{name} is {getattr(config, name)}; allowed is 1 or more")
+    check_names(config, order=Order, norm=NormName, positions=PositionName, activation=ActivationName)
+    check_sizes(config, "n_tokens", "d_model", "n_heads", "n_layers", "n_positions")
 
 
 ENTRY = Entry(GPTConfig, GPT, SIZES, head={"pooling": "last"}, continues=True)

@@ -15,13 +15,13 @@ from typing import get_args
 import torch
 from torch import Tensor, nn
 
-import regard.attention as attention
 from regard.attention import Rows
 from regard.errors import ConfigError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName
 from regard.layers.pyramid import Pyramid
-from regard.layers.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, score_of
+from regard.layers.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, StateStepper, score_of
 from regard.models.entry import Entry
+from regard.models.interfaces.checks import check_names, check_shares, check_sizes
 from regard.models.interfaces.speech import Frames, Heard
 from regard.models.recurrent import Progress
 
@@ -133,9 +133,10 @@ class ListenAttendSpell(nn.Module):
         """What `unembed` adds (V,)."""
         return self.output.bias
 
-    def start(self, heard: Heard, *, capacity: int = 64, watched: bool = False) -> SpellerStepper:
+    def start(self, heard: Heard, *, capacity: int = 64, watched: bool = False) -> StateStepper[Progress]:
         """Stand ready to spell, one row each; the state does not grow, so `capacity` reserves nothing."""
-        return SpellerStepper(self, heard, watched=watched)
+        device, attention = self.output.weight.device, self.attention if watched else None
+        return StateStepper(self.step, self.begin(heard), device=device, watched=attention)
 
     def begin(self, heard: Heard) -> Progress:
         """Where the speller stands before its first step: at zero, with the memory's keys prepared."""
@@ -160,53 +161,17 @@ class ListenAttendSpell(nn.Module):
         return self.unembed(vectors[:, 0])
 
 
-class SpellerStepper:
-    """A speller in the middle of a word."""
-
-    def __init__(self, model: ListenAttendSpell, heard: Heard, *, watched: bool) -> None:
-        self.model, self.progress = model, model.begin(heard)
-        self.watched = watched
-        self._weights: Tensor | None = None
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return self.model.output.weight.device
-
-    def step(self, tokens: Tensor) -> Tensor:
-        """The last token of each row (N,) → logits of the next (N, V)."""
-        if not self.watched:
-            return self.model.step(tokens, self.progress)
-        with attention.watch(self.model.attention) as seen:
-            logits = self.model.step(tokens, self.progress)
-        self._weights = seen.only().weights.mean(1)[:, 0]
-        return logits
-
-    def select(self, rows: Tensor, *, same_source: bool) -> None:
-        """Go on with other rows."""
-        self.progress.reorder(rows, same_source=same_source)
-
-    def attention(self) -> Tensor | None:
-        """The last step's attention (N, S), if the steps are watched."""
-        return self._weights
-
-
 def _check(config: LASConfig) -> None:
-    for name, names in (("cell", RecurrentName), ("attention", AttentionName)):
-        if getattr(config, name) not in get_args(names):
-            raise ConfigError(f"{name} is {getattr(config, name)!r}; allowed: {', '.join(get_args(names))}")
+    check_names(config, cell=RecurrentName, attention=AttentionName)
     if config.attention == "none":
         raise ConfigError(
             "attention is 'none', and a speller without attention hears nothing",
             hint=f"choose one of {', '.join(get_args(AttentionName)[1:])}",
         )
-    for name in ("n_mels", "n_target", "d_listener", "d_embedding", "d_speller", "n_speller_layers"):
-        if getattr(config, name) < 1:
-            raise ConfigError(f"{name} is at least 1, not {getattr(config, name)}")
+    check_sizes(config, "n_mels", "n_target", "d_listener", "d_embedding", "d_speller", "n_speller_layers")
     if not 0 <= config.n_halvings <= 5:
         raise ConfigError(f"n_halvings is from 0 to 5, not {config.n_halvings}")
-    if not 0 <= config.dropout < 1:
-        raise ConfigError(f"dropout is from 0 up to, but not including, 1; not {config.dropout}")
+    check_shares(config, "dropout")
 
 
 ENTRY = Entry(LASConfig, ListenAttendSpell, SIZES)

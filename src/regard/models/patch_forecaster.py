@@ -73,13 +73,13 @@ class PatchForecaster(Forecaster):
         self.head_dropout = Dropout(config.head_dropout)
         self.head = nn.Linear(config.n_patches * D, config.horizon * config.n_outputs)
 
-    def said(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, only: int | None) -> Tensor:
+    def scaled_forecast(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, only: int | None) -> Tensor:
         """(B, S, C) → (B, T, K, Q); dates are not looked at."""
         config = self.config
         rows = own_columns(past, config.targets, only)  # (B · K, S)
         hidden = self.encoder(self.dropout(self.positions(self.embedding(self.patches(rows)))))  # (B · K, P, D)
-        said: Tensor = self.head(self.head_dropout(hidden.flatten(1)))
-        return said.view(len(past), -1, config.horizon, config.n_outputs).transpose(1, 2)
+        forecast: Tensor = self.head(self.head_dropout(hidden.flatten(1)))
+        return forecast.view(len(past), -1, config.horizon, config.n_outputs).transpose(1, 2)
 
     def last_layers(self) -> list[nn.Linear]:
         """One."""

@@ -24,12 +24,12 @@ from typing import get_args
 import torch
 from torch import Tensor, nn
 
-import regard.attention as attention
 from regard.attention import Cache, Mask, MultiHeadAttention, Padding, Rows
 from regard.errors import ConfigError, ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName, merge_directions
-from regard.layers.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, score_of
+from regard.layers.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, StateStepper, score_of
 from regard.models.entry import Entry
+from regard.models.interfaces.checks import check_names, check_shared_vocabulary, check_shares, check_sizes
 from regard.models.transformer import Tied
 
 
@@ -130,12 +130,13 @@ class RecurrentSeq2Seq(nn.Module):
     def output_bias(self) -> None:
         """Nothing: `unembed` adds no bias."""
 
-    def start(self, source: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> RecurrentStepper:
+    def start(self, source: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> StateStepper[Progress]:
         """Encode the source and stand ready to decode it, one row each; `watched` steps keep their attention.
 
         The state does not grow with the target, so `capacity` reserves nothing here.
         """
-        return RecurrentStepper(self, source, watched=watched)
+        device, attention = self.target_embedding.weight.device, self.attention if watched else None
+        return StateStepper(self.step, self.begin(source), device=device, watched=attention)
 
     def begin(self, source: Tensor | Rows) -> Progress:
         """Where the decoder stands before its first step."""
@@ -204,38 +205,6 @@ class Progress:
             self.mask = Padding(self.mask.lengths.index_select(0, rows))
 
 
-class RecurrentStepper:
-    """A recurrent encoder–decoder in the middle of decoding."""
-
-    def __init__(self, model: RecurrentSeq2Seq, source: Tensor | Rows, *, watched: bool) -> None:
-        self.model = model
-        self.progress = model.begin(source)
-        self.watched = model.attention if watched else None
-        self._weights: Tensor | None = None
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return self.model.target_embedding.weight.device
-
-    def step(self, tokens: Tensor) -> Tensor:
-        """The last token of each row (N,) → logits of the next (N, V)."""
-        if self.watched is None:
-            return self.model.step(tokens, self.progress)
-        with attention.watch(self.watched) as seen:
-            logits = self.model.step(tokens, self.progress)
-        self._weights = seen.only().weights.mean(1)[:, 0]
-        return logits
-
-    def select(self, rows: Tensor, *, same_source: bool) -> None:
-        """Go on with other rows."""
-        self.progress.reorder(rows, same_source=same_source)
-
-    def attention(self) -> Tensor | None:
-        """The last step's attention (N, S), averaged over heads, if the steps are watched and there is any."""
-        return self._weights
-
-
 class Bridge(nn.Module):
     """From both directions' last states to the decoder's first: tanh(W[→h; ←h]), and without tanh for LSTM cells."""
 
@@ -272,19 +241,10 @@ def _padded(rows: Tensor | Rows, *, what: str) -> Rows:
 
 
 def _check(config: RecurrentConfig) -> None:
-    for name, names in (("cell", RecurrentName), ("attention", AttentionName), ("tied", Tied)):
-        if getattr(config, name) not in get_args(names):
-            raise ConfigError(f"{name} is {getattr(config, name)!r}; allowed: {', '.join(get_args(names))}")
-    for name in ("n_source", "n_target", "d_embedding", "d_hidden", "n_layers", "n_heads"):
-        if getattr(config, name) < 1:
-            raise ConfigError(f"{name} is at least 1, not {getattr(config, name)}")
-    if not 0 <= config.dropout < 1:
-        raise ConfigError(f"dropout is from 0 up to, but not including, 1; not {config.dropout}")
-    if config.tied == "all" and config.n_source != config.n_target:
-        raise ConfigError(
-            f"one shared embedding needs one vocabulary, got {config.n_source} source and {config.n_target} target ids",
-            hint='learn a joint tokenizer, or set model.tied="output"',
-        )
+    check_names(config, cell=RecurrentName, attention=AttentionName, tied=Tied)
+    check_sizes(config, "n_source", "n_target", "d_embedding", "d_hidden", "n_layers", "n_heads")
+    check_shares(config, "dropout")
+    check_shared_vocabulary(config)
     if config.d_hidden % config.n_heads:
         raise ConfigError(f"d_hidden = {config.d_hidden} cannot be divided into n_heads = {config.n_heads}")
     if config.attention == "none" and (config.input_feeding or config.projected or config.n_heads > 1):

@@ -9,15 +9,15 @@ LSTM, `attention="dot"` and a mean over the tokens are the lectures' Keras class
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
 
 from torch import Tensor, nn
 
 from regard.attention import Rows, Tap
-from regard.errors import ConfigError, ShapeError
+from regard.errors import ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName
 from regard.layers.state_attention import AttentionName, score_of
 from regard.models.entry import Entry
+from regard.models.interfaces.checks import check_names, check_shares, check_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,14 +91,9 @@ class RecurrentEncoder(nn.Module):
 
 
 def _check(config: RecurrentEncoderConfig) -> None:
-    for name, names in (("cell", RecurrentName), ("attention", AttentionName)):
-        if getattr(config, name) not in get_args(names):
-            raise ConfigError(f"{name} is {getattr(config, name)!r}; allowed: {', '.join(get_args(names))}")
-    for name in ("n_tokens", "d_embedding", "d_hidden", "n_layers"):
-        if getattr(config, name) < 1:
-            raise ConfigError(f"{name} is at least 1, not {getattr(config, name)}")
-    if not 0 <= config.dropout < 1:
-        raise ConfigError(f"dropout is from 0 up to, but not including, 1; not {config.dropout}")
+    check_names(config, cell=RecurrentName, attention=AttentionName)
+    check_sizes(config, "n_tokens", "d_embedding", "d_hidden", "n_layers")
+    check_shares(config, "dropout")
 
 
 ENTRY = Entry(RecurrentEncoderConfig, RecurrentEncoder, SIZES, head={"pooling": "attention"})

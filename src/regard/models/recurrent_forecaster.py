@@ -61,7 +61,7 @@ class RecurrentForecaster(Forecaster):
         self.dropout = Dropout(config.dropout)
         self.head = nn.Linear(D if self.attention is None else 2 * D, len(config.targets) * config.n_outputs)
 
-    def said(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, only: int | None) -> Tensor:
+    def scaled_forecast(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, only: int | None) -> Tensor:
         """(B, S, C), (B, S, M), (B, T, M) → (B, T, K, Q)."""
         config = self.config
         memory, state = self.encoder(with_marks(past, past_marks))
@@ -72,8 +72,8 @@ class RecurrentForecaster(Forecaster):
         if self.attention is not None:
             context = self.attention(states, mask=None, cache=self.attention.prefill(memory))
             states = torch.cat((states, context), -1)
-        said: Tensor = self.head(self.dropout(states)).unflatten(-1, (len(config.targets), config.n_outputs))
-        return said
+        forecast: Tensor = self.head(self.dropout(states)).unflatten(-1, (len(config.targets), config.n_outputs))
+        return forecast
 
     def last_layers(self) -> list[nn.Linear]:
         """One."""

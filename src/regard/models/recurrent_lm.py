@@ -12,15 +12,15 @@ Rows are padded, not packed: a state would run on from one document into the nex
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention import Rows
-from regard.errors import ConfigError, ShapeError
+from regard.errors import ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName
 from regard.models.entry import Entry
+from regard.models.interfaces.checks import check_names, check_shares, check_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,13 +158,9 @@ def _padded(ids: Tensor | Rows) -> Rows:
 
 
 def _check(config: RecurrentLMConfig) -> None:
-    if config.cell not in get_args(RecurrentName):
-        raise ConfigError(f"cell is {config.cell!r}; allowed: {', '.join(get_args(RecurrentName))}")
-    for name in ("n_tokens", "d_model", "d_hidden", "n_layers", "n_positions"):
-        if getattr(config, name) < 1:
-            raise ConfigError(f"{name} is {getattr(config, name)}; allowed is 1 or more")
-    if not 0 <= config.dropout < 1:
-        raise ConfigError(f"dropout is from 0 up to, but not including, 1; not {config.dropout}")
+    check_names(config, cell=RecurrentName)
+    check_sizes(config, "n_tokens", "d_model", "d_hidden", "n_layers", "n_positions")
+    check_shares(config, "dropout")
 
 
 ENTRY = Entry(RecurrentLMConfig, RecurrentLM, SIZES, head={"pooling": "last"}, continues=True)

@@ -73,7 +73,7 @@ class SeriesTransformer(Forecaster):
         self.dropout = Dropout(config.dropout)
         self.head = nn.Linear(D, len(config.targets) * config.n_outputs)
 
-    def said(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, only: int | None) -> Tensor:
+    def scaled_forecast(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, only: int | None) -> Tensor:
         """(B, S, C), (B, S, M), (B, T, M) → (B, T, K, Q)."""
         config = self.config
         read = self.embedding(with_marks(past, past_marks))
@@ -82,8 +82,8 @@ class SeriesTransformer(Forecaster):
         if self.query is not None:
             asked = asked + self.query(future_marks)
         hidden = self.decoder(self.query_positions(asked), memory, mask=Causal())
-        said: Tensor = self.head(hidden).unflatten(-1, (len(config.targets), config.n_outputs))
-        return said
+        forecast: Tensor = self.head(hidden).unflatten(-1, (len(config.targets), config.n_outputs))
+        return forecast
 
     def last_layers(self) -> list[nn.Linear]:
         """One."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +38,7 @@ from regard.layers import (
 )
 from regard.layers.decoder_stepper import DecoderStepper
 from regard.models.entry import Entry
+from regard.models.interfaces.checks import check_names, check_sizes
 from regard.models.interfaces.speech import Frames, Heard
 
 EncoderPositions = Literal["sinusoidal", "whisper"]
@@ -272,18 +273,10 @@ def _decoder_block(config: SpeechTransformerConfig) -> DecoderBlock:
 
 
 def _check(config: SpeechTransformerConfig) -> None:
-    named = {
-        "order": Order,
-        "activation": ActivationName,
-        "encoder_positions": EncoderPositions,
-        "decoder_positions": DecoderPositions,
-    }
-    for name, names in named.items():
-        if getattr(config, name) not in get_args(names):
-            raise ConfigError(f"{name} is {getattr(config, name)!r}; allowed: {', '.join(get_args(names))}")
-    for name in ("n_mels", "n_target", "d_model", "n_heads", "d_feedforward", "n_encoder_layers", "n_decoder_layers"):
-        if getattr(config, name) < 1:
-            raise ConfigError(f"{name} is at least 1, not {getattr(config, name)}")
+    check_names(config, order=Order, activation=ActivationName)
+    check_names(config, encoder_positions=EncoderPositions, decoder_positions=DecoderPositions)
+    check_sizes(config, "n_mels", "n_target", "d_model", "n_heads", "d_feedforward")
+    check_sizes(config, "n_encoder_layers", "n_decoder_layers")
     if not config.strides or min(config.strides) < 1:
         raise ConfigError(f"strides are whole numbers from 1, one a convolution; not {list(config.strides)}")
     if config.d_model % 2:

@@ -9,15 +9,16 @@ Sizes `base` and `big` are the paper's; `tiny` is the one that does best on smal
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Causal, Kind, Learned, MultiHeadAttention, Padding, Rotary, Rows, Sinusoidal
+from regard.attention import Causal, Kind, MultiHeadAttention, Padding, Rotary, Rows
 from regard.attention.masks import materialize
+from regard.attention.positions import added_positions
 from regard.config.twins import twin
-from regard.errors import ConfigError, ShapeError
+from regard.errors import ShapeError
 from regard.layers import (
     ActivationName,
     DecoderBlock,
@@ -33,6 +34,7 @@ from regard.layers import (
 )
 from regard.layers.decoder_stepper import DecoderStepper
 from regard.models.entry import Entry
+from regard.models.interfaces.checks import check_names, check_shared_vocabulary, check_sizes
 from regard.models.interfaces.text import Seq2SeqStepper
 
 PositionName = Literal["sinusoidal", "learned", "rotary"]
@@ -100,7 +102,7 @@ class Transformer(nn.Module):
         self.output = None if config.tied != "none" else nn.Linear(D, config.n_target, bias=False)
         bias = nn.Parameter(torch.zeros(config.n_target)) if config.output_bias else None
         self.register_parameter("output_bias", bias)
-        self.positions = _positions(config)
+        self.positions = added_positions(config.positions, D, n_positions=config.n_positions)
         rotary = Rotary(D // config.n_heads) if config.positions == "rotary" else None
         final_norm = norm_of(config.norm) if config.order == "pre" else None
         self.encoder = EncoderStack(
@@ -257,26 +259,10 @@ def _decoder_block(config: TransformerConfig, rotary: Rotary | None) -> DecoderB
     )
 
 
-def _positions(config: TransformerConfig) -> Sinusoidal | Learned | None:
-    if config.positions == "sinusoidal":
-        return Sinusoidal(config.d_model, n_positions=config.n_positions)
-    if config.positions == "learned":
-        return Learned(config.d_model, n_positions=config.n_positions)
-    return None
-
-
 def _check(config: TransformerConfig) -> None:
-    named = {"order": Order, "norm": NormName, "positions": PositionName, "tied": Tied, "activation": ActivationName}
-    for name, names in named.items():
-        if getattr(config, name) not in get_args(names):
-            raise ConfigError(f"{name} is {getattr(config, name)!r}; allowed: {', '.join(get_args(names))}")
-    if config.n_source < 1 or config.n_target < 1:
-        raise ConfigError(f"vocabularies have at least one entry, got {config.n_source} and {config.n_target}")
-    if config.tied == "all" and config.n_source != config.n_target:
-        raise ConfigError(
-            f"one shared embedding needs one vocabulary, got {config.n_source} source and {config.n_target} target ids",
-            hint='learn a joint tokenizer, or set model.tied="output"',
-        )
+    check_names(config, order=Order, norm=NormName, positions=PositionName, tied=Tied, activation=ActivationName)
+    check_sizes(config, "n_source", "n_target")
+    check_shared_vocabulary(config)
 
 
 ENTRY = Entry(TransformerConfig, Transformer, SIZES, packs=True, separate_vocabularies={"tied": "output"})

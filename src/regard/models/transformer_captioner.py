@@ -29,7 +29,8 @@ from regard.layers.convolution import NormName
 from regard.layers.decoder_stepper import DecoderStepper
 from regard.layers.embeddings import in_working_precision
 from regard.models.entry import Entry
-from regard.models.interfaces.captions import ImageEncoder, captions_an_image, check_captioner
+from regard.models.interfaces.captions import ImageEncoder, captions_an_image
+from regard.models.interfaces.checks import check_shares, check_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +167,8 @@ def _decoder_block(config: TransformerCaptionerConfig) -> DecoderBlock:
 
 
 def _check(config: TransformerCaptionerConfig) -> None:
-    check_captioner(config, dropout=config.dropout, feature_dropout=config.feature_dropout)
+    check_sizes(config, "n_target")
+    check_shares(config, "dropout", "feature_dropout")
     if config.n_encoder_layers < 0 or config.n_decoder_layers < 1:
         raise ConfigError(
             f"{config.n_encoder_layers} encoder and {config.n_decoder_layers} decoder layers were asked for; "

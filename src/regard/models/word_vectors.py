@@ -80,13 +80,13 @@ class WordVectors(nn.Module):
 
     def answer(self, questions: Tensor) -> Tensor:
         """For each row (a, b, c) of (n, 3), the word d for which a is to b as c is to d; never a, b or c (n,)."""
-        unit, found = self.unit(), []
-        for some in questions.split(max(1, _SCORES // len(unit))):
-            a, b, c = unit[some].unbind(1)
+        unit, answers = self.unit(), []
+        for rows in questions.split(max(1, _SCORES // len(unit))):
+            a, b, c = unit[rows].unbind(1)
             scores = (b - a + c) @ unit.T
             scores[:, : self.config.n_reserved] = -torch.inf
-            found.append(scores.scatter_(1, some, -torch.inf).argmax(1))
-        return torch.cat(found) if found else torch.zeros(0, dtype=torch.int64)
+            answers.append(scores.scatter_(1, rows, -torch.inf).argmax(1))
+        return torch.cat(answers) if answers else torch.zeros(0, dtype=torch.int64)
 
     def principal(self, ids: Sequence[int]) -> Tensor:
         """Places (n, 2) of some words in the plane in which their unit vectors differ most."""
@@ -114,9 +114,9 @@ def start_embedding(weight: Tensor, pieces: Sequence[str], words: Sequence[str],
     if not matched:
         return 0
     places, chosen = (torch.tensor(column) for column in zip(*matched, strict=True))
-    found = vectors[chosen].to(weight)
-    spread = found.std()
-    weight[places] = found * (weight.std() / spread if spread > 0 else 1.0)
+    copied = vectors[chosen].to(weight)
+    spread = copied.std()
+    weight[places] = copied * (weight.std() / spread if spread > 0 else 1.0)
     return len(matched)
 
 

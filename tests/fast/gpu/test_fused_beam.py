@@ -10,8 +10,8 @@ from torch import Tensor
 
 from regard.decoding import DecodeOptions, Hypothesis
 from regard.decoding.beam import BeamSearch
-from regard.decoding.pace import Pace
 from regard.decoding.plan import make_plan
+from regard.decoding.sync_policy import SyncPolicy
 from regard.errors import RegardError
 from regard.fast.gpu.fused_beam import FusedBeamSearch
 from regard.fast.gpu.topk import CHUNK, top_k_of_chunks
@@ -55,10 +55,10 @@ def assert_same(ours: list[list[Hypothesis]], theirs: list[list[Hypothesis]]) ->
         {"beam": 2, "length_rule": "gnmt", "length_penalty": 0.6, "max_length": 4, "n_best": 2},
     ],
 )
-@pytest.mark.parametrize("pace", [Pace(1, 1.0, False), Pace(4, 0.75, False)])
-def test_the_search_is_the_same(options: dict[str, Any], pace: Pace) -> None:
+@pytest.mark.parametrize("sync", [SyncPolicy(1, 1.0, False), SyncPolicy(4, 0.75, False)])
+def test_the_search_is_the_same(options: dict[str, Any], sync: SyncPolicy) -> None:
     chosen = DecodeOptions(**{"strategy": "beam", "max_length": 9, **options})
-    assert_same(*(found_by(search, chosen, pace=pace) for search in (FusedBeamSearch, BeamSearch)))
+    assert_same(*(found_by(search, chosen, sync=sync) for search in (FusedBeamSearch, BeamSearch)))
 
 
 def test_every_row_has_its_limit() -> None:

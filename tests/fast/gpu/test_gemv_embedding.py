@@ -5,8 +5,8 @@ import torch
 
 from regard.fast.gpu.static_cache import StaticSlots
 
-gemv_embedding = pytest.importorskip(
-    "regard.fast.gpu.gemv_embedding", reason="Triton is not installed: it is part of the dev extra on Linux"
+gemv = pytest.importorskip(
+    "regard.fast.gpu.gemv", reason="Triton is not installed: it is part of the dev extra on Linux"
 )
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -19,6 +19,6 @@ def test_a_token_where_it_stands(dtype):
     slots, tokens = StaticSlots(3, capacity=16, device=DEVICE), torch.tensor([6, 0, 3], device=DEVICE)
     slots.restart(6, starts=torch.tensor([2, 6, 0], device=DEVICE))  # the last row stands beyond the last position
     tolerance = 2e-2 if dtype == torch.bfloat16 else 0  # the interpreter cuts bits off
-    found = gemv_embedding.embed_step(tokens, slots, table=table, places=places)
+    found = gemv.embed_step(tokens, slots, table=table, places=places)
     torch.testing.assert_close(found, table[tokens] + places[[4, 0, 4]], atol=tolerance, rtol=tolerance)
-    assert torch.equal(gemv_embedding.embed_step(tokens, slots, table=table, places=None), table[tokens])
+    assert torch.equal(gemv.embed_step(tokens, slots, table=table, places=None), table[tokens])

@@ -9,9 +9,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard.attention import Rows
 from regard.decoding.options import DecodeOptions
-from regard.decoding.pace import Pace
 from regard.decoding.paths import Paths
 from regard.decoding.plan import make_plan
+from regard.decoding.sync_policy import SyncPolicy
 from regard.fast.gpu.capture import CapturedDecoding, CaptureShape
 from regard.fast.gpu.fused_greedy import FusedPaths
 from regard.fast.gpu.graph_models import graph_model
@@ -111,7 +111,7 @@ def test_greedy_writing(min_length, taken):
         eos_id=V - 1,
         pad_id=0,
         max_lengths=[6, 8, 7],
-        pace=Pace(2, 1.0, True),
+        sync=SyncPolicy(2, 1.0, True),
     )
     ways = Paths(model.start(prompts), plan), FusedPaths(start_graphs(model, prompts, capacity=3), plan)
     for paths in ways:

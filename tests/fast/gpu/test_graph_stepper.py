@@ -12,10 +12,10 @@ from torch import nn
 
 from regard.attention import Rows, watch
 from regard.decoding import DecodeOptions, decode
-from regard.decoding.pace import Pace
 from regard.decoding.paths import Paths
 from regard.decoding.plan import make_plan
 from regard.decoding.scoring import force_decode
+from regard.decoding.sync_policy import SyncPolicy
 from regard.errors import ShapeError, UsageError
 from regard.fast.gpu.fused_greedy import FusedPaths
 from regard.fast.gpu.graph_models import graph_model
@@ -46,7 +46,7 @@ STRATEGIES = {
     "groups": {"strategy": "beam", "beam": 4, "groups": 2, "diversity": 0.5},
     "sample": {"strategy": "sample", "n_samples": 2, "seed": 3, "temperature": 0.8},
 }
-PACES = {"eager": Pace(1, 1.0, True), "steady": Pace(3, 0.75, False)}
+POLICIES = {"eager": SyncPolicy(1, 1.0, True), "steady": SyncPolicy(3, 0.75, False)}
 
 
 def spread(model):
@@ -76,7 +76,7 @@ def last_tokens(rows):
     return rows.ids.gather(1, rows.lengths[:, None] - 1)[:, 0]
 
 
-def decoded(stepper, rows, *, first, pace=None, n_steps=9, **options):
+def decoded(stepper, rows, *, first, sync=None, n_steps=9, **options):
     return decode(
         stepper,
         n_rows=len(rows.ids),
@@ -84,7 +84,7 @@ def decoded(stepper, rows, *, first, pace=None, n_steps=9, **options):
         eos_id=V - 1,
         pad_id=0,
         options=DecodeOptions(max_length=n_steps, **options),
-        pace=pace,
+        sync=sync,
     )
 
 
@@ -97,35 +97,35 @@ def same(found, expected, tolerance=1e-5):
     assert len({h.finished for row in expected for h in row} | {len(h.tokens) for row in expected for h in row}) > 1
 
 
-@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("sync", POLICIES)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("variant", TRANSFORMERS)
-def test_translates_as_uncaptured(variant, strategy, pace):
+def test_translates_as_uncaptured(variant, strategy, sync):
     model, source = transformer(variant), ragged(7, 2, 5, 4, 3)
     steppers = model.start(source), start_graphs(model, source, capacity=3)
     assert not isinstance(steppers[0], type(steppers[1]))
-    options = {**STRATEGIES[strategy], "pace": PACES[pace]}
+    options = {**STRATEGIES[strategy], "sync": POLICIES[sync]}
     expected, found = (decoded(stepper, source, first=1, **options) for stepper in steppers)
     same(found, expected)
 
 
-@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("sync", POLICIES)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("variant", GPTS)
-def test_writes_as_uncaptured(variant, strategy, pace):
+def test_writes_as_uncaptured(variant, strategy, sync):
     model = gpt(variant)
     for prompts in (ragged(7, 1, 5, 2), ragged(1, 1, 1), ragged(4, 4)):
         steppers = model.start(prompts), start_graphs(model, prompts, capacity=3)
-        options = {**STRATEGIES[strategy], "pace": PACES[pace], "first": last_tokens(prompts)}
+        options = {**STRATEGIES[strategy], "sync": POLICIES[sync], "first": last_tokens(prompts)}
         expected, found = (decoded(stepper, prompts, n_steps=12, **options) for stepper in steppers)
         same(found, expected)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled for the GPU then, this runs beside it")
-@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("sync", POLICIES)
 @pytest.mark.parametrize("min_length", [0, 5])
 @pytest.mark.parametrize("make", [transformer, gpt])
-def test_greedy_writing_stays_on_the_device_and_comes_to_the_same(make, min_length, pace):
+def test_greedy_writing_stays_on_the_device_and_comes_to_the_same(make, min_length, sync):
     model, rows = make(), ragged(7, 2, 5, 4, 3)
     plan = make_plan(
         DecodeOptions(max_length=12, min_length=min_length),
@@ -135,7 +135,7 @@ def test_greedy_writing_stays_on_the_device_and_comes_to_the_same(make, min_leng
         eos_id=V - 1,
         pad_id=0,
         max_lengths=[6, 12, 9, 7, 8],
-        pace=PACES[pace],
+        sync=POLICIES[sync],
     )
     ways = Paths(model.start(rows), plan), FusedPaths(start_graphs(model, rows, capacity=3), plan)
     for paths in ways:
@@ -266,7 +266,7 @@ def test_captures_serve_again_but_never_two_at_once():
 def test_a_capture_that_serves_again_has_forgotten(make):
     model = make()
     for rows in (ragged(5, 3, 4), ragged(2, 5, 1)):
-        options = {**STRATEGIES["beam"], "first": last_tokens(rows), "pace": Pace(100, 0.0, False)}
+        options = {**STRATEGIES["beam"], "first": last_tokens(rows), "sync": SyncPolicy(100, 0.0, False)}
         expected, found = (
             decoded(start(rows), rows, **options) for start in (model.start, partial(start_graphs, model))
         )

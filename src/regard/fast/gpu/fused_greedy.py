@@ -33,7 +33,7 @@ class FusedPaths(Paths):
 
     def is_over(self) -> bool:
         """Whether every path is done; on the way, let finished ones leave the batch when it is time."""
-        if self.plan.pace.is_due(self.step - 1) or self.step >= self.plan.n_steps:
+        if self.plan.sync.is_due(self.step - 1) or self.step >= self.plan.n_steps:
             self._look()
             n = len(self.paths)
             if super().is_over():

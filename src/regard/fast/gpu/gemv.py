@@ -9,6 +9,7 @@ what surrounds a product is a few numbers, so every program does it for itself r
 Numbers are rounded where separate layers round theirs; sums are in single precision, of doubles in double.
 
     gemv(x, weight, bias, norm=…)        a product with what surrounds it
+    embed_step(tokens, slots, table=…)   E[token] + P[position − start], which a step begins with, one program a row
     with GemvLinears(most=1): model(...)        every `F.linear` of at most so many rows, and no other, goes this way
 """
 
@@ -24,6 +25,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+
+from regard.fast.gpu.static_cache import StaticSlots
 
 GemvActivation = Literal["none", "relu", "gelu", "gelu_tanh", "silu"]
 
@@ -50,11 +53,11 @@ def _merged(X, SPLIT_SUMS, row, features, inside, K: tl.constexpr, HEADS: tl.con
     peak = tl.load(SPLIT_SUMS + row * SPLITS * HEADS + heads, inside, other=0.0)
     total = tl.full(x.shape, 1.0, tl.float32)
     for split in tl.static_range(1, SPLITS):
-        found = tl.load(X + (row * SPLITS + split) * K + features, inside, other=0.0)
+        other = tl.load(X + (row * SPLITS + split) * K + features, inside, other=0.0)
         counts = tl.load(SPLIT_SUMS + (row * SPLITS + split) * HEADS + heads, inside, other=0.0)
         higher = tl.maximum(peak, counts)
         kept, share = tl.exp2(peak - higher), tl.exp2(counts - higher)
-        x, total, peak = x * kept + found * share, total * kept + share, higher
+        x, total, peak = x * kept + other * share, total * kept + share, higher
     return x / total
 
 
@@ -125,6 +128,18 @@ def _gemv_kernel(X, SPLIT_SUMS, W, BIAS, SCALE, SHIFT, RESIDUAL, OUT, n_outputs,
         tl.store(OUT + row * n_outputs + outputs, y, real)
 
 
+@triton.jit
+def _embed_kernel(TOKENS, POSITION, STARTS, TABLE, PLACES, OUT, n_places,
+                  D: tl.constexpr, WIDTH: tl.constexpr, EXACT: tl.constexpr, PLACED: tl.constexpr):  # fmt: skip
+    row, features = tl.program_id(0), tl.arange(0, WIDTH)
+    inside = features < D
+    vector = tl.load(TABLE + tl.load(TOKENS + row) * D + features, inside, other=0.0).to(EXACT)
+    if PLACED:
+        place = tl.minimum(tl.load(POSITION) - tl.load(STARTS + row), n_places - 1)
+        vector += tl.load(PLACES + place * D + features, inside, other=0.0).to(EXACT)
+    tl.store(OUT + row * D + features, vector, inside)
+
+
 def gemv(
     hidden: Tensor,
     weight: Tensor,
@@ -168,6 +183,19 @@ def sizes(n_outputs: int, width: int) -> tuple[int, int]:
     """How many outputs a program has, and how many warps: the same for any number of rows."""
     n = min(MANY_OUTPUTS if n_outputs >= MANY else OUTPUTS, max(1, TILE // width))
     return n, max(1, min(MOST_WARPS, n * width // (32 * PER_THREAD)))
+
+
+def embed_step(tokens: Tensor, slots: StaticSlots, *, table: Tensor, places: Tensor | None) -> Tensor:
+    """Vectors (N, D) of tokens where their rows stand; `places` (T, D) are learned positions, precise as the table."""
+    D = table.shape[1]
+    output = table.new_empty((len(tokens), D))
+    _embed_kernel[(len(tokens),)](
+        tokens, slots.position, slots.starts, table, table if places is None else places, output,
+        0 if places is None else len(places),
+        D=D, WIDTH=triton.next_power_of_2(D), EXACT=tl.float64 if table.dtype == torch.float64 else tl.float32,
+        PLACED=places is not None, num_warps=4,
+    )  # fmt: skip
+    return output
 
 
 def gemv_linear(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -19,8 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Dot, Learned, MultiHeadAttention, ScaledDot, Sinusoidal
-from regard.fast.gpu.gemv import LONGEST, GemvActivation, GemvNorm, gemv
-from regard.fast.gpu.gemv_embedding import embed_step
+from regard.fast.gpu.gemv import LONGEST, GemvActivation, GemvNorm, embed_step, gemv
 from regard.fast.gpu.programmatic_launch import programmatic_launch
 from regard.fast.gpu.split_kv import attend_split_kv
 from regard.fast.gpu.static_cache import StaticDecoderCache, StaticKVCache, attend_past_explicitly

@@ -11,13 +11,18 @@ spread evenly over all V classes.
 The gradient is known as soon as the scores are. So both are made in the forward pass, a chunk of rows at a time, and
 the scores of a chunk are overwritten by their gradient. The ε/V terms are the same for all classes: they need Σ W and
 Σ h only, and no pass over the scores. What happens to a chunk's scores is written out in `_overwrite`; training on a
-GPU does it by one kernel, see `softmax_rows`, and to a compiler the whole loss is then one operation.
+GPU does it by one kernel, see `softmax_kernel`, and to a compiler the whole loss is then one operation.
+
+Why not `torch.nn.functional.linear_cross_entropy`? In PyTorch 2.13 it does the same in chunks when it is given options,
+but a compiler stops at the chunked operation, only one sum comes out (training reports the plain log-likelihood beside
+the smoothed loss, which would cost a second pass), a GPU's scores are passed over several times, and 2.11, which has
+to do as well, has no chunks. Once the oldest PyTorch we support compiles it, this file and its kernel can go.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -136,18 +141,11 @@ def _(
     hidden: Tensor,
     weight: Tensor,
     bias: Tensor | None,
-    labels: Tensor,
-    smoothing: float,
-    ignore_id: int,
-    chunk: int | None,
-    wants_hidden: bool,
-    wants_weight: bool,
-    wants_bias: bool,
-    masked: bool,
+    *rest: Any,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     full = torch.float64 if hidden.dtype == torch.float64 else torch.float32
     sums = [hidden.new_empty((), dtype=dtype) for dtype in (full, full, torch.int64)]
-    wanted = zip((hidden, weight, bias), (wants_hidden, wants_weight, wants_bias), strict=True)
+    wanted = zip((hidden, weight, bias), rest[4:7], strict=True)
     grads = [x.new_empty(x.shape) if x is not None and asked else hidden.new_empty(0) for x, asked in wanted]
     return sums[0], sums[1], sums[2], grads[0], grads[1], grads[2]
 
@@ -220,9 +218,9 @@ def _go_through(
     at_once = max(1, rows_at_once(len(weight), weight.device) * 4 // kind.itemsize)
     for part in parts(len(rows.states), chunk or at_once):
         scores = _scores(rows.states[part], matrix, bias, kind, aligned=by_kernel)
-        found = overwrite(scores, rows.labels[part], kept=1 - smoothing)
-        norms.append(found[0])
-        gold.append(found[1])
+        row_norms, row_gold = overwrite(scores, rows.labels[part], kept=1 - smoothing)
+        norms.append(row_norms)
+        gold.append(row_gold)
         if learning:
             _collect(gradients, scores, rows, matrix=matrix, part=part)
     return torch.cat(norms), torch.cat(gold)

@@ -18,11 +18,9 @@ class Backbone(Protocol):
     @property
     def config(self) -> Any:
         """What it was built of; it says `d_model`."""
-        ...
 
     def encode(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> Tensor:
         """The contextual vectors of all tokens (B, T, D)."""
-        ...
 
 
 def build_backbone(section: Mapping[str, Any]) -> Any:

@@ -12,7 +12,6 @@ the first step on, when a decoder still only learns to write.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Protocol, cast
 
 import torch
@@ -22,7 +21,7 @@ from regard.attention import Rows
 from regard.errors import ConfigError, ShapeError
 from regard.layers import drop
 from regard.layers.convolution import STRIDE, ConvNet, NormName, locations_of
-from regard.models.interfaces.text import Seq2SeqStepper, offers
+from regard.models.interfaces.text import Seq2SeqStepper, VocabularyModel, offers
 
 
 class ImageEncoder(nn.Module):
@@ -57,64 +56,37 @@ class CaptionerConfig(Protocol):
     @property
     def n_target(self) -> int:
         """How many words there are."""
-        ...
 
     @property
     def image_size(self) -> int:
         """The side of its images in pixels."""
-        ...
 
     @property
     def pad_id(self) -> int:
         """The id that fills up short rows."""
-        ...
 
 
-class Captioner(Protocol):
+class Captioner(VocabularyModel, Protocol):
     """A model that says what is on an image."""
 
     @property
     def config(self) -> CaptionerConfig:
         """What it was built of."""
-        ...
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """What is learnt."""
-        ...
 
     def forward(self, images: Tensor, target: Tensor | Rows) -> Tensor:
         """Logits (B, T, V) of each next word, given the image and the words up to there."""
-        ...
 
     def encode(self, images: Tensor) -> Tensor:
         """The locations (B, S, C) of images."""
-        ...
 
     def tell(self, locations: Tensor, target: Tensor | Rows) -> Tensor:
         """What `unembed` turns into logits, of K captions an image: (B · K, T, D)."""
-        ...
 
     def words(self, locations: Tensor) -> Tensor:
         """Scores (B, V) of the words that belong to the image."""
-        ...
-
-    def unembed(self, hidden: Tensor) -> Tensor:
-        """Hidden states (..., D) → logits (..., V)."""
-        ...
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix (V, D) that `unembed` multiplies by."""
-        ...
-
-    @property
-    def output_bias(self) -> Tensor | None:
-        """What `unembed` adds (V,), if anything."""
-        ...
 
     def start(self, images: Tensor, *, capacity: int = 64, watched: bool = False) -> Seq2SeqStepper:
         """Encode images and stand ready to caption them, one row each; `watched` steps keep their attention."""
-        ...
 
 
 def as_captioner(module: nn.Module) -> Captioner:
@@ -131,12 +103,3 @@ def captions_an_image(locations: Tensor, target: Rows) -> int:
             f"{n_rows} captions cannot be shared out to {n_images} images; allowed are as many for each, in padded rows"
         )
     return n_rows // n_images
-
-
-def check_captioner(config: CaptionerConfig, **shares: float) -> None:
-    """Refuse what no captioner can be made of."""
-    if config.n_target < 1:
-        raise ConfigError(f"n_target is at least 1, not {config.n_target}")
-    for name, share in shares.items():
-        if not 0 <= share < 1:
-            raise ConfigError(f"{name} is from 0 up to, but not including, 1; not {share}")

@@ -79,7 +79,7 @@ class Forecaster(nn.Module, ABC):
         self.register_buffer("linear_bias", torch.zeros(shape[0]), persistent=config.linear)
 
     @abstractmethod
-    def said(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, only: int | None) -> Tensor:
+    def scaled_forecast(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, only: int | None) -> Tensor:
         """What the model says of a window in its own units; `only` counts where columns are read one by one."""
 
     @abstractmethod
@@ -99,14 +99,14 @@ class Forecaster(nn.Module, ABC):
         check_past(past, config)
         targets = config.targets if only is None else config.targets[only : only + 1]
         read, level = standardize(past) if config.normalize else (past, None)
-        said = self.said(read, past_marks, future_marks, only)
-        if said.shape[2] > len(targets):
-            said = said[:, :, [only]]
+        forecast = self.scaled_forecast(read, past_marks, future_marks, only)
+        if forecast.shape[2] > len(targets):
+            forecast = forecast[:, :, [only]]
         if not config.linear:
-            return said if level is None else restore(said, level, targets)
+            return forecast if level is None else restore(forecast, level, targets)
         if level is not None:
-            said = restore(said, level._replace(mean=torch.zeros_like(level.mean)), targets)
-        return self._linear(past, only) + said
+            forecast = restore(forecast, level._replace(mean=torch.zeros_like(level.mean)), targets)
+        return self._linear(past, only) + forecast
 
     def linear_shares(self, target: int) -> Tensor:
         """How much of the linear model of a target each known step makes up, (S,): its weights' sizes; sums to 1."""
@@ -116,8 +116,8 @@ class Forecaster(nn.Module, ABC):
         else:
             asked = weight.abs().view(config.horizon, len(config.targets), -1, config.n_inputs)
             weight = F.pad(asked[:, target].sum(-1), (config.context - asked.shape[2], 0))
-        found = weight.sum(0)
-        return found / found.sum().clamp(min=torch.finfo(found.dtype).tiny)
+        sizes = weight.sum(0)
+        return sizes / sizes.sum().clamp(min=torch.finfo(sizes.dtype).tiny)
 
     def _linear(self, past: Tensor, only: int | None) -> Tensor:
         """What the linear model says, (B, T, K, 1)."""
@@ -126,12 +126,12 @@ class Forecaster(nn.Module, ABC):
             if config.reads_itself:
                 rows = own_columns(past, config.targets, only)
                 last = rows[:, -1:]
-                said = last + F.linear(rows - last, self.linear_weight, self.linear_bias)
-                return said.view(B, -1, config.horizon, 1).transpose(1, 2)
+                forecast = last + F.linear(rows - last, self.linear_weight, self.linear_bias)
+                return forecast.view(B, -1, config.horizon, 1).transpose(1, 2)
             steps = steps_read(config.context, config.n_inputs)
-            said = F.linear(past[:, -steps:].flatten(1), self.linear_weight, self.linear_bias)
-        said = said.view(B, config.horizon, -1, 1)
-        return said if only is None else said[:, :, [only]]
+            forecast = F.linear(past[:, -steps:].flatten(1), self.linear_weight, self.linear_bias)
+        forecast = forecast.view(B, config.horizon, -1, 1)
+        return forecast if only is None else forecast[:, :, [only]]
 
 
 def steps_read(context: int, n_inputs: int) -> int:

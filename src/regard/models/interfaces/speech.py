@@ -8,7 +8,6 @@ scores = model.align(heard)               (B, S, V) for connectionist temporal c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.attention import Padding, Rows
 from regard.errors import ShapeError
-from regard.models.interfaces.text import Seq2SeqStepper
+from regard.models.interfaces.text import Seq2SeqStepper, VocabularyModel
 
 
 @dataclass(frozen=True)
@@ -60,75 +59,46 @@ class SpeechConfig(Protocol):
     @property
     def n_mels(self) -> int:
         """Bands of a frame."""
-        ...
 
     @property
     def n_target(self) -> int:
         """How many ids there are to write."""
-        ...
 
     @property
     def pad_id(self) -> int:
         """The id that fills up short rows, and the blank of connectionist temporal classification."""
-        ...
 
     @property
     def reduction(self) -> int:
         """How many frames become one place of memory."""
-        ...
 
     @property
     def n_writable(self) -> int | None:
         """The most tokens that can be written, where that is limited."""
-        ...
 
 
 @runtime_checkable
-class SpeechModel(Protocol):
+class SpeechModel(VocabularyModel, Protocol):
     """A model that turns speech into text."""
 
     @property
     def config(self) -> SpeechConfig:
         """What it was built of."""
-        ...
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """What is learnt."""
-        ...
 
     def forward(self, frames: Frames, target: Tensor | Rows) -> Tensor:
         """Logits (B, U, V) of each next token, given the speech and the text up to there."""
-        ...
 
     def listen(self, frames: Frames) -> Heard:
         """The speech as what the speller attends to."""
-        ...
 
     def spell(self, heard: Heard, target: Tensor | Rows) -> Tensor:
         """What `unembed` turns into logits (B, U, D), for losses that do the output themselves."""
-        ...
-
-    def unembed(self, hidden: Tensor) -> Tensor:
-        """Hidden states (..., D) → logits (..., V)."""
-        ...
 
     def align(self, heard: Heard) -> Tensor | None:
         """Logits (B, S, V) of which token stands where, the blank being `pad_id`; None without such an output."""
-        ...
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix (V, D) that `unembed` multiplies by."""
-        ...
-
-    @property
-    def output_bias(self) -> Tensor | None:
-        """What `unembed` adds (V,), if anything."""
-        ...
 
     def start(self, heard: Heard, *, capacity: int = 64, watched: bool = False) -> Seq2SeqStepper:
         """Stand ready to write, one row each; `watched` steps keep their attention."""
-        ...
 
 
 def as_speech(module: nn.Module) -> SpeechModel:

@@ -25,17 +25,14 @@ class Seq2SeqConfig(Protocol):
     @property
     def n_source(self) -> int:
         """How many source ids there are."""
-        ...
 
     @property
     def n_target(self) -> int:
         """How many target ids there are."""
-        ...
 
     @property
     def pad_id(self) -> int:
         """The id that fills up short rows."""
-        ...
 
 
 @runtime_checkable
@@ -45,62 +42,53 @@ class Seq2SeqStepper(Protocol):
     @property
     def device(self) -> torch.device:
         """Where `step` expects its tokens and leaves its logits."""
-        ...
 
     def step(self, tokens: Tensor) -> Tensor:
         """The last token of each row (N,) → logits of the next (N, V)."""
-        ...
 
     def select(self, rows: Tensor, *, same_source: bool) -> None:
         """Go on with other rows: row i is what row `rows[i]` was; `same_source` says that it kept its source."""
-        ...
 
     def attention(self) -> Tensor | None:
         """The last step's cross-attention (N, S) averaged over layers and heads, if watched and if there is any."""
-        ...
 
 
-class Seq2SeqModel(Protocol):
+class VocabularyModel(Protocol):
+    """A model with an output over a vocabulary."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """What is learnt."""
+
+    def unembed(self, hidden: Tensor) -> Tensor:
+        """Hidden states (..., D) → logits (..., V)."""
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The matrix (V, D) that `unembed` multiplies by."""
+
+    @property
+    def output_bias(self) -> Tensor | None:
+        """What `unembed` adds (V,), if anything."""
+
+
+class Seq2SeqModel(VocabularyModel, Protocol):
     """A model that turns one sequence into another."""
 
     @property
     def config(self) -> Seq2SeqConfig:
         """What it was built of."""
-        ...
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """What is learnt."""
-        ...
 
     def forward(self, source: Tensor | Rows, target: Tensor | Rows) -> Tensor:
         """Logits (B, T, V) of each next target token, given the source and the target up to there."""
-        ...
 
     def hidden(self, source: Tensor | Rows, target: Tensor | Rows) -> Tensor:
         """What `unembed` turns into logits, for losses that do the output themselves."""
-        ...
-
-    def unembed(self, hidden: Tensor) -> Tensor:
-        """Hidden states (..., D) → logits (..., V)."""
-        ...
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix (V, D) that `unembed` multiplies by."""
-        ...
-
-    @property
-    def output_bias(self) -> Tensor | None:
-        """What `unembed` adds (V,), if anything."""
-        ...
 
     def encode(self, source: Tensor | Rows) -> Tensor:
         """The source's contextual vectors (B, S, D)."""
-        ...
 
     def start(self, source: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> Seq2SeqStepper:
         """Encode the source and stand ready to decode it, one row each; `watched` steps keep their attention."""
-        ...
 
 
 class LanguageConfig(Protocol):
@@ -109,56 +97,31 @@ class LanguageConfig(Protocol):
     @property
     def n_tokens(self) -> int:
         """How many ids there are."""
-        ...
 
     @property
     def d_model(self) -> int:
         """How wide the hidden states are."""
-        ...
 
     @property
     def pad_id(self) -> int:
         """The id that fills up short rows."""
-        ...
 
 
-class LanguageModel(Protocol):
+class LanguageModel(VocabularyModel, Protocol):
     """A model of texts: it says what stands where, and what each token means in its place."""
 
     @property
     def config(self) -> LanguageConfig:
         """What it was built of."""
-        ...
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """What is learnt."""
-        ...
 
     def forward(self, ids: Tensor | Rows) -> Tensor:
         """Logits (B, T, V)."""
-        ...
 
     def hidden(self, ids: Tensor | Rows) -> Tensor:
         """What `unembed` turns into logits, for losses that do the output themselves."""
-        ...
-
-    def unembed(self, hidden: Tensor) -> Tensor:
-        """Hidden states (..., D) → logits (..., V)."""
-        ...
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix (V, D) that `unembed` multiplies by."""
-        ...
-
-    @property
-    def output_bias(self) -> Tensor | None:
-        """What `unembed` adds (V,), if anything."""
-        ...
 
     def encode(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> Tensor:
         """Contextual vectors (B, T, D), for heads on top."""
-        ...
 
 
 def as_seq2seq(module: nn.Module) -> Seq2SeqModel:
@@ -169,4 +132,5 @@ def as_seq2seq(module: nn.Module) -> Seq2SeqModel:
 
 def offers(module: nn.Module, protocol: type) -> bool:
     """Whether a module has all that a protocol names; `isinstance` overlooks parameters from Python 3.12 on."""
-    return all(hasattr(module, name) for name in vars(protocol) if not name.startswith("_"))
+    names = {name for base in protocol.__mro__ for name in vars(base) if not name.startswith("_")}
+    return all(hasattr(module, name) for name in names)

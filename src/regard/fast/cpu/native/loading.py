@@ -100,9 +100,9 @@ def _function(function: Any, *arguments: type) -> Any:
 
 @lru_cache(maxsize=64)
 def _runtime(n_threads: int) -> Runtime:
-    found = ctypes.CDLL(None)
+    runtime = ctypes.CDLL(None)
     try:
-        parallel, size = found.GOMP_parallel, found.omp_get_num_threads
+        parallel, size = runtime.GOMP_parallel, runtime.omp_get_num_threads
     except AttributeError:  # another way of making threads: the caller works alone
         return Runtime(None, None, 1)
     return Runtime(*(ctypes.cast(one, ctypes.c_void_p).value for one in (parallel, size)), n_threads)

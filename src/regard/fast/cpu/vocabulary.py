@@ -1,8 +1,8 @@
-"""The largest of many, row by row, on a CPU: one, or a few.
+"""Scores over a vocabulary on a CPU, row by row: the largest, and what they sum up to.
 
 A processor's `argmax` and `topk` look at one number after another, while a maximum alone is quick to find. The k
 largest numbers of a row lie in the k groups of columns with the largest maxima, so only those are looked through. With
-kernels of our own at hand, one pass finds them.
+native kernels at hand, one pass finds them, and another sums up; nobody waits for them to be compiled.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.fast.cpu.native.vocabulary import native_top_k
+from regard.fast.cpu.native.loading import Kernels, at_hand
 
+MOST = 64  # numbers to find: the list of the largest is kept sorted by moving them along
 _GROUP = 64  # columns to a group
 _WORTH_IT = 8  # times as many columns as those looked through in the end
 
@@ -49,3 +50,30 @@ def _top_k_of_groups(values: Tensor, k: int) -> tuple[Tensor, Tensor] | None:
     columns = torch.cat((columns, rest), 1)
     best, places = values.gather(1, columns).topk(k)
     return best, columns.gather(1, places)
+
+
+def native_top_k(values: Tensor, k: int) -> tuple[Tensor, Tensor] | None:
+    """The k largest of each row (N, V), largest first, the first of equals first, and their columns: two of (N, k)."""
+    kernels = _kernels_for(values)
+    if kernels is None or not 0 < k <= min(MOST, values.shape[1]):
+        return None
+    ranked, columns = values.new_empty(len(values), k), torch.empty(len(values), k, dtype=torch.int64)
+    kernels.largest(kernels.threads, values.data_ptr(), *values.shape, k, ranked.data_ptr(), columns.data_ptr())
+    return ranked, columns
+
+
+def log_sum_exp(values: Tensor) -> Tensor | None:
+    """log Σ exp of each row (N, V): (N,)."""
+    kernels = _kernels_for(values)
+    if kernels is None:
+        return None
+    sums = values.new_empty(len(values))
+    kernels.log_sums(kernels.threads, values.data_ptr(), *values.shape, sums.data_ptr())
+    return sums
+
+
+def _kernels_for(values: Tensor) -> Kernels | None:
+    plain = values.device.type == "cpu" and values.dtype == torch.float32 and values.ndim == 2
+    if not plain or not values.is_contiguous() or values.requires_grad or not values.shape[1]:
+        return None
+    return at_hand()
