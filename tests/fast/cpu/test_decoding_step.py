@@ -60,7 +60,7 @@ def test_watched_steps_are_the_blocks_own(monkeypatch):
     source = torch.randint(4, 30, (3, 6))
     stepper = quick.start(source)
     asked = []
-    monkeypatch.setattr(steps.HeadsStep, "look_over", lambda self, x, *rest, **options: asked.append(self) or x)
+    monkeypatch.setattr(steps.HeadsStep, "attend_source", lambda self, x, *rest, **options: asked.append(self) or x)
     with watch(quick.decoder) as seen:
         stepper.step(torch.full((3,), 2))
     assert len(seen) == 4

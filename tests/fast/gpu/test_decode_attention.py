@@ -19,7 +19,7 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 pytestmark = pytest.mark.gpu
 
 
-def lanes_at(length, *, rows, capacity, starts):
+def slots_at(length, *, rows, capacity, starts):
     """StaticSlots whose rows have changed places at every step so far."""
     slots = StaticSlots(rows, capacity=capacity, device=DEVICE)
     slots.restart(length, starts=torch.tensor(starts, device=DEVICE))
@@ -64,9 +64,9 @@ def plainly(q, k, v, cache, length, scale):
 @pytest.mark.parametrize("starts", [(0, 0, 0), (0, 3, 5)], ids=["even", "ragged"])
 @pytest.mark.parametrize(("heads", "groups", "width"), [(4, 4, 16), (4, 2, 12), (3, 1, 7)], ids=str)
 @pytest.mark.parametrize("length", [0, 5, 20])
-def test_lanes_hold_each_row_s_own_past(heads, groups, width, length, starts):
+def test_slots_hold_each_row_s_own_past(heads, groups, width, length, starts):
     starts = [min(start, length) for start in starts]
-    slots = lanes_at(length, rows=3, capacity=24, starts=starts)
+    slots = slots_at(length, rows=3, capacity=24, starts=starts)
     cache = filled(slots, groups, width)
     q, k, v = step_of(3, heads, groups, width)
     expected = plainly(q, k, v, cache, length, 0.3)
@@ -79,14 +79,14 @@ def test_lanes_hold_each_row_s_own_past(heads, groups, width, length, starts):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize(("heads", "groups", "width"), [(4, 4, 16), (4, 2, 12), (3, 1, 7), (2, 2, 128)], ids=str)
 @pytest.mark.parametrize("length", [0, 5, 40])
-def test_lanes_kernel_equals_its_twin(heads, groups, width, length, dtype):
-    single = pytest.importorskip("regard.fast.gpu.decode_attention", reason="Triton is not installed")
+def test_past_kernel_equals_its_twin(heads, groups, width, length, dtype):
+    kernels = pytest.importorskip("regard.fast.gpu.decode_attention", reason="Triton is not installed")
     starts = (0, min(3, length), min(33, length))
-    slots = lanes_at(length, rows=3, capacity=48, starts=starts)
+    slots = slots_at(length, rows=3, capacity=48, starts=starts)
     cache = filled(slots, groups, width, dtype)
     twin = copied(cache)
     q, k, v = step_of(3, heads, groups, width, dtype)
-    found = single.attend_past(q, k, v, cache.keys, cache.values, slots.position, slots.ancestors, slots.starts, 0.3)
+    found = kernels.attend_past(q, k, v, cache.keys, cache.values, slots.position, slots.ancestors, slots.starts, 0.3)
     expected = attend_past_explicitly(q, k, v, cache=twin, scale=0.3)
     tolerance = 2e-6 if dtype == torch.float32 else 2e-2
     torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
@@ -96,13 +96,13 @@ def test_lanes_kernel_equals_its_twin(heads, groups, width, length, dtype):
 
 @pytest.mark.parametrize("block", [16, 32])
 def test_blocks_go_on_where_the_last_one_ended(block, monkeypatch):
-    single = pytest.importorskip("regard.fast.gpu.decode_attention", reason="Triton is not installed")
-    monkeypatch.setattr(single, "_block", lambda *sizes: block)
-    slots = lanes_at(70, rows=2, capacity=80, starts=(0, 37))
+    kernels = pytest.importorskip("regard.fast.gpu.decode_attention", reason="Triton is not installed")
+    monkeypatch.setattr(kernels, "_block", lambda *sizes: block)
+    slots = slots_at(70, rows=2, capacity=80, starts=(0, 37))
     cache = filled(slots, 2, 16)
     q, k, v = step_of(2, 2, 2, 16)
     expected = plainly(q, k, v, cache, 70, 1.0)
-    found = single.attend_past(q, k, v, cache.keys, cache.values, slots.position, slots.ancestors, slots.starts, 1.0)
+    found = kernels.attend_past(q, k, v, cache.keys, cache.values, slots.position, slots.ancestors, slots.starts, 1.0)
     torch.testing.assert_close(found, expected, atol=2e-6, rtol=1e-5)
 
 
@@ -117,7 +117,7 @@ def sources_of(lengths, groups, n_keys, width, *, per_source, dtype=torch.float3
 @pytest.mark.parametrize(("heads", "groups", "width"), [(4, 4, 16), (4, 2, 12), (3, 1, 7)], ids=str)
 @pytest.mark.parametrize("per_source", [1, 3])
 def test_sources_are_shared_by_neighbours(heads, groups, width, per_source):
-    single = pytest.importorskip("regard.fast.gpu.decode_attention", reason="Triton is not installed")
+    kernels = pytest.importorskip("regard.fast.gpu.decode_attention", reason="Triton is not installed")
     cache = sources_of((37, 1, 0), groups, 40, width, per_source=per_source)
     query = step_of(3 * per_source, heads, groups, width)[0]
     expected = torch.zeros_like(query)
@@ -127,23 +127,23 @@ def test_sources_are_shared_by_neighbours(heads, groups, width, per_source):
         expected[row] = attend(query[row][None, :, None], keys, values, score=ScaledDot(0.3))[0, :, 0]
     twin = attend_source_explicitly(query, cache=cache, scale=0.3)
     torch.testing.assert_close(twin, expected, atol=1e-5, rtol=0)
-    found = single.attend_source(query, cache.keys, cache.values, cache.lengths, per_source, 0.3)
+    found = kernels.attend_source(query, cache.keys, cache.values, cache.lengths, per_source, 0.3)
     torch.testing.assert_close(found, twin, atol=2e-6, rtol=0)
     assert found[2 * per_source :].abs().max() == 0, "a source without keys gives zeros"
 
 
 def test_sources_kernel_in_half_precision():
-    single = pytest.importorskip("regard.fast.gpu.decode_attention", reason="Triton is not installed")
+    kernels = pytest.importorskip("regard.fast.gpu.decode_attention", reason="Triton is not installed")
     cache = sources_of((20, 33), 2, 33, 16, per_source=2, dtype=torch.bfloat16)
     query = step_of(4, 2, 2, 16, torch.bfloat16)[0]
-    found = single.attend_source(query, cache.keys, cache.values, cache.lengths, 2, 0.3)
+    found = kernels.attend_source(query, cache.keys, cache.values, cache.lengths, 2, 0.3)
     expected = attend_source_explicitly(query, cache=cache, scale=0.3)
     assert found.dtype == torch.bfloat16
     torch.testing.assert_close(found, expected, atol=2e-2, rtol=2e-2)
 
 
 @pytest.mark.parametrize("rotary", [False, True])
-def test_heads_step_over_lanes_as_over_a_cache(rotary):
+def test_heads_step_over_static_caches_as_over_a_cache(rotary):
     heads = MultiHeadAttention(12, 4, kind="masked", n_kv_heads=2, d_head=6, rotary=Rotary(6) if rotary else None)
     heads = heads.to(DEVICE).eval()
     plain, slots = Cache(8), StaticSlots(3, capacity=8, device=DEVICE)

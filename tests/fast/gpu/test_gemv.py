@@ -95,7 +95,7 @@ def test_a_row_is_the_same_to_the_bit_whoever_is_beside_it(dtype):
 
 @pytest.mark.parametrize("n_splits", [1, 2, 5])
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
-def test_parts_are_merged_before_a_product(n_splits, dtype):
+def test_splits_are_merged_before_a_product(n_splits, dtype):
     weight, bias = linear(24, 19, dtype=dtype)
     parts, sums = random(2, n_splits, 24, dtype=torch.float32), 5 * random(2, n_splits, 3, dtype=torch.float32)
     if n_splits > 1:

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_decode_attention import DEVICE, copied, filled, lanes_at, step_of
+from test_decode_attention import DEVICE, copied, filled, slots_at, step_of
 
 from regard.fast.gpu.programmatic_launch import programmatic_launch
 from regard.fast.gpu.static_cache import attend_past_explicitly
@@ -22,10 +22,10 @@ def merged(outputs, sums):
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize(("heads", "groups", "width"), [(4, 4, 16), (4, 2, 12), (3, 1, 7)], ids=str)
 @pytest.mark.parametrize("length", [0, 5, 40, 95])
-def test_parts_come_to_the_same(rows, heads, groups, width, length, monkeypatch):
+def test_splits_come_to_the_same(rows, heads, groups, width, length, monkeypatch):
     monkeypatch.setattr(split_kv, "BLOCK", 16)
     monkeypatch.setattr(split_kv, "SPLITS", 2)  # so that a part has several blocks
-    slots = lanes_at(length, rows=rows, capacity=96, starts=[0, min(3, length), length][:rows])
+    slots = slots_at(length, rows=rows, capacity=96, starts=[0, min(3, length), length][:rows])
     cache = filled(slots, groups, width)
     twin = copied(cache)
     q, k, v = step_of(rows, heads, groups, width)
@@ -38,18 +38,18 @@ def test_parts_come_to_the_same(rows, heads, groups, width, length, monkeypatch)
 
 
 def test_a_row_is_the_same_to_the_bit_whoever_is_beside_it():
-    slots, alone = (lanes_at(20, rows=rows, capacity=32, starts=[0] * rows) for rows in (3, 1))
+    slots, alone = (slots_at(20, rows=rows, capacity=32, starts=[0] * rows) for rows in (3, 1))
     slots.ancestors[:] = torch.arange(3, device=DEVICE)
     cache, own = filled(slots, 2, 16), filled(alone, 2, 16)
     own.keys[:, 0], own.values[:, 0] = cache.keys[:, 1], cache.values[:, 1]
     q, k, v = step_of(3, 4, 2, 16)
     together = split_kv.attend_split_kv(q, k, v, cache=cache, scale=0.3)
-    single = split_kv.attend_split_kv(q[1:2], k[1:2], v[1:2], cache=own, scale=0.3)
-    assert all(torch.equal(one[1:2], other) for one, other in zip(together, single, strict=True))
+    alone = split_kv.attend_split_kv(q[1:2], k[1:2], v[1:2], cache=own, scale=0.3)
+    assert all(torch.equal(one[1:2], other) for one, other in zip(together, alone, strict=True))
 
 
 def test_half_precision():
-    slots = lanes_at(40, rows=1, capacity=300, starts=[0])
+    slots = slots_at(40, rows=1, capacity=300, starts=[0])
     cache = filled(slots, 2, 64, torch.bfloat16)
     twin = copied(cache)
     q, k, v = step_of(1, 4, 2, 64, torch.bfloat16)
@@ -59,7 +59,7 @@ def test_half_precision():
     torch.testing.assert_close(merged(outputs, sums).bfloat16(), expected, atol=2e-2, rtol=2e-2)
 
 
-def test_kernels_are_early_on_hopper_and_later_only(monkeypatch):
+def test_kernels_launch_programmatically_on_hopper_and_later_only(monkeypatch):
     assert programmatic_launch(torch.device("cpu")) == {"PDL": False}
     gpu = torch.device("cuda", 0)
     for capability, expected in {

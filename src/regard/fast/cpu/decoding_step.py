@@ -99,11 +99,11 @@ class BlockStep:
         """One new position a row; `widths` are the rows that ask together of their past and of the source."""
         before, between, after = self.norms
         if self.pre:
-            x = x + self.own.look_back(before(x), past, mask, width=widths[0], positions=positions)
-            x = x + self.cross.look_over(between(x), source, source_mask, width=widths[1])
+            x = x + self.own.attend_past(before(x), past, mask, width=widths[0], positions=positions)
+            x = x + self.cross.attend_source(between(x), source, source_mask, width=widths[1])
             return x + self.feedforward(after(x))
-        x = before(x + self.own.look_back(x, past, mask, width=widths[0], positions=positions))
-        x = between(x + self.cross.look_over(x, source, source_mask, width=widths[1]))
+        x = before(x + self.own.attend_past(x, past, mask, width=widths[0], positions=positions))
+        x = between(x + self.cross.attend_source(x, source, source_mask, width=widths[1]))
         return after(x + self.feedforward(x))
 
 
@@ -116,7 +116,7 @@ class HeadsStep:
         self.out: Part = heads.out.forward
         self.project: Part = (heads.query if heads.tap.kind == "cross" else heads.query_key_value).forward
 
-    def look_back(self, x: Tensor, past: Cache, mask: Mask | None, *, width: int, positions: Tensor | None) -> Tensor:
+    def attend_past(self, x: Tensor, past: Cache, mask: Mask | None, *, width: int, positions: Tensor | None) -> Tensor:
         """Attend to the past and to itself."""
         H, G = self.n_heads, self.n_kv_heads
         all_BHTE = self.project(x).view(-1, width, H + 2 * G, self.d_head).transpose(1, 2)
@@ -125,7 +125,7 @@ class HeadsStep:
             q_BHTE, k_BGTE = self.rotary(q_BHTE, positions=positions), self.rotary(k_BGTE, positions=positions)
         return self._see(x, q_BHTE, *past.append(k_BGTE, v_BGTE), mask=mask)
 
-    def look_over(self, x: Tensor, source: Cache, mask: Mask | Tensor | None, *, width: int) -> Tensor:
+    def attend_source(self, x: Tensor, source: Cache, mask: Mask | Tensor | None, *, width: int) -> Tensor:
         """Attend to the source."""
         q_BHTE = self.project(x).view(-1, width, self.n_heads, self.d_head).transpose(1, 2)
         return self._see(x, q_BHTE, source.keys, source.values, mask=mask)

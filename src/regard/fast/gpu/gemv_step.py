@@ -89,11 +89,11 @@ class GemvBlock:
 
     def __call__(self, x: Tensor, cache: StaticKVCache, places: Tensor | None) -> Tensor:
         """One new position a row; `places` (N, 1) are for rotary heads."""
-        seen, split_sums = self._look_back(x, cache, places)
+        seen, split_sums = self._attend_past(x, cache, places)
         x = self.out(seen, x, split_sums=split_sums)
         return self.outer(self.inner(x), x)
 
-    def _look_back(self, x: Tensor, cache: StaticKVCache, places: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def _attend_past(self, x: Tensor, cache: StaticKVCache, places: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """What a row sees of its past and of itself, on a GPU in parts that `out` merges."""
         heads = self.heads
         q, k, v = _split(self.project(x), heads)
