@@ -18,17 +18,17 @@ from torch import Tensor
 from regard.data.batching.examples import example_plan
 from regard.data.batching.packing import PackedPlan, pack
 from regard.data.batching.plan import BatchPlan, Indices, Position, pad
+from regard.data.batching.tensors import TensorBatch
 from regard.data.text.label_space import LabelSpace
 from regard.data.text.labelled import Example
 from regard.errors import ConfigError
 from regard.metrics.cross_entropy import Losses
-from regard.metrics.scores import Metric
+from regard.metrics.scores import Metric, Outputs, probabilities
 from regard.models.classifier import Classifier
-from regard.tasks.labels.labeller import Labeller, Outputs, probabilities
+from regard.tasks.labels.labeller import Labeller
 from regard.tasks.labels.loss import NOTHING, label_loss
 from regard.tasks.labels.metrics import class_figures, class_metrics, number_figures, number_metrics
 from regard.tasks.templates import TemplatedRows, Text, TextTemplate
-from regard.training.batch import TensorBatch
 from regard.training.batching import BatchPlanMixin
 from regard.training.compiling import compiled
 

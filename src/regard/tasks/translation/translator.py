@@ -21,7 +21,7 @@ from regard.data.batching.plan import pad
 from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, decode
 from regard.metrics.scores import Metric, bleu
 from regard.models.interfaces.text import Seq2SeqModel
-from regard.tasks.pairs import Languages
+from regard.tasks.translation.data import Languages
 
 
 @dataclass(frozen=True)
