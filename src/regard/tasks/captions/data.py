@@ -19,8 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from regard.data.images.arrays import Array
-from regard.data.images.captioned import Held, hold_pictures
-from regard.data.images.captions import BadRows, CaptionSource, without_punctuation
+from regard.data.images.captions import BadRows, CaptionSource, Held, hold_pictures, without_punctuation
 from regard.data.io.archives import is_archive
 from regard.data.io.lines import hash_file
 from regard.data.io.paths import find_data

@@ -30,12 +30,11 @@ from regard.metrics.comparing import Compared, paired
 from regard.models.interfaces.series import Forecaster
 from regard.models.patch_forecaster import PatchForecaster
 from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, folder_of, refuse_options
-from regard.tasks.series.baselines import Ridge
+from regard.tasks.series.baselines import Ridge, compared
 from regard.tasks.series.data import SeriesFiles
 from regard.tasks.series.forecasting import Forecast, forecasts, forecasts_of, inputs_of
 from regard.tasks.series.look import SeriesLook, ShownForecast
 from regard.tasks.series.metrics import Errors, blocks_of, errors_of
-from regard.tasks.series.report import compared
 from regard.tasks.series.setup import BASELINE
 
 NOTHING = "to a forecaster: it forecasts its whole horizon"

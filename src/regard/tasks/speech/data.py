@@ -18,8 +18,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from regard.data.audio.corpus import AudioCorpus, BadRows, Utterances
-from regard.data.audio.manifests import Spoken, read_spoken
+from regard.data.audio.corpus import AudioCorpus, BadRows, Spoken, Utterances, read_spoken
 from regard.data.audio.mel import Front, FrontName, Normal, Scale
 from regard.data.io.lines import listed
 from regard.data.io.paths import find_data

@@ -20,8 +20,7 @@ from regard.inspection.invariants import (
 from regard.models.interfaces.text import as_seq2seq
 from regard.tasks.translation.batches import batch_of
 from regard.tasks.translation.data import Languages
-from regard.tasks.translation.scoring import teacher_forced_log_probs
-from regard.tasks.translation.translator import Translator
+from regard.tasks.translation.translator import Translator, teacher_forced_log_probs
 
 
 @torch.inference_mode()

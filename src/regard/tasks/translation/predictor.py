@@ -41,9 +41,8 @@ from regard.tasks.base import (
 from regard.tasks.translation.data import Languages, PairFiles
 from regard.tasks.translation.invariants import measure_translation
 from regard.tasks.translation.look import pair_case
-from regard.tasks.translation.scoring import teacher_forced_log_probs
 from regard.tasks.translation.setup import scores
-from regard.tasks.translation.translator import Translation, Translator, usual_cut
+from regard.tasks.translation.translator import Translation, Translator, teacher_forced_log_probs, usual_cut
 
 
 @dataclass(frozen=True)
