@@ -8,7 +8,7 @@ from pathlib import Path
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.spec import ModelSpec, Pretrained
 from regard.checkpoints.weights import read_tensors
-from regard.data.text.tokenizer_files import read_tokenizers
+from regard.data.text.tokenizers import read_tokenizers
 from regard.errors import CheckpointError
 
 

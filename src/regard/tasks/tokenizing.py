@@ -12,11 +12,9 @@ from regard.data.io.paths import find_data
 from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import CheckpointError
-from regard.tasks.masked.data import MaskedPieces
-from regard.tasks.texts import TextPieces
 from regard.training.setup import RunContext, Say
 
-Pieces = TypeVar("Pieces", TextPieces, MaskedPieces)
+Pieces = TypeVar("Pieces")  # a `[tokenizer]` section with a `file`
 
 
 def tokenizer_for(
@@ -31,8 +29,7 @@ def tokenizer_for(
         if not context.group.first:
             raise CheckpointError(f"{kept}: the first process wrote none")
         made = _tokenizer(recipe, context, start, texts)
-        context.run.path.mkdir(parents=True, exist_ok=True)
-        made.save(kept)
+        context.keep(made.save)
         return made
 
     return context.first(prepare)
@@ -42,11 +39,9 @@ def with_tokenizer(pieces: Pieces, start: Pretrained | None, context: RunContext
     """The `[tokenizer]` section, changed to name the start's tokenizer where there is one."""
     if start is None:
         return pieces
-    if context.group.first:
-        context.run.path.mkdir(parents=True, exist_ok=True)
-        _start_tokenizer(start).save(context.run.path / "tokenizer.json")
+    context.keep(_start_tokenizer(start).save)
     context.group.wait()
-    return replace(pieces, file=str(context.run.path / "tokenizer.json"))
+    return replace(pieces, file=str(context.run.path / "tokenizer.json"))  # type: ignore[type-var]
 
 
 def _start_tokenizer(start: Pretrained) -> Tokenizer:

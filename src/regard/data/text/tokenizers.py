@@ -11,6 +11,10 @@ wherever nothing is unknown. In words and subwords a space belongs to the piece 
 first word so that words look the same everywhere. A verbatim tokenizer, as language models need it, does none of this:
 every line break and space is kept, and comes back. Special tokens written out in a text are ordinary characters.
 Everything is in one `tokenizer.json`, which the library opens.
+
+Which whitespace word a piece belongs to, and which characters it covers.
+
+Where a folder keeps its tokenizers: one file, or one for each side of a pair.
 """
 
 import hashlib
@@ -35,10 +39,10 @@ from regard.data.text.special_tokens import (
     write_special_tokens,
 )
 from regard.data.text.templates import Template, TemplatedIds, read_template, template_of
-from regard.data.text.wordspans import count_spaces, trim, words_of
 from regard.errors import DataError, UsageError
 
 __all__ = ["BYTE_KINDS", "FOREIGN", "KINDS", "MASK", "SPECIALS", "SpecialTokens", "TemplatedIds", "Tokenizer"]
+_SPACES = (" ", next(char for char, byte in char_to_byte().items() if byte == ord(" ")))
 
 
 class Tokenizer:
@@ -209,8 +213,8 @@ class Tokenizer:
         return count_spaces([piece for piece, _ in self.core.pre_tokenizer.pre_tokenize_str(normal)], start=-1)
 
     def save(self, path: Path | str) -> None:
-        """Write `tokenizer.json`, whole or not at all."""
-        path = Path(path)
+        """Write `tokenizer.json`, or another file where one is named, whole or not at all."""
+        path = Path(path) / "tokenizer.json" if Path(path).is_dir() else Path(path)
         written = self.core.to_str(pretty=True)
         if self._traits.foreign:
             written = json.dumps(
@@ -237,3 +241,52 @@ class Tokenizer:
         """A SHA-256 over everything that decides which ids a text gets."""
         special_tokens = repr(self.special_tokens) if self._traits.foreign else ""
         return hashlib.sha256((self.core.to_str() + special_tokens).encode()).hexdigest()
+
+
+def count_spaces(pieces: Iterable[str], *, start: int) -> list[int]:
+    """The word of each piece, where each word begins with a piece that begins with its space."""
+    word, words = start, []
+    for piece in pieces:
+        word += piece.startswith(_SPACES)
+        words.append(word)
+    return words
+
+
+def words_of(text: str, spans: Sequence[tuple[int, int]]) -> list[int]:
+    """The whitespace word that each span begins in, or before; what follows the last word belongs to it."""
+    word, words_of_chars, inside = 0, [], False
+    for char in text:
+        if inside and char.isspace():
+            word += 1
+        inside = not char.isspace()
+        words_of_chars.append(word)
+    last = len(text.split()) - 1
+    return [max(0, min(words_of_chars[start], last)) if start < len(text) else max(0, last) for start, _ in spans]
+
+
+def trim(text: str, start: int, end: int) -> tuple[int, int]:
+    """The span without the whitespace at its ends; one of nothing but whitespace keeps a character."""
+    while end - start > 1 and text[start].isspace():
+        start += 1
+    while end - start > 1 and text[end - 1].isspace():
+        end -= 1
+    return start, end
+
+
+def save_tokenizers(folder: Path, source: Tokenizer, target: Tokenizer | None = None) -> None:
+    """Write tokenizer.json, or source.json and target.json where the two sides differ."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if target is None:
+        source.save(folder / "tokenizer.json")
+    else:
+        source.save(folder / "source.json")
+        target.save(folder / "target.json")
+
+
+def read_tokenizers(folder: Path) -> tuple[Tokenizer | None, Tokenizer | None]:
+    """What `save_tokenizers` wrote: for both sides, or one for each; none where nothing is read as text."""
+    if (folder / "tokenizer.json").exists():
+        return Tokenizer.load(folder / "tokenizer.json"), None
+    if not (folder / "source.json").exists():
+        return None, None
+    return Tokenizer.load(folder / "source.json"), Tokenizer.load(folder / "target.json")

@@ -39,8 +39,7 @@ from regard.tasks.base import (
     tokenizer_of,
     varied,
 )
-from regard.tasks.labels.labeller import padded
-from regard.tasks.templates import TemplatedRows, Text
+from regard.tasks.templates import TemplatedRows, Text, padded
 
 
 class AnswerPredictor(Predictor[Answered]):

@@ -2,11 +2,19 @@
 
 A batch is images by number with up to `captions_each` captions each, neighbours by image; one that has fewer is filled
 up with rows that hold nothing. On a GPU all images lie there once, where they fit, and a batch picks its own.
+
+Other views of the same image, drawn anew each time it is seen, on the device it is on.
+
+    crops        a part of the image of a random size, shape and place, brought back to the full size
+    mirrored     half of them left for right
+    light        brightness, contrast and colourfulness changed a little
+
+All draws come from torch's own generator, so the seed of a step decides them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,25 +23,50 @@ import torch
 from torch import Tensor
 
 from regard.attention import Rows
-from regard.data.batching.examples import example_plan
-from regard.data.batching.plan import Indices, Position, pad
+from regard.data.batching.plan import Indices, example_plan, pad
+from regard.data.batching.tensors import TensorBatch
 from regard.data.images.arrays import Array
+from regard.data.images.operations import TOP, enhance, grey, mean_grey
+from regard.data.images.warping import flips, joined, warped, zooms
 from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions
 from regard.errors import DataError
 from regard.metrics.cross_entropy import Losses
 from regard.models.interfaces.captions import Captioner
-from regard.tasks.captions.augmentation import augment
 from regard.tasks.captions.data import CaptionData, Pictures, as_text
 from regard.tasks.captions.loss import Weights, caption_loss
 from regard.tasks.captions.metrics import CaptionJudge
 from regard.tasks.captions.writer import CaptionWriter
-from regard.training.batch import TensorBatch
 from regard.training.batching import BatchPlanMixin
 
 Ids = list[int]
 _RESIDENT = 8 * 2**30  # bytes of images that a GPU is asked to hold
 _AT_ONCE = 64  # images whose captions are weighed together
+
+
+def augment(images: Tensor, *, crop: float, flip: bool, jitter: float) -> Tensor:
+    """Images (B, 3, H, W) of uint8 → numbers from 0 to 1, each changed in its own way.
+
+    A crop has at least the share `crop` of the image's area, 1 leaves images whole; `jitter` is the most that light
+    changes by, 0 leaves it.
+    """
+    n, device, size = len(images), images.device, (images.shape[2], images.shape[3])
+    with torch.autocast(device.type, enabled=False):  # places in half precision would be off by parts of a pixel
+        levels = images.float()
+        if jitter:
+            levels = _relit(levels, jitter)
+        maps = zooms(n, device, size=size, share=(crop, 1.0)) if crop < 1 else None
+        if flip:
+            maps = flips(n, device) if maps is None else joined(maps, flips(n, device))
+        pixels = levels / TOP
+        return pixels if maps is None else warped(pixels, maps, outside="border")
+
+
+def _relit(levels: Tensor, jitter: float) -> Tensor:
+    bright, contrast, colour = 1 + jitter * (2 * torch.rand(3, len(levels), device=levels.device) - 1)
+    levels = enhance(levels, torch.zeros_like(levels), bright)
+    levels = enhance(levels, mean_grey(levels), contrast)
+    return enhance(levels, grey(levels), colour)
 
 
 class Views(NamedTuple):
@@ -110,12 +143,9 @@ class CaptionTraining(BatchPlanMixin):
             np.ones(len(self.train), np.int64), budget_tokens=0, batch_examples=batch_images, seed=seed
         )
 
-    def batches(self, position: Position, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Position, CaptionBatch]]:
-        """Batches without end from a position on; each of `world` processes gets its share of every batch."""
-        before = position
-        for after, indices in self.plan.iterate(position):
-            yield after, self.batch(indices[rank::world], epoch=before.epoch)
-            before = after
+    def share(self, examples: Indices, *, epoch: int, rank: int, world: int) -> CaptionBatch:
+        """One process's share of a batch; an empty one is a batch without tokens."""
+        return self.batch(examples[rank::world], epoch=epoch)
 
     def batch(self, indices: Indices, *, epoch: int = 0) -> CaptionBatch:
         """The images of these numbers with captions of theirs; of more than `captions_each`, some are drawn."""

@@ -24,6 +24,7 @@ from regard.inspection.forward_case import ForwardCase
 from regard.inspection.invariants import Check, Given, Trial, measure_alone, measure_reading
 from regard.inspection.look import text_case
 from regard.metrics.comparing import Compared, Figures, paired
+from regard.metrics.scores import Outputs
 from regard.models.classifier import Classifier
 from regard.tasks.backbones import longest, template_for
 from regard.tasks.base import (
@@ -41,10 +42,10 @@ from regard.tasks.base import (
     varied,
 )
 from regard.tasks.labels.data import LabelFiles
-from regard.tasks.labels.labeller import Labeller, Labelling, Outputs, padded
+from regard.tasks.labels.labeller import Labeller, Labelling
 from regard.tasks.labels.metrics import class_figures, number_figures
 from regard.tasks.labels.training import encoded, metrics, text_of
-from regard.tasks.templates import TemplatedRows, Text, TextTemplate
+from regard.tasks.templates import TemplatedRows, Text, TextTemplate, padded
 
 
 class LabelPredictor(Predictor[Labelling]):

@@ -40,11 +40,11 @@ from regard.tasks.base import (
     tokenizer_of,
     varied,
 )
+from regard.tasks.language.invariants import measure_continuing
 from regard.tasks.language.metrics import TextMeasure, measure_text
 from regard.tasks.language.setup import context_of
 from regard.tasks.language.writer import Continuation, Writer
 from regard.tasks.texts import TextFiles
-from regard.tasks.writing_invariants import measure_continuing
 
 PASSAGE = 2000  # characters that are compared at once
 _LOOKED_AT = 100_000  # of a document, where a few passages are enough

@@ -25,8 +25,7 @@ from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, Stepper,
 from regard.decoding.ranking import Ranking
 from regard.errors import UsageError
 from regard.models.interfaces.text import LanguageModel
-from regard.tasks.language.detokenizer import IncrementalDetokenizer, text_after
-from regard.tasks.language.stop_strings import StoppingStepper, cut_at
+from regard.tasks.language.detokenizer import IncrementalDetokenizer, StoppingStepper, cut_at, text_after
 
 
 class WritingModel(LanguageModel, Protocol):

@@ -43,13 +43,12 @@ from regard.tasks.base import (
     tokenizer_of,
     varied,
 )
-from regard.tasks.labels.labeller import padded
 from regard.tasks.masked.batches import MaskedBatch
 from regard.tasks.masked.data import corpus_of
 from regard.tasks.masked.filler import Filler, Guess, encode_with_masks
 from regard.tasks.masked.masking import UNUSED
 from regard.tasks.masked.training import MaskedTraining
-from regard.tasks.templates import TemplatedRows
+from regard.tasks.templates import TemplatedRows, padded
 
 _LOOKED_AT = 100_000  # characters of a document, where a few sentences are enough
 

@@ -7,20 +7,24 @@
 
 The linear model of targets that are read themselves is shared by all of them, (S) → (T), on differences from the last
 value. Targets that are not are predicted from the last steps of all inputs together.
+
+What is said about forecasts of a test set: the model's figures, and those of simple forecasts beside them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.data.series.space import SeriesSpace
 from regard.data.series.windows import Rows, Windows
+from regard.metrics.scores import Metric
 from regard.models.interfaces.series import steps_read
-from regard.tasks.series.metrics import Errors, Forecasts, chunks, errors_of
+from regard.tasks.series.metrics import Errors, Forecasts, chunks, errors_of, metrics
 
 PENALTIES = (1e-6, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # times the mean square of a feature
 
@@ -109,3 +113,24 @@ def _answers(windows: Windows, rows: Rows) -> Matrix:
     if not reads_itself(windows):
         return future.reshape(len(rows), -1)
     return (future - windows.known(rows, 1)).transpose(0, 2, 1).reshape(-1, windows.horizon)
+
+
+def compared(
+    said: Forecasts, windows: Windows, space: SeriesSpace, *, quantiles: Sequence[float], ridge: Ridge | None
+) -> dict[str, Metric]:
+    """The figures of forecasts (n, T, K, Q), then "naive mse", "ridge mae", … of the same windows."""
+    signature = f"windows:{len(windows)}|context:{windows.context}|horizon:{windows.horizon}|all"
+    found = metrics(errors_of(said, windows, quantiles=quantiles), space, signature=signature, horizon=windows.horizon)
+    for name, errors in baselines(windows, season=space.season, ridge=ridge).items():
+        found |= metrics(errors, space, signature=signature, horizon=windows.horizon, prefix=f"{name} ")
+    return found
+
+
+def lines_of(name: str, figures: Mapping[str, Metric]) -> list[str]:
+    """The scaled errors as lines for people, the model's first."""
+    whose = [""] + [key.removesuffix("mse") for key in figures if key.endswith(" mse")]
+    lines = []
+    for prefix in whose:
+        shown = f"mse {figures[prefix + 'mse'].value:.4f}  mae {figures[prefix + 'mae'].value:.4f}"
+        lines.append(f"{name}: {prefix.strip() or 'model':<15} {shown}")
+    return lines

@@ -30,12 +30,11 @@ from regard.metrics.comparing import Compared, paired
 from regard.models.interfaces.series import Forecaster
 from regard.models.patch_forecaster import PatchForecaster
 from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, folder_of, refuse_options
-from regard.tasks.series.baselines import Ridge
+from regard.tasks.series.baselines import Ridge, compared
 from regard.tasks.series.data import SeriesFiles
 from regard.tasks.series.forecasting import Forecast, forecasts, forecasts_of, inputs_of
-from regard.tasks.series.look import SeriesLook, Told
+from regard.tasks.series.look import SeriesLook, ShownForecast
 from regard.tasks.series.metrics import Errors, blocks_of, errors_of
-from regard.tasks.series.report import compared
 from regard.tasks.series.setup import BASELINE
 
 NOTHING = "to a forecaster: it forecasts its whole horizon"
@@ -205,7 +204,7 @@ class SeriesPredictor(Predictor[Forecast]):
                       "cross": ("cross", "future", "past")}  # fmt: skip
         return ForwardCase(self.module, inputs_of(cut, self.device), axes, sides, options=options, title=title), spans
 
-    def _told(self, series: Series, place: int, spans: Any) -> Told:
+    def _told(self, series: Series, place: int, spans: Any) -> ShownForecast:
         forecast, name = self._forecast(series, [len(series)]), self.space.targets[place]
         n = self.config.data.context
         past, read = np.full(n, np.nan), None
@@ -217,7 +216,7 @@ class SeriesPredictor(Predictor[Forecast]):
         linear = self.forecaster.linear_shares(place).cpu().numpy() if self.shape.linear else None
         begin = n - self.config.data.lead
         times = [*self._behind(series)[:begin], *forecast.times]
-        return Told(name, past, forecast.point[:, place], band, times, spans, begin, read, linear)
+        return ShownForecast(name, past, forecast.point[:, place], band, times, spans, begin, read, linear)
 
     def _some(self, data: ScoreData, n: int) -> Cut:
         """Windows to verify on."""

@@ -29,8 +29,7 @@ from regard.models.interfaces.speech import Frames, Heard, SpeechModel, device_o
 from regard.tasks.speech.ctc import best_labels, ctc_log_probs
 from regard.tasks.speech.options import Part, SpeechOptions, Transcription
 from regard.tasks.speech.prompting import Prompted, prompt_ids
-from regard.tasks.speech.timing import Matrix, TimedWord, word_times
-from regard.tasks.speech.word_groups import word_groups
+from regard.tasks.speech.timing import Matrix, TimedWord, word_groups, word_times
 
 IGNORED = -1
 _QUIET = 0.05  # seconds over which loudness is measured where a recording is cut

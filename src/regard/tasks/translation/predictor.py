@@ -23,7 +23,7 @@ from regard.errors import UsageError
 from regard.inspection.alignments import Alignment
 from regard.inspection.forward_case import ForwardCase
 from regard.inspection.invariants import Check
-from regard.inspection.look import look_at, pair_case
+from regard.inspection.look import look_at
 from regard.metrics.comparing import Compared
 from regard.metrics.scores import METRICS, Metric, bleu_by_length, paired_bootstrap
 from regard.models.interfaces.text import as_seq2seq
@@ -38,11 +38,11 @@ from regard.tasks.base import (
     test_sets,
     tokenizer_of,
 )
-from regard.tasks.pairs import Languages, PairFiles
-from regard.tasks.translation.scoring import teacher_forced_log_probs
+from regard.tasks.translation.data import Languages, PairFiles
+from regard.tasks.translation.invariants import measure_translation
+from regard.tasks.translation.look import pair_case
 from regard.tasks.translation.setup import scores
-from regard.tasks.translation.translator import Translation, Translator, usual_cut
-from regard.tasks.writing_invariants import measure_translation
+from regard.tasks.translation.translator import Translation, Translator, teacher_forced_log_probs, usual_cut
 
 
 @dataclass(frozen=True)

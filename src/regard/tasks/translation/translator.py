@@ -5,6 +5,10 @@
     labels   ids + </s>                 what it has to say
 
 Sentences are grouped by length and decoded together; what comes out does not depend on who shared the batch.
+
+What a model thinks of translations that are given: the log-probability of every target token, all at once.
+
+The whole target is fed in one pass (teacher forcing). Decoding gets to the same numbers step by step.
 """
 
 from __future__ import annotations
@@ -17,11 +21,13 @@ import numpy as np
 import torch
 
 from regard.attention import Rows
-from regard.data.batching.plan import pad
+from regard.data.batching.plan import like_lengths, pad
+from regard.data.batching.ragged import Ids
 from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, decode
 from regard.metrics.scores import Metric, bleu
 from regard.models.interfaces.text import Seq2SeqModel
-from regard.tasks.pairs import Languages
+from regard.tasks.translation.batches import batch_of
+from regard.tasks.translation.data import Languages
 
 
 @dataclass(frozen=True)
@@ -147,3 +153,25 @@ def usual_cut(languages: Languages) -> Cut:
 def usual_bleu(languages: Languages, hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
     """BLEU as it is usual for these languages."""
     return bleu(hypotheses, references, **usual_cut(languages))
+
+
+@torch.inference_mode()
+def teacher_forced_log_probs(
+    model: Seq2SeqModel,
+    languages: Languages,
+    *,
+    sources: Sequence[Ids],
+    targets: Sequence[Ids],
+    batch_tokens: int = 4096,
+) -> list[list[float]]:
+    """For each pair of ids, the log-probability of each target token and of the end mark after it."""
+    device = model.output_weight.device
+    found: list[list[float]] = [[] for _ in sources]
+    lengths = [max(len(source), len(target)) + 1 for source, target in zip(sources, targets, strict=True)]
+    for chunk in like_lengths(lengths, batch_tokens):
+        batch = batch_of(languages, [sources[i] for i in chunk], [targets[i] for i in chunk]).to(device)
+        log_probs = model.forward(*batch.rows()).float().log_softmax(-1)
+        terms = log_probs.gather(-1, batch.labels[..., None])[..., 0].tolist()
+        for i, row in zip(chunk, terms, strict=True):
+            found[i] = row[: len(targets[i]) + 1]
+    return found

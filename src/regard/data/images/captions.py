@@ -7,27 +7,35 @@
 
 A `CaptionSource` may be narrowed to the images that a second file lists, one a line, as Flickr8k's splits are. Given a
 folder it finds the table inside. What cannot be used is named with its file and row, all of it together.
+
+The images that captions are about, from a folder or straight out of an archive, decoded once into a store.
+
+    held = hold_pictures(source, place, size=80, folder=…)        examples, and their pixels uint8 (n, 3, 80, 80)
+
+An image that is missing or cannot be read is named with the row that asks for it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
-from regard.data.io.lines import display_name, empty_file, open_bytes, stream_lines
-from regard.data.io.tables import FORMATS, Column, as_texts, read_cells
-from regard.data.text.pairs import hash_file, table_format
+from regard.data.images.arrays import Array
+from regard.data.images.sources import ImageExample
+from regard.data.images.store import ImageStore
+from regard.data.io.archives import is_archive, members_of
+from regard.data.io.lines import display_name, empty_file, hash_file, listed, open_bytes, stream_lines
+from regard.data.io.tables import FORMATS, Column, read_texts, table_format
 from regard.errors import DataError, UsageError
 
 BadRows = Literal["refuse", "drop"]
 Say = Callable[[str], None]
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".token.txt", "captions.txt")
-_SHOWN = 5
 _FLICKR = re.compile(r"([^\t]+)#\d+\t(.*)")
 _HEADER = re.compile(rb"\w+\s*,\s*\w+\s*$")
 
@@ -106,7 +114,7 @@ class CaptionSource:
             found = self._narrowed(found)
         if not found:
             raise DataError(f"{self.name}: there is no caption that can be used")
-        return [Captioned(image, tuple(said), line) for image, (line, said) in found.items()]
+        return [Captioned(image, tuple(captions), line) for image, (line, captions) in found.items()]
 
     def fingerprint(self) -> str:
         """A SHA-256 over the bytes of the table and the list, and the way they are read."""
@@ -132,9 +140,7 @@ class CaptionSource:
         if self.resolved_format == "flickr":
             yield from self._flickr()
             return
-        columns = (self.image, self.caption)
-        for values, line in read_cells(self.table, columns, format=self.resolved_format):
-            image, caption = as_texts(values, columns, where=f"{self.name}:{line}")
+        for (image, caption), line in read_texts(self.table, (self.image, self.caption), format=self.resolved_format):
             yield image, caption, line
 
     def _flickr(self) -> Iterator[tuple[str, str, int]]:
@@ -158,15 +164,91 @@ class CaptionSource:
         return {name: found[name] for name, _ in names}
 
 
-def listed(wrong: list[str]) -> str:
-    """The first few problems, a line each, and how many more there are."""
-    rest = f"\n  … and {len(wrong) - _SHOWN:,} more" if len(wrong) > _SHOWN else ""
-    return "\n  ".join(wrong[:_SHOWN]) + rest
-
-
 _STRAY = re.compile(r"[^\w\s'’-]|(?<!\w)['’-]+|['’-]+(?!\w)")
 
 
 def without_punctuation(text: str) -> str:
     """The words alone, with the hyphens and apostrophes inside them."""
     return " ".join(_STRAY.sub(" ", text).split())
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Images with captions: `examples` and, in their order, `pixels` (n, 3, H, W)."""
+
+    examples: list[Captioned]
+    pixels: Array
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+
+def hold_pictures(
+    source: CaptionSource,
+    place: Path,
+    *,
+    size: int,
+    folder: Path,
+    bad: BadRows = "refuse",
+    say: Say = lambda _: None,
+) -> Held:
+    """Read captions and decode their images under `folder`, or find there what was decoded before.
+
+    Names are looked for in `place`, a folder or an archive; in an archive, folders around a file need not be named.
+    """
+    examples = source.examples(bad=bad, say=say)
+    key = sha256(repr((source.fingerprint(), _stamp(place, examples), size, bad)).encode()).hexdigest()
+
+    def build(made: Path) -> ImageStore:
+        asked = (
+            _from_archive(examples, place, source.name) if is_archive(place) else _loose(examples, place, source.name)
+        )
+        return ImageStore.build(asked, made, size=(size, size), bad=bad, fingerprint=key)
+
+    store = ImageStore.cached(key, folder, build=build)
+    if store.header.dropped:
+        say(f"{source.name}: {store.header.dropped:,} of {len(examples):,} images left out: they cannot be read")
+    by_name = {example.image: example for example in examples}
+    return Held([by_name[store.header.names[label]] for label in store.labels.tolist()], store.pixels)
+
+
+def _loose(examples: Sequence[Captioned], folder: Path, table: str) -> Iterator[ImageExample]:
+    if not folder.is_dir():
+        raise DataError(
+            f"{folder}: images are looked for there, and it is neither a folder nor an archive",
+            hint="say where they are: data.images=FOLDER, or an archive (.tar.gz, .zip)",
+        )
+    for example in examples:
+        path = folder / example.image
+        yield ImageExample(path, example.image, f"{table}:{example.line}: {path}")
+
+
+def _from_archive(examples: Sequence[Captioned], archive: Path, table: str) -> Iterator[ImageExample]:
+    """The archive is read once from front to back; what is not in it comes last."""
+    waiting: dict[str, list[Captioned]] = {}
+    for example in examples:
+        waiting.setdefault(PurePosixPath(example.image).name, []).append(example)
+    for member, content in members_of(archive):
+        for example in list(waiting.get(member.name, ())) if content is not None else ():
+            asked = PurePosixPath(example.image).parts
+            shared = min(len(asked), len(member.parts))
+            if content is not None and member.parts[-shared:] == asked[-shared:]:
+                waiting[member.name].remove(example)
+                yield ImageExample(content, example.image, f"{table}:{example.line}: {archive}: {member}")
+    for example in (example for left in waiting.values() for example in left):
+        path = archive / example.image
+        yield ImageExample(path, example.image, f"{table}:{example.line}: {path}")
+
+
+def _stamp(place: Path, examples: Sequence[Captioned]) -> object:
+    """What changes when the images do: an archive's hash; of loose files, their sizes and times."""
+    if is_archive(place):
+        return hash_file(place)
+    stamps = []
+    for example in examples:
+        try:
+            facts = (place / example.image).stat()
+            stamps.append((facts.st_size, facts.st_mtime_ns))
+        except OSError:
+            stamps.append((-1, -1))
+    return stamps
