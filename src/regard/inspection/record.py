@@ -184,12 +184,7 @@ class Look:
         return self.maps["cross"].weights
 
     def align(
-        self,
-        *,
-        method: Method = "argmax",
-        heads: Heads = "mean",
-        threshold: float = 0.3,
-        layer: int | None = None,
+        self, *, method: Method = "argmax", heads: Heads = "mean", threshold: float = 0.3, layer: int | None = None
     ) -> Alignment:
         """Which target word comes from which source word, read off the cross-attention of all layers or of one."""
         maps = self.cross if layer is None else self.maps["cross"].of_layer(layer)

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from regard.attention import MultiHeadAttention
 from regard.config.training import OptimizerName
-from regard.errors import CheckpointError, ConfigError
+from regard.errors import ConfigError
 from regard.layers import DecoderBlock, Embedding, EncoderBlock, GatedFeedForward
+from regard.training.averaging import check_tensors
 from regard.training.muon import Muon
 
 _FUSED_ON = {"cpu", "cuda", "mps", "xpu"}
@@ -76,24 +77,12 @@ class JointOptimizer:
                 optimizer.state[parameter] = state
 
     def _check(self, tensors: Mapping[str, Tensor]) -> None:
-        problems, known = [], set()
+        expected: dict[str, torch.Size] = {}
         for name, (parameter, optimizer) in self._owners.items():
-            names = {f"{name}.{key}": () if key == "step" else parameter.shape for key in _STATE[type(optimizer)]}
-            known |= set(names)
-            if not names.keys() & tensors.keys():
-                continue
-            problems += [f"{full}: missing" for full in names if full not in tensors]
-            problems += [
-                f"{full}: {list(tensors[full].shape)}, expected {list(shape)}"
-                for full, shape in names.items()
-                if full in tensors and tensors[full].shape != torch.Size(shape)
-            ]
-        problems += [f"{full}: unknown" for full in tensors if full not in known]
-        if problems:
-            raise CheckpointError(
-                f"{len(problems)} tensors do not fit the optimizer:\n  " + "\n  ".join(problems),
-                hint="they were stored by another optimizer or for another model",
-            )
+            shapes = {key: torch.Size() if key == "step" else parameter.shape for key in _STATE[type(optimizer)]}
+            if any(f"{name}.{key}" in tensors for key in shapes):
+                expected |= {f"{name}.{key}": shape for key, shape in shapes.items()}
+        check_tensors(tensors, expected, what="optimizer")
 
 
 def make_optimizer(

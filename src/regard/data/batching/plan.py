@@ -105,14 +105,8 @@ class BatchPlan(EpochPlan):
         self._longer = np.maximum(1, np.maximum(self.source_lengths, self.target_lengths))
         self._shapes: Shapes | None = None
         if n_shapes is not None:
-            self._shapes = choose_shapes(
-                self.source_lengths,
-                self.target_lengths,
-                n=n_shapes,
-                budget=budget_tokens,
-                multiple_of=multiple_of,
-                max_sentences=self.max_sentences,
-            )
+            options = {"budget": budget_tokens, "multiple_of": multiple_of, "max_sentences": self.max_sentences}
+            self._shapes = choose_shapes(self.source_lengths, self.target_lengths, n=n_shapes, **options)
 
     def _check_lengths(self) -> None:
         source, target = self.source_lengths, self.target_lengths
@@ -180,30 +174,6 @@ class BatchPlan(EpochPlan):
         """The share of padding in the tokens of an epoch, both sides together."""
         padded = sum(len(indices) * sum(self.padded_shape(indices)) for indices in self.epoch(epoch))
         return 1.0 - int(self.source_lengths.sum() + self.target_lengths.sum()) / max(1, padded)
-
-    def shard(self, rank: int, world: int) -> "ShardedPlan":
-        """The part of this plan that one of `world` processes works on."""
-        return ShardedPlan(self, rank, world)
-
-
-@dataclass(frozen=True)
-class ShardedPlan(EpochPlan):
-    """Every `world`-th example of each batch; the shards of a batch together are the batch.
-
-    A batch with fewer examples than processes leaves some of them an empty shard.
-    """
-
-    plan: BatchPlan
-    rank: int
-    world: int
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.rank < self.world:
-            raise UsageError(f"rank is {self.rank}, 0 to {self.world - 1} is allowed in a world of {self.world}")
-
-    def epoch(self, number: int) -> list[Indices]:
-        """This process's part of each batch of an epoch."""
-        return [indices[self.rank :: self.world] for indices in self.plan.epoch(number)]
 
 
 def like_lengths(lengths: Sequence[int] | npt.NDArray[Any], budget_tokens: int) -> list[list[int]]:

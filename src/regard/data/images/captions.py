@@ -184,13 +184,7 @@ class Held:
 
 
 def hold_pictures(
-    source: CaptionSource,
-    place: Path,
-    *,
-    size: int,
-    folder: Path,
-    bad: BadRows = "refuse",
-    say: Say = lambda _: None,
+    source: CaptionSource, place: Path, *, size: int, folder: Path, bad: BadRows = "refuse", say: Say = lambda _: None
 ) -> Held:
     """Read captions and decode their images under `folder`, or find there what was decoded before.
 

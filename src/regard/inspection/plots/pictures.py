@@ -24,14 +24,7 @@ _ACROSS = {1: 1, 2: 2, 3: 3, 4: 2, 5: 3, 6: 3, 7: 4, 8: 4}  # heads in a row; of
 
 
 def draw(
-    look: Look,
-    path: Path | str,
-    *,
-    heads: Heads,
-    layer: int | None,
-    kind: MapKind | None,
-    picture: Picture,
-    dark: bool,
+    look: Look, path: Path | str, *, heads: Heads, layer: int | None, kind: MapKind | None, picture: Picture, dark: bool
 ) -> Path:
     """Draw the picture asked for; "auto" chooses."""
     if picture not in get_args(Picture):

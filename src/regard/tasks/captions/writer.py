@@ -23,12 +23,7 @@ class CaptionWriter:
         self.models, self.tokenizer, self.batch_rows = list(models), tokenizer, batch_rows
 
     def __call__(
-        self,
-        pixels: Array,
-        options: DecodeOptions,
-        *,
-        prefix: str | None = None,
-        keys: Sequence[int] | None = None,
+        self, pixels: Array, options: DecodeOptions, *, prefix: str | None = None, keys: Sequence[int] | None = None
     ) -> list[list[Caption]]:
         """The captions of each image (n, 3, H, W), best first.
 

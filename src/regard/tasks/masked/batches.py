@@ -147,18 +147,7 @@ def _nexts(examples: Examples, n: int) -> Ints:
     return nexts
 
 
-def _batch(
-    ids: Ints,
-    lengths: Ints,
-    segments: Ints,
-    places: Ints,
-    labels: Ints,
-    nexts: Ints,
-    *,
-    n_tokens: int,
-    longest: int | None = None,
-) -> MaskedBatch:
-    ids_, lengths_, segments_, places_, labels_, nexts_ = map(
-        torch.from_numpy, (ids, lengths, segments, places, labels, nexts)
-    )
-    return MaskedBatch(ids_, lengths_, segments_, places_, labels_, nexts_, n_tokens, longest)
+def _batch(*arrays: Ints, n_tokens: int, longest: int | None = None) -> MaskedBatch:
+    """Ids, lengths, segments, places, labels and nexts as a batch."""
+    ids, lengths, segments, places, labels, nexts = map(torch.from_numpy, arrays)
+    return MaskedBatch(ids, lengths, segments, places, labels, nexts, n_tokens, longest)

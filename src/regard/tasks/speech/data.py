@@ -139,13 +139,7 @@ class SpeechFiles(DataFiles[SpeechData]):
     def _decoded(self, rows: Sequence[Spoken], say: Say) -> Utterances:
         data = self.data
         return AudioCorpus.build(
-            rows,
-            self.made,
-            rate=data.rate,
-            shortest=data.min_seconds,
-            longest=data.max_seconds,
-            bad=data.bad,
-            say=say,
+            rows, self.made, rate=data.rate, shortest=data.min_seconds, longest=data.max_seconds, bad=data.bad, say=say
         )
 
     @cached_property

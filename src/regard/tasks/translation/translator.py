@@ -98,11 +98,7 @@ class Translator:
 
     @torch.inference_mode()
     def _decode(
-        self,
-        sources: list[Sequence[int]],
-        options: DecodeOptions,
-        prefixes: list[list[int]],
-        keys: list[int],
+        self, sources: list[Sequence[int]], options: DecodeOptions, prefixes: list[list[int]], keys: list[int]
     ) -> list[list[Hypothesis]]:
         tokenizer = self.languages.target.tokenizer
         rows = self.source_rows(sources)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.checkpoints.provenance import commit, hardware, versions
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.spec import ModelSpec
 from regard.checkpoints.weights import load_weights, weights_of
@@ -18,11 +17,11 @@ from regard.config.recipe import Recipe
 from regard.data.io.paths import find_data
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError, ConfigError, DataError
-from regard.models.flops import count_parameters
 from regard.models.word_vectors import WordVectors
 from regard.tasks.words.data import measure, read_test
 from regard.tasks.words.skipgrams import RESERVED, WordStream, cutter, read_words, word_tokenizer
 from regard.tasks.words.training import SkipGramOptions, Told, learn_vectors
+from regard.training.run import write_facts
 from regard.training.setup import RunContext
 from regard.training.signals import Interrupted, listening
 from regard.training.warm_start import begin_model, own_options
@@ -50,21 +49,9 @@ def train_words(recipe: Recipe, context: RunContext, resume: bool) -> dict[str, 
     )
     training = _learn(model, stream, recipe, context, so_far)
     run.write_weights(weights_of(model))
-    facts = {
-        "task": recipe.task,
-        "seed": recipe.train.seed,
-        "parameters": count_parameters(model),
-        "words": len(stream.words),
-        "tokens": len(stream.ids),
-        "fingerprints": {"train": fingerprint},
-        "versions": versions(),
-        "hardware": hardware(torch.device("cpu")),
-        "commit": commit(),
-        "training": training,
-        "metrics": _measure(model, tokenizer, recipe, context),
-    }
-    run.write_facts(facts)
-    return facts
+    data = {"words": len(stream.words), "tokens": len(stream.ids), "fingerprints": {"train": fingerprint}}
+    metrics = _measure(model, tokenizer, recipe, context)
+    return write_facts(recipe, model, replace(context, device=torch.device("cpu")), data, training, metrics)
 
 
 def _read(source: Any, cut: Callable[[str], list[str]], recipe: Recipe) -> WordStream:
