@@ -52,11 +52,11 @@ def run(scale: Scale) -> Finding:
     random = Random(f"crossing/{scale.seed}")
     asked = [pair(random) for _ in range(scale.of(100, 40))]
     known = {source for source, _, _ in asked} | set(SHOWN)
-    taught = [found for found in (pair(random) for _ in range(scale.of(3000, 1500))) if found[0] not in known]
-    english, german = (Phrasebook.of([found[:2][side] for found in taught]) for side in (0, 1))
+    taught = [triple for triple in (pair(random) for _ in range(scale.of(3000, 1500))) if triple[0] not in known]
+    english, german = (Phrasebook.of([triple[:2][side] for triple in taught]) for side in (0, 1))
     model = learn(english, german, scale)
     seen = [looked(model, english, german, source, target) for source, target, _ in asked]
-    gold = [found[2] for found in asked]
+    gold = [triple[2] for triple in asked]
     shown = [compose(*parts) for parts in (("i", "ate", "an apple", ""), ("they", "forgot", "the picture", "often"))]
     maps = [looked(model, english, german, source, target) for source, target, _ in shown]
     figures = {
@@ -65,7 +65,7 @@ def run(scale: Scale) -> Finding:
         "mean largest weight": float(np.mean([each.matrix.max(1).mean() for each in seen])),
         "crossing pairs, of all pairs of links": _crossings(gold),
     }
-    panels = [_panel(each, *found) for each, found in zip(maps, shown, strict=True)]
+    panels = [_panel(each, *triple) for each, triple in zip(maps, shown, strict=True)]
     return Finding(figures, _text(figures), panels, TITLE, height=4.4)
 
 
@@ -79,8 +79,8 @@ def learn(english: Phrasebook, german: Phrasebook, scale: Scale) -> RecurrentSeq
     draw = torch.Generator().manual_seed(scale.seed)
 
     def loss() -> torch.Tensor:
-        some = torch.randint(len(english.ids), (64,), generator=draw)
-        return pair_loss(model, Rows(english.ids[some], english.lengths[some]), german.ids[some])
+        rows = torch.randint(len(english.ids), (64,), generator=draw)
+        return pair_loss(model, Rows(english.ids[rows], english.lengths[rows]), german.ids[rows])
 
     teach(model, loss, steps=scale.of(300, 150), lr=1e-2)
     return model

@@ -87,8 +87,8 @@ def _milliseconds(layer: nn.Module, length: int, scale: Scale) -> float:
     return 1000 * min(spans)
 
 
-def _lines(found: dict[str, list[Any]], lengths: tuple[int, ...], looks: dict[str, int]) -> list[Line]:
-    return [Line(name, lengths[: len(values)], values, look=looks[name]) for name, values in found.items()]
+def _lines(values_of: dict[str, list[Any]], lengths: tuple[int, ...], looks: dict[str, int]) -> list[Line]:
+    return [Line(name, lengths[: len(values)], values, look=looks[name]) for name, values in values_of.items()]
 
 
 def _text(figures: dict[str, float], lengths: tuple[int, ...]) -> str:

@@ -113,13 +113,13 @@ class TemplatedRows:
     @classmethod
     def of(cls, template: TextTemplate, texts: Iterable[Text]) -> TemplatedRows:
         """Encode and frame texts, a few thousand at a time; `shortened` counts those that were cut."""
-        found: list[TemplatedIds] = []
+        rows: list[TemplatedIds] = []
         shortened = 0
         for chunk in _chunks(texts):
             for first, second in template.encode(chunk):
-                found.append(template.frame(first, second))
+                rows.append(template.frame(first, second))
                 shortened += len(first) + len(second or []) > template.room(pair=second is not None)
-        return cls(found, shortened=shortened)
+        return cls(rows, shortened=shortened)
 
     def __len__(self) -> int:
         return len(self.lengths)

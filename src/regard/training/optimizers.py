@@ -144,17 +144,17 @@ def _matrices(model: nn.Module) -> dict[int, tuple[int, ...] | None]:
 
 def _splits(model: nn.Module) -> dict[int, tuple[int, ...]]:
     """How many rows each part of a joint projection has."""
-    found: dict[int, tuple[int, ...]] = {}
+    splits: dict[int, tuple[int, ...]] = {}
     for module in model.modules():
         if isinstance(module, GatedFeedForward):
-            found[id(module.gate_inner.weight)] = (module.gate_inner.out_features // 2,) * 2
+            splits[id(module.gate_inner.weight)] = (module.gate_inner.out_features // 2,) * 2
         elif isinstance(module, MultiHeadAttention):
             queries, keys = module.n_heads * module.d_head, module.n_kv_heads * module.d_head
             if module.tap.kind == "cross":
-                found[id(module.key_value.weight)] = (keys, keys)
+                splits[id(module.key_value.weight)] = (keys, keys)
             else:
-                found[id(module.query_key_value.weight)] = (queries, keys, keys)
-    return found
+                splits[id(module.query_key_value.weight)] = (queries, keys, keys)
+    return splits
 
 
 def _embeddings(model: nn.Module) -> set[int]:

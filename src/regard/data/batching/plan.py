@@ -47,9 +47,9 @@ class EpochPlan(ABC):
             batches = self.epoch(number)
             if not 0 <= done <= len(batches):
                 raise no_such_batch(position, len(batches))
-            for place in range(done, len(batches)):
-                last = place + 1 == len(batches)
-                yield Position(number + 1) if last else Position(number, place + 1), batches[place]
+            for index in range(done, len(batches)):
+                last = index + 1 == len(batches)
+                yield Position(number + 1) if last else Position(number, index + 1), batches[index]
             number, done = number + 1, 0
 
 
@@ -132,7 +132,7 @@ class BatchPlan(EpochPlan):
         random = np.random.default_rng([self.seed, number])
         shuffled = random.permutation(len(self.source_lengths))
         batches = self._by_length(shuffled) if self._shapes is None else self._by_shape(shuffled, self._shapes)
-        return [batches[place] for place in random.permutation(len(batches))]
+        return [batches[index] for index in random.permutation(len(batches))]
 
     def _by_length(self, shuffled: Indices) -> list[Indices]:
         longer = self._longer[shuffled]
@@ -155,8 +155,8 @@ class BatchPlan(EpochPlan):
         of_example = shapes.assign(self.source_lengths[shuffled], self.target_lengths[shuffled])
         batches: list[Indices] = []
         left: Indices = shuffled[:0]
-        for place, sentences in enumerate(shapes.sentences):
-            members = np.concatenate([left, shuffled[of_example == place]])
+        for index, sentences in enumerate(shapes.sentences):
+            members = np.concatenate([left, shuffled[of_example == index]])
             full = len(members) // sentences * sentences
             batches += list(members[:full].reshape(-1, sentences))
             left = members[full:]

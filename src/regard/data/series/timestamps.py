@@ -133,10 +133,10 @@ def _plain(text: str) -> str:
 
 def _parsed(text: str) -> np.datetime64 | None:
     try:
-        found = np.datetime64(_plain(text), "s")
+        parsed = np.datetime64(_plain(text), "s")
     except ValueError:
         return None
-    return None if np.isnat(found) else found
+    return None if np.isnat(parsed) else parsed
 
 
 def _months(moments: Moments) -> int:

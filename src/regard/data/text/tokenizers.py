@@ -50,7 +50,7 @@ class Tokenizer:
 
     `kind` is one of `KINDS`, or "foreign"; `lowercase` says that text is put in lower case first, `verbatim` that all
     whitespace is kept as it is written, which is never claimed of a foreign one. `special_tokens` are the ids that
-    stand for something else than text; those of a mask, and of what heads and parts texts, are None where there is none.
+    stand for something else than text; those of a mask, and of what heads and parts texts, may be None.
     """
 
     def __init__(self, core: Core, *, special_tokens: SpecialTokens | None = None) -> None:
@@ -181,21 +181,21 @@ class Tokenizer:
     def save(self, path: Path | str) -> None:
         """Write `tokenizer.json`, or another file where one is named, whole or not at all."""
         path = Path(path) / "tokenizer.json" if Path(path).is_dir() else Path(path)
-        written = self.core.to_str(pretty=True)
+        content = self.core.to_str(pretty=True)
         if self._properties.foreign:
-            written = json.dumps(
+            content = json.dumps(
                 write_special_tokens(describe(self.core), self.special_tokens), indent=2, ensure_ascii=False
             )
         draft = path.with_name(f".{path.name}.{os.getpid()}")
-        draft.write_text(written, encoding="utf-8")
+        draft.write_text(content, encoding="utf-8")
         os.replace(draft, path)
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
         """Read what `save` wrote."""
         try:
-            written = Path(path).read_text(encoding="utf-8")
-            return cls(Core.from_str(written), special_tokens=read_special_tokens(json.loads(written)))
+            content = Path(path).read_text(encoding="utf-8")
+            return cls(Core.from_str(content), special_tokens=read_special_tokens(json.loads(content)))
         except FileNotFoundError:
             raise DataError(f"{path}: no such tokenizer file", hint="a run folder keeps it as tokenizer.json") from None
         except DataError as error:
