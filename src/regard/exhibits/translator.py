@@ -13,9 +13,9 @@ import torch
 from regard.attention import Rows
 from regard.decoding import DecodeOptions, Hypothesis, decode
 from regard.exhibits.exhibit import Scale
-from regard.exhibits.lessons import pair_loss, teach
+from regard.exhibits.lessons import recurrent_translator
 from regard.exhibits.phrases import Phrasebook
-from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
+from regard.models.recurrent import RecurrentSeq2Seq
 
 LONGEST, BEAM = 7, 3
 Steps = list[list[tuple[str, float]]]
@@ -31,19 +31,8 @@ def short_dates(n: int, *, seed: int) -> list[tuple[str, str]]:
 
 def learn(dates: Phrasebook, iso: Phrasebook, scale: Scale) -> RecurrentSeq2Seq:
     """The demo's recurrent translator, smaller, after a short lesson."""
-    torch.manual_seed(scale.seed)
-    model = RecurrentSeq2Seq(
-        RecurrentConfig(n_source=dates.tokenizer.size, n_target=iso.tokenizer.size, cell="gru", d_embedding=32,
-                        d_hidden=scale.of(96, 64), n_layers=1, dropout=0.0, attention="additive")
-    )  # fmt: skip
-    draw = torch.Generator().manual_seed(scale.seed)
-
-    def loss() -> torch.Tensor:
-        rows = torch.randint(len(dates.ids), (64,), generator=draw)
-        return pair_loss(model, Rows(dates.ids[rows], dates.lengths[rows]), iso.ids[rows])
-
-    teach(model, loss, steps=scale.of(800, 250), lr=scale.of(5e-3, 1e-2))
-    return model
+    width, steps, lr = scale.of((96, 800, 5e-3), (64, 250, 1e-2))
+    return recurrent_translator(dates, iso, width=width, dropout=0.0, steps=steps, lr=lr, seed=scale.seed)
 
 
 class Translator:

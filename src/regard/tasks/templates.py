@@ -3,7 +3,7 @@
     reading models (BERT)        [CLS] a [SEP]        [CLS] a [SEP] b [SEP]        as their tokenizer frames them
     continuing models (GPT)      <s> a </s>           <s> a </s> b </s>            closing: start, delimiter, extract
 
-The second is the framing of Radford et al. (2018): a model that looks back only has read everything at the last token,
+The second is how Radford et al. (2018) have it: a model that looks back only has read everything at the last token,
 so there has to be one after the text. Special tokens of their own ("delimiter", "extract") would have to be learnt
 from the labelled examples alone; beginning and end of text are known already.
 

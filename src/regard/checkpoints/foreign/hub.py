@@ -2,7 +2,7 @@
 
     foreign = open_foreign("all-MiniLM-L6-v2")         a folder, a llama2.c `.bin` or a `.gguf` file
     model = build(foreign.model, foreign.options)      then load_weights(model, foreign.tensors, origin=foreign.origin)
-    write_hub("out", Described("masked", "bert", options), tensors=weights_of(model), tokenizer=tokenizer)
+    write_hub("out", ModelSpec("masked", "bert", options), tensors=weights_of(model), tokenizer=tokenizer)
 
 Nothing that a folder holds is ever run.
 """

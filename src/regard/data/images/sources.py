@@ -3,7 +3,7 @@
     photos/cat/1.jpg, photos/dog/…      a folder of class folders; above them `train/`, `valid/` and `test/` are parts
     photos.tar.gz, photos.zip           the same inside an archive, which is read where it is
     photos.csv                          columns `image` (a path from the table's own folder) and `label`
-    photos.npz                          arrays, see `images_arrays`
+    photos.npz                          arrays, see `arrays`
 
 Nothing is decoded here: an example holds a path, a file's bytes, or an array, and says where it was found.
 """

@@ -142,12 +142,12 @@ class _Learner:
         window = self.options.window
         centres = batch.words[:, window:-window].reshape(-1)
         others = torch.cat((batch.words, batch.noise), 1).view(-1)
-        jobs = [
+        updates = [
             pool.submit(_ascend, self.inputs, centres, torch.cat([part.centres for part in gradients]), rate),
             pool.submit(_ascend, self.outputs, others, torch.cat([part.others for part in gradients]), rate),
         ]
-        for job in jobs:
-            job.result()
+        for update in updates:
+            update.result()
         return sum(part.loss for part in gradients) / max(1.0, sum(part.pairs for part in gradients))
 
     @torch.inference_mode()
