@@ -89,9 +89,9 @@ def run(scale: Scale) -> Finding:
     models = {n: learn(english, spanish, n_layers=n, scale=scale) for n in (0, 2)}
     figures = {f"“letter” translated right, {n} blocks": translated(model, tests) for n, model in models.items()}
     stages = {meaning: follow(models[2], test[0]) for meaning, test in tests.items()}
-    found = {stage: measure(stages["carta"][stage], stages["letra"][stage]) for stage in stages["carta"]}
-    figures |= {f"{what}, {stage}": value for stage, row in found.items() for what, value in row.items()}
-    return Finding(figures, _text(figures), _panels(stages, found), TITLE, height=4.2)
+    cosines = {stage: measure(stages["carta"][stage], stages["letra"][stage]) for stage in stages["carta"]}
+    figures |= {f"{what}, {stage}": value for stage, row in cosines.items() for what, value in row.items()}
+    return Finding(figures, _text(figures), _panels(stages, cosines), TITLE, height=4.2)
 
 
 def learn(english: Phrasebook, spanish: Phrasebook, *, n_layers: int, scale: Scale) -> WordWise:
@@ -101,9 +101,9 @@ def learn(english: Phrasebook, spanish: Phrasebook, *, n_layers: int, scale: Sca
     draw = torch.Generator().manual_seed(scale.seed)
 
     def loss() -> Tensor:
-        some = torch.randint(len(english.ids), (64,), generator=draw)
-        logits = model(Phrasebook(english.tokenizer, english.ids[some], english.lengths[some]))
-        labels = spanish.ids[some]
+        rows = torch.randint(len(english.ids), (64,), generator=draw)
+        logits = model(Phrasebook(english.tokenizer, english.ids[rows], english.lengths[rows]))
+        labels = spanish.ids[rows]
         return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=spanish.tokenizer.pad_id)
 
     teach(model, loss, steps=scale.of(300, 120), lr=5e-3)
@@ -149,14 +149,14 @@ def measure(one: Tensor, other: Tensor) -> dict[str, float]:
     return {"cosine within a meaning": float(within.mean()), "cosine between meanings": float((a @ b.T).mean())}
 
 
-def _panels(stages: dict[str, dict[str, Tensor]], found: dict[str, dict[str, float]]) -> list[Panel]:
+def _panels(stages: dict[str, dict[str, Tensor]], by_stage: dict[str, dict[str, float]]) -> list[Panel]:
     last = {meaning: vectors["block 2"] for meaning, vectors in stages.items()}
     together = torch.cat(list(last.values()))
     _, _, axes = torch.svd(together - together.mean(0))
     groups = {
         meaning: tuple((vectors - together.mean(0)) @ axes[:, i] for i in (0, 1)) for meaning, vectors in last.items()
     }
-    cosines = [list(row.values()) for row in found.values()]
+    cosines = [list(row.values()) for row in by_stage.values()]
     return [
         Heat("Likeness of “letter” in two sentences", cosines,
              rows=["embedding", "plain average", "after block 1", "after block 2"],

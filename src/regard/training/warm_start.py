@@ -184,12 +184,12 @@ def vectors_of(path: Path | str) -> NamedVectors:
     run = RunFolder(path)
     if not run.exists():
         return read_word2vec(path)
-    found = open_run(run)
-    if found.model != MODEL or found.tokenizer is None:
+    pretrained = open_run(run)
+    if pretrained.model != MODEL or pretrained.tokenizer is None:
         raise CheckpointError(
-            f"{run.path}: a model for {found.task}; vectors of words come from a run for {TASK}",
+            f"{run.path}: a model for {pretrained.task}; vectors of words come from a run for {TASK}",
             hint="train one: regard train words --train TEXT --out RUN",
         )
-    names = sorted(found.tokenizer.core.get_vocab().items(), key=lambda item: item[1])
-    first = int(found.options["n_reserved"])
-    return NamedVectors(tuple(word for word, _ in names[first:]), found.tensors["input"][first:])
+    names = sorted(pretrained.tokenizer.core.get_vocab().items(), key=lambda item: item[1])
+    first = int(pretrained.options["n_reserved"])
+    return NamedVectors(tuple(word for word, _ in names[first:]), pretrained.tensors["input"][first:])

@@ -72,24 +72,6 @@ def test_resumed_is_uninterrupted(lengths: list[tuple[int, int]], options: dict[
     assert same([batch for _, batch in resumed], [batch for _, batch in whole[start:]])
 
 
-@settings(max_examples=60, deadline=None)
-@given(lengths=LENGTHS, options=OPTIONS, world=st.integers(1, 4))
-def test_shards_together_are_the_batch(lengths: list[tuple[int, int]], options: dict[str, int], world: int) -> None:
-    plan = make_plan(lengths, options)
-    shards = [plan.shard(rank, world).epoch(1) for rank in range(world)]
-    for parts, batch in zip(zip(*shards, strict=True), plan.epoch(1), strict=True):
-        assert sorted(np.concatenate(parts).tolist()) == sorted(batch.tolist())
-        sizes = [len(part) for part in parts]
-        assert max(sizes) - min(sizes) <= 1
-
-
-def test_shards_walk_in_step() -> None:
-    plan = sample_plan()
-    walks = [list(islice(plan.shard(rank, 2).iterate(Position(1, 3)), 40)) for rank in (0, 1)]
-    assert [after for after, _ in walks[0]] == [after for after, _ in walks[1]]
-    assert [after for after, _ in walks[0]] == [after for after, _ in islice(plan.iterate(Position(1, 3)), 40)]
-
-
 def test_seed_and_epoch_decide_everything() -> None:
     plan = sample_plan()
     assert same(plan.epoch(1), sample_plan().epoch(1))
@@ -167,11 +149,6 @@ def test_what_is_refused(options: dict[str, object], says: str) -> None:
     defaults = {"source_lengths": [1, 10], "target_lengths": [2, 3], "budget_tokens": 20, "seed": 0}
     with pytest.raises(UsageError, match=says):
         BatchPlan(**{**defaults, **options})  # type: ignore[arg-type]
-
-
-def test_ranks_have_to_exist() -> None:
-    with pytest.raises(UsageError, match="rank is 2, 0 to 1 is allowed"):
-        sample_plan().shard(2, 2)
 
 
 def test_pad() -> None:

@@ -91,17 +91,17 @@ class Fields:
 
     def read(self, config: TheirConfig) -> dict[str, Any]:
         """Our options, from their config."""
-        found = {ours: config[theirs] for ours, theirs in self.sizes.items()}
-        found |= {ours: config.get(theirs, default) for ours, (theirs, default) in self.defaulted.items()}
+        options = {ours: config[theirs] for ours, theirs in self.sizes.items()}
+        options |= {ours: config.get(theirs, default) for ours, (theirs, default) in self.defaulted.items()}
         if self.activation is not None:
-            found["activation"] = config.choose(self.activation[0], ACTIVATIONS, default=self.activation[1])
-        return found
+            options["activation"] = config.choose(self.activation[0], ACTIVATIONS, default=self.activation[1])
+        return options
 
     def write(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Their config, from our options."""
-        written = {theirs: options[ours] for ours, theirs in self.sizes.items()}
-        written |= {theirs: options[ours] for ours, (theirs, _) in self.defaulted.items()}
-        return written | ({self.activation[0]: their_activation(options["activation"])} if self.activation else {})
+        config = {theirs: options[ours] for ours, theirs in self.sizes.items()}
+        config |= {theirs: options[ours] for ours, (theirs, _) in self.defaulted.items()}
+        return config | ({self.activation[0]: their_activation(options["activation"])} if self.activation else {})
 
 
 def refuse_uneven(config: TheirConfig, *pairs: tuple[str, str]) -> None:

@@ -73,7 +73,7 @@ def _read_shards(index: Path, read: Callable[[Path], dict[str, Tensor]]) -> dict
     if not isinstance(places, dict) or not places:
         raise CheckpointError(f"{index}: weight_map is missing, which says where each weight stands")
     tensors: dict[str, Tensor] = {}
-    for name in sorted({str(place) for place in places.values()}):
+    for name in sorted({str(shard) for shard in places.values()}):
         if Path(name).name != name:
             raise CheckpointError(f"{index}: the shard {name!r} is not a file beside it")
         tensors |= read(index.parent / name)

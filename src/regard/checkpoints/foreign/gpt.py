@@ -66,10 +66,7 @@ def refuse_others(config: TheirConfig, *architectures: str, **harmless: Collecti
 
 def _recognise_gpt1(config: TheirConfig, names: Collection[str]) -> ModelSpec:
     refuse_others(config, "OpenAIGPTLMHeadModel", "OpenAIGPTModel")
-    options = {
-        "order": "post",
-        "activation": config.choose("afn", _GPT1_ACTIVATIONS, default="gelu"),
-    }
+    options = {"order": "post", "activation": config.choose("afn", _GPT1_ACTIVATIONS, default="gelu")}
     return ModelSpec(TASK, "gpt", {**_shared_options(config), **options})
 
 

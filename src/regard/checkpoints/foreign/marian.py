@@ -142,10 +142,7 @@ class _Names:
     def columns(self, theirs: str | tuple[str, ...], ours: str) -> Rule:
         """A weight whose columns are the features."""
         return Rule(
-            theirs,
-            ours,
-            taken=lambda tensor: tensor[:, self.to_ours],
-            given=lambda tensor: tensor[:, self.to_theirs],
+            theirs, ours, taken=lambda tensor: tensor[:, self.to_ours], given=lambda tensor: tensor[:, self.to_theirs]
         )
 
 

@@ -110,15 +110,15 @@ def _decode(config: TheirConfig) -> dict[str, Any]:
     """What the folder says about decoding, in its generation_config.json or, of old, in its config.json."""
     path = Path(config.origin).with_name("generation_config.json")
     given = dict(config) | (read_json(path) if path.exists() else {})
-    found: dict[str, Any] = {"max_length": max(2, int(config["max_target_positions"]) // 2), "patience": PATIENCE}
-    found |= {"prompt": prompt_for(int(config["vocab_size"]))} if int(config["vocab_size"]) > ENGLISH_TOKENS else {}
+    decode: dict[str, Any] = {"max_length": max(2, int(config["max_target_positions"]) // 2), "patience": PATIENCE}
+    decode |= {"prompt": prompt_for(int(config["vocab_size"]))} if int(config["vocab_size"]) > ENGLISH_TOKENS else {}
     if given.get("suppress_tokens"):
-        found["banned"] = [int(token) for token in given["suppress_tokens"] if int(token) >= 0]
+        decode["banned"] = [int(token) for token in given["suppress_tokens"] if int(token) >= 0]
     if given.get("begin_suppress_tokens"):
-        found["not_first"] = [int(token) for token in given["begin_suppress_tokens"]]
+        decode["not_first"] = [int(token) for token in given["begin_suppress_tokens"]]
     if given.get("alignment_heads"):
-        found["heads"] = [f"{layer}.{head}" for layer, head in given["alignment_heads"]]
-    return found
+        decode["heads"] = [f"{layer}.{head}" for layer, head in given["alignment_heads"]]
+    return decode
 
 
 def _config(model: ModelSpec) -> dict[str, Any] | None:
@@ -145,7 +145,7 @@ def _generation(model: ModelSpec, tokenizer: Tokenizer) -> dict[str, Any]:
     """What begins a text, what may not, what is never written, and which heads tell the time."""
     decode, ids = model.decode, tokenizer.core.token_to_id
     heads = [[int(part) for part in head.split(".")] for head in decode.get("heads", ())]
-    written: dict[str, Any] = {
+    config: dict[str, Any] = {
         "decoder_start_token_id": tokenizer.bos_id,
         "bos_token_id": tokenizer.bos_id,
         "eos_token_id": tokenizer.eos_id,
@@ -156,13 +156,13 @@ def _generation(model: ModelSpec, tokenizer: Tokenizer) -> dict[str, Any]:
         "return_timestamps": False,
         "is_multilingual": ids("<|transcribe|>") is not None and int(model.options["n_target"]) > ENGLISH_VOCABULARY,
     }
-    if written["is_multilingual"]:
+    if config["is_multilingual"]:
         named = {code: ids(f"<|{code}|>") for code in LANGUAGES}
-        written["lang_to_id"] = {f"<|{code}|>": number for code, number in named.items() if number is not None}
-        written["task_to_id"] = {task: ids(f"<|{task}|>") for task in ("transcribe", "translate")}
+        config["lang_to_id"] = {f"<|{code}|>": number for code, number in named.items() if number is not None}
+        config["task_to_id"] = {task: ids(f"<|{task}|>") for task in ("transcribe", "translate")}
     if ids(PLAIN) is not None:
-        written["no_timestamps_token_id"] = ids(PLAIN)
-    return written | ({"alignment_heads": heads} if heads else {})
+        config["no_timestamps_token_id"] = ids(PLAIN)
+    return config | ({"alignment_heads": heads} if heads else {})
 
 
 def _is_whisper(options: Mapping[str, Any]) -> bool:

@@ -50,10 +50,10 @@ class Spoken:
 def read_spoken(path: Path | str, *, audio: str = "audio", text: str = "text") -> list[Spoken]:
     """What a table lists or a folder holds; files are not opened yet."""
     path = Path(path)
-    found = _folder(path) if path.is_dir() else _table(path, audio, text)
-    if not found:
+    rows = _folder(path) if path.is_dir() else _table(path, audio, text)
+    if not rows:
         raise empty_file(path)
-    return found
+    return rows
 
 
 def _table(path: Path, audio: str, text: str) -> list[Spoken]:
@@ -77,12 +77,12 @@ def _folder(path: Path) -> list[Spoken]:
 
 
 def _pair(recording: Path) -> Spoken:
-    written = recording.with_suffix(".txt")
+    text_file = recording.with_suffix(".txt")
     try:
-        text = written.read_text(encoding="utf-8-sig")
+        text = text_file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as problem:
-        raise DataError(f"{written}: cannot be read as UTF-8 text ({problem})") from problem
-    return Spoken(recording, " ".join(text.split()), str(written))
+        raise DataError(f"{text_file}: cannot be read as UTF-8 text ({problem})") from problem
+    return Spoken(recording, " ".join(text.split()), str(text_file))
 
 
 class Utterances(Protocol):

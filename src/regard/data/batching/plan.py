@@ -47,9 +47,9 @@ class EpochPlan(ABC):
             batches = self.epoch(number)
             if not 0 <= done <= len(batches):
                 raise no_such_batch(position, len(batches))
-            for place in range(done, len(batches)):
-                last = place + 1 == len(batches)
-                yield Position(number + 1) if last else Position(number, place + 1), batches[place]
+            for index in range(done, len(batches)):
+                last = index + 1 == len(batches)
+                yield Position(number + 1) if last else Position(number, index + 1), batches[index]
             number, done = number + 1, 0
 
 
@@ -105,14 +105,8 @@ class BatchPlan(EpochPlan):
         self._longer = np.maximum(1, np.maximum(self.source_lengths, self.target_lengths))
         self._shapes: Shapes | None = None
         if n_shapes is not None:
-            self._shapes = choose_shapes(
-                self.source_lengths,
-                self.target_lengths,
-                n=n_shapes,
-                budget=budget_tokens,
-                multiple_of=multiple_of,
-                max_sentences=self.max_sentences,
-            )
+            options = {"budget": budget_tokens, "multiple_of": multiple_of, "max_sentences": self.max_sentences}
+            self._shapes = choose_shapes(self.source_lengths, self.target_lengths, n=n_shapes, **options)
 
     def _check_lengths(self) -> None:
         source, target = self.source_lengths, self.target_lengths
@@ -138,7 +132,7 @@ class BatchPlan(EpochPlan):
         random = np.random.default_rng([self.seed, number])
         shuffled = random.permutation(len(self.source_lengths))
         batches = self._by_length(shuffled) if self._shapes is None else self._by_shape(shuffled, self._shapes)
-        return [batches[place] for place in random.permutation(len(batches))]
+        return [batches[index] for index in random.permutation(len(batches))]
 
     def _by_length(self, shuffled: Indices) -> list[Indices]:
         longer = self._longer[shuffled]
@@ -161,8 +155,8 @@ class BatchPlan(EpochPlan):
         of_example = shapes.assign(self.source_lengths[shuffled], self.target_lengths[shuffled])
         batches: list[Indices] = []
         left: Indices = shuffled[:0]
-        for place, sentences in enumerate(shapes.sentences):
-            members = np.concatenate([left, shuffled[of_example == place]])
+        for index, sentences in enumerate(shapes.sentences):
+            members = np.concatenate([left, shuffled[of_example == index]])
             full = len(members) // sentences * sentences
             batches += list(members[:full].reshape(-1, sentences))
             left = members[full:]
@@ -180,30 +174,6 @@ class BatchPlan(EpochPlan):
         """The share of padding in the tokens of an epoch, both sides together."""
         padded = sum(len(indices) * sum(self.padded_shape(indices)) for indices in self.epoch(epoch))
         return 1.0 - int(self.source_lengths.sum() + self.target_lengths.sum()) / max(1, padded)
-
-    def shard(self, rank: int, world: int) -> "ShardedPlan":
-        """The part of this plan that one of `world` processes works on."""
-        return ShardedPlan(self, rank, world)
-
-
-@dataclass(frozen=True)
-class ShardedPlan(EpochPlan):
-    """Every `world`-th example of each batch; the shards of a batch together are the batch.
-
-    A batch with fewer examples than processes leaves some of them an empty shard.
-    """
-
-    plan: BatchPlan
-    rank: int
-    world: int
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.rank < self.world:
-            raise UsageError(f"rank is {self.rank}, 0 to {self.world - 1} is allowed in a world of {self.world}")
-
-    def epoch(self, number: int) -> list[Indices]:
-        """This process's part of each batch of an epoch."""
-        return [indices[self.rank :: self.world] for indices in self.plan.epoch(number)]
 
 
 def like_lengths(lengths: Sequence[int] | npt.NDArray[Any], budget_tokens: int) -> list[list[int]]:

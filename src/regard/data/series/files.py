@@ -81,8 +81,8 @@ def read_header(path: Path | str) -> tuple[list[str], str | None]:
 def read_series(path: Path | str, *, columns: Sequence[str] | None = None, missing: Missing = "refuse") -> Series:
     """The columns of a CSV file (comma, semicolon or tab; gzip is undone; "-" is standard input)."""
     name = display_name(path)
-    (_, header), *rows = found = _rows(path)
-    date = _date_column(found)
+    (_, header), *rows = table = _rows(path)
+    date = _date_column(table)
     chosen = [column for column in header if column != date] if columns is None else list(columns)
     for column in chosen:
         if column not in header:
@@ -152,7 +152,7 @@ def _numbers(
     rows: Sequence[tuple[int, list[str]]], places: Sequence[int], names: Sequence[str], *, name: str, missing: Missing
 ) -> Values:
     """The cells of columns as numbers (n, C); what is none is named, or filled with the last one before it."""
-    values = np.array([[_number(cells[place]) for place in places] for _, cells in rows], np.float64)
+    values = np.array([[_number(cells[index]) for index in places] for _, cells in rows], np.float64)
     values = values.reshape(len(rows), len(places))
     for row, column in np.argwhere(np.isnan(values)) if missing == "last" else ():
         if row and rows[row][1][places[column]].strip().lower() in _GAPS:

@@ -76,8 +76,8 @@ def _scene(chance: np.random.Generator, split: str, n_shapes: Sequence[int]) -> 
 def split_of(shapes: Sequence[Shape]) -> str:
     """The split that a set of shapes belongs to, wherever they stand: 80 % train, 10 % valid, 10 % test."""
     name = ", ".join(sorted(shape.words for shape in shapes))
-    place = int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) % 10
-    return "train" if place >= 2 else "valid" if place == 1 else "test"
+    bucket = int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) % 10
+    return "train" if bucket >= 2 else "valid" if bucket == 1 else "test"
 
 
 def _shapes(chance: np.random.Generator, n: int) -> tuple[Shape, ...]:
@@ -85,13 +85,13 @@ def _shapes(chance: np.random.Generator, n: int) -> tuple[Shape, ...]:
     cell = SIDE / CELLS
     kinds = chance.permutation(len(COLOURS) * len(SHAPES))[:n]
     columns, rows = np.sort(chance.permutation(CELLS)[:n]), chance.integers(CELLS, size=n)
-    found = []
+    result = []
     for kind, column, row in zip(kinds.tolist(), columns, rows, strict=True):
         half = chance.uniform(5.5, 7.5)
         slack = cell / 2 - half
-        x, y = ((place + 0.5) * cell + chance.uniform(-slack, slack) for place in (column, row))
-        found.append(Shape(list(COLOURS)[kind // len(SHAPES)], SHAPES[kind % len(SHAPES)], x, y, half))
-    return tuple(found)
+        x, y = ((cell_index + 0.5) * cell + chance.uniform(-slack, slack) for cell_index in (column, row))
+        result.append(Shape(list(COLOURS)[kind // len(SHAPES)], SHAPES[kind % len(SHAPES)], x, y, half))
+    return tuple(result)
 
 
 def _captions(shapes: tuple[Shape, ...]) -> tuple[str, ...]:

@@ -169,9 +169,9 @@ class CaptionFiles(DataFiles[CaptionData]):
         """Of every set, and of the archive of images."""
         if self.data.synthetic:
             return {"synthetic": self.data.synthetic}
-        found = {name: self.source(files, what=name).fingerprint() for name, files in self.sets().items()}
+        fingerprints = {name: self.source(files, what=name).fingerprint() for name, files in self.sets().items()}
         images = self._images
-        return found | ({"images": hash_file(images)} if images is not None and is_archive(images) else {})
+        return fingerprints | ({"images": hash_file(images)} if images is not None and is_archive(images) else {})
 
     @cached_property
     def _images(self) -> Path | None:

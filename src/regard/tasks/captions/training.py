@@ -138,7 +138,10 @@ class CaptionTraining(BatchPlanMixin):
         self.train = train if len(kept) == len(train) else train.part(kept)
         self.gallery = Gallery(self.train.pixels)
         self.judge = CaptionJudge(valid.captions)
-        self._valid_gallery, self._valid_ids = Gallery(valid.pixels), [self._ids(said) for said in valid.captions]
+        self._valid_gallery, self._valid_ids = (
+            Gallery(valid.pixels),
+            [self._ids(captions) for captions in valid.captions],
+        )
         self.plan = example_plan(
             np.ones(len(self.train), np.int64), budget_tokens=0, batch_examples=batch_images, seed=seed
         )
@@ -171,11 +174,11 @@ class CaptionTraining(BatchPlanMixin):
 
     def samples(self, model: Captioner, n: int) -> list[tuple[str, str, str]]:
         """The first few validation images: name, a reference, caption."""
-        some = self.valid.part(range(min(n, len(self.valid))))
-        if not len(some):
+        shown = self.valid.part(range(min(n, len(self.valid))))
+        if not len(shown):
             return []
-        found = self._writer(model)(some.pixels, self.decode)
-        return [(some.names[i], some.captions[i][0], several[0].text) for i, several in enumerate(found)]
+        captions = self._writer(model)(shown.pixels, self.decode)
+        return [(shown.names[i], shown.captions[i][0], several[0].text) for i, several in enumerate(captions)]
 
     def _writer(self, model: Captioner) -> CaptionWriter:
         return CaptionWriter([model], self.tokenizer)
@@ -186,13 +189,13 @@ class CaptionTraining(BatchPlanMixin):
     def _short_enough(self, train: Pictures) -> tuple[list[list[Ids]], list[int]]:
         """The captions of each image that are not too long, and the numbers of the images that have any."""
         most = self.data.max_tokens
-        found = [[ids for ids in self._ids(said) if 0 < len(ids) <= most] for said in train.captions]
-        kept = [i for i, several in enumerate(found) if several]
+        short = [[ids for ids in self._ids(captions) if 0 < len(ids) <= most] for captions in train.captions]
+        kept = [i for i, several in enumerate(short) if several]
         if not kept:
             raise DataError(
                 f"no training caption has 1 to {most} words", hint="raise data.max_tokens, or look at the captions"
             )
-        return [found[i] for i in kept], kept
+        return [short[i] for i in kept], kept
 
     def _some(self, image: int, epoch: int) -> list[Ids]:
         captions = self.captions[image]
@@ -224,7 +227,7 @@ def caption_batch(
     filled = [list(several) + [None] * (each - len(several)) for several in captions]
     rows = [ids for several in filled for ids in several]
     fed = [[tokenizer.bos_id, *(ids or nothing)] for ids in rows]
-    said = [nothing if ids is None else [*ids, tokenizer.eos_id] for ids in rows]
+    labelled = [nothing if ids is None else [*ids, tokenizer.eos_id] for ids in rows]
     target, lengths = pad(fed, tokenizer.pad_id, multiple_of=multiple_of)
-    labels, _ = pad(said, tokenizer.pad_id, length=target.shape[1])
-    return CaptionBatch(torch.from_numpy(np.asarray(numbers)), target, lengths, labels, sum(map(len, said)))
+    labels, _ = pad(labelled, tokenizer.pad_id, length=target.shape[1])
+    return CaptionBatch(torch.from_numpy(np.asarray(numbers)), target, lengths, labels, sum(map(len, labelled)))

@@ -92,9 +92,11 @@ class LabelTraining(BatchPlanMixin):
         n, pad_id = len(indices), self.template.tokenizer.pad_id
         if not isinstance(self.plan, PackedPlan):
             ids, lengths = pad(rows, pad_id, multiple_of=self.multiple_of, most=self.template.max_tokens)
-            marks, _ = pad(segments, 0, length=ids.shape[1])
+            padded_segments, _ = pad(segments, 0, length=ids.shape[1])
             coming = None if following is None else pad(following, NOTHING, length=ids.shape[1])[0]
-            return LabelBatch(ids, lengths, marks, targets, torch.ones(n, dtype=torch.bool), n, following=coming)
+            return LabelBatch(
+                ids, lengths, padded_segments, targets, torch.ones(n, dtype=torch.bool), n, following=coming
+            )
         plan = self.plan
         room = {"budget_tokens": plan.budget_tokens, "max_documents": plan.max_documents, "longest": plan.longest}
         ids, lengths = pack(rows, pad_id, **room)
@@ -126,7 +128,9 @@ class LabelTraining(BatchPlanMixin):
         examples = self.valid[:n]
         labellings = self._labeller(model)([text_of(example) for example in examples])
         texts = [" ⏎ ".join((e.text,) if e.pair is None else (e.text, e.pair)) for e in examples]
-        return [(text, e.label, found.label) for text, e, found in zip(texts, examples, labellings, strict=True)]
+        return [
+            (text, e.label, labelling.label) for text, e, labelling in zip(texts, examples, labellings, strict=True)
+        ]
 
     def _labeller(self, model: Classifier) -> Labeller:
         return Labeller(model, self.template, self.space)
@@ -154,8 +158,8 @@ def metrics(
 ) -> dict[str, Metric]:
     """The same with 95 % intervals."""
     if space.numeric:
-        truth, said = [float(e.label) for e in examples], space.mean + space.scale * outputs[:, 0]
-        return number_metrics(truth, said, seed=seed, resamples=resamples)
+        truth, predicted = [float(e.label) for e in examples], space.mean + space.scale * outputs[:, 0]
+        return number_metrics(truth, predicted, seed=seed, resamples=resamples)
     truth = encoded(space, examples)
     return class_metrics(truth, outputs.argmax(1), names=space.names, seed=seed, resamples=resamples)
 

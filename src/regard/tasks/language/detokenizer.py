@@ -36,7 +36,7 @@ class IncrementalDetokenizer:
     def __init__(self, tokenizer: Tokenizer, before: Sequence[int], stops: Sequence[str]) -> None:
         self.tokenizer, self.before, self.stops = tokenizer, before, stops
         self.ids: list[int] = []
-        self.said = 0
+        self.n_shown = 0
         self.over = False
 
     def add(self, token: int) -> str:
@@ -44,10 +44,10 @@ class IncrementalDetokenizer:
         self.ids.append(token)
         text, self.over = cut_at(text_after(self.tokenizer, self.before, self.ids), self.stops)
         new = self._say(text if self.over else text[: len(text) - self._held(text)])
-        if len(self.ids) >= 4 * _OVERLAP and self.said == len(
+        if len(self.ids) >= 4 * _OVERLAP and self.n_shown == len(
             text
         ):  # spelling all of it each time would take ever longer
-            self.before, self.ids, self.said = self.ids, [], 0
+            self.before, self.ids, self.n_shown = self.ids, [], 0
         return new
 
     def rest(self) -> str:
@@ -60,13 +60,13 @@ class IncrementalDetokenizer:
         return max(broken, *begun) if begun else broken
 
     def _say(self, text: str) -> str:
-        new, self.said = text[self.said :], max(self.said, len(text))
+        new, self.n_shown = text[self.n_shown :], max(self.n_shown, len(text))
         return new
 
 
 def cut_at(text: str, stops: Sequence[str]) -> tuple[str, bool]:
     """The text before the first stop string, and whether there is one."""
-    places = [place for place in (text.find(stop) for stop in stops) if place >= 0]
+    places = [index for index in (text.find(stop) for stop in stops) if index >= 0]
     return (text[: min(places)], True) if places else (text, False)
 
 

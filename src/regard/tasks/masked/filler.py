@@ -71,8 +71,8 @@ class Filler:
             scores = scores[:, : len(self.tokenizer)]  # embeddings to spare have no piece
             best = scores.float().softmax(-1).topk(k)
             counts = masks.sum(1).tolist()
-            found = zip(best.values.split(counts), best.indices.split(counts), strict=True)
-            for i, (values, ids) in zip(chosen, found, strict=True):
+            guesses = zip(best.values.split(counts), best.indices.split(counts), strict=True)
+            for i, (values, ids) in zip(chosen, guesses, strict=True):
                 fillings[i] = self._filling(encoded[i], values, ids)
         return fillings
 
@@ -82,12 +82,12 @@ class Filler:
         if len(firsts) != len(seconds):
             raise UsageError(f"{len(firsts)} first texts and {len(seconds)} second ones do not make pairs")
         texts: list[Text] = list(zip(firsts, seconds, strict=True))
-        found = [0.0] * len(texts)
+        probabilities = [0.0] * len(texts)
         for chosen, rows, segments in self._batches(self.template(texts)):
             logits = self.model.next_sentence(self.model.encode(rows, segments=segments), rows)
             for i, probability in zip(chosen, logits.float().softmax(-1)[:, FOLLOWS].tolist(), strict=True):
-                found[i] = probability
-        return found
+                probabilities[i] = probability
+        return probabilities
 
     @torch.inference_mode()
     def embed(self, texts: Sequence[str], *, normalise: bool = False) -> Tensor:
@@ -135,8 +135,8 @@ def encode_with_masks(tokenizer: Tokenizer, text: str) -> list[int]:
     spellings = ("[MASK]", "<mask>", *tokenizer.tokens([mask_id]))
     first, *others = re.split("|".join(map(re.escape, spellings)), text)
     ids = _part(tokenizer, first, before=False, after=bool(others))
-    for place, part in enumerate(others, start=1):
-        ids += [mask_id, *_part(tokenizer, part, before=True, after=place < len(others))]
+    for index, part in enumerate(others, start=1):
+        ids += [mask_id, *_part(tokenizer, part, before=True, after=index < len(others))]
     return ids
 
 

@@ -56,8 +56,8 @@ def masked_loss(
     if not nsp_weight:
         return losses.total, losses.nll, losses.n_tokens
     logits = model.next_sentence(encoded, rows)
-    judged = F.cross_entropy(logits, nexts, ignore_index=UNUSED, reduction="sum")
-    return losses.total + nsp_weight * judged, losses.nll, losses.n_tokens
+    nsp_loss = F.cross_entropy(logits, nexts, ignore_index=UNUSED, reduction="sum")
+    return losses.total + nsp_weight * nsp_loss, losses.nll, losses.n_tokens
 
 
 class MaskedTraining(BatchPlanMixin):
@@ -134,14 +134,12 @@ class MaskedTraining(BatchPlanMixin):
     def samples(self, model: Bert, n: int) -> list[tuple[str, str, str]]:
         """A few validation examples: with pieces hidden, as they were, and with the model's guesses."""
         examples = next(self.valid_plan.epoch(0))[:n]
-        found = self._valid.hidden(examples, epoch=0)
+        rows = self._valid.hidden(examples, epoch=0)
         batch = self._valid.padded(examples, epoch=0, n_rows=len(examples)).to(model.output_weight.device)
         chosen = _encode(model, batch).flatten(0, 1).index_select(0, batch.places)
-        guesses = model.unembed(model.mlm_hidden(chosen)).argmax(-1).cpu().numpy().reshape(found.masked.places.shape)
+        guesses = model.unembed(model.mlm_hidden(chosen)).argmax(-1).cpu().numpy().reshape(rows.masked.places.shape)
         texts, decode = [], self.tokenizer.decode
-        for row, places, labels, guess in zip(
-            found.whole, found.masked.places, found.masked.labels, guesses, strict=True
-        ):
+        for row, places, labels, guess in zip(rows.whole, rows.masked.places, rows.masked.labels, guesses, strict=True):
             asked = places[labels != UNUSED]
             filled = row.copy()
             filled[asked] = guess[labels != UNUSED]
@@ -173,8 +171,8 @@ def _guessed(model: Bert, encoded: Tensor, batch: MaskedBatch) -> list[float]:
     used = batch.labels != UNUSED
     states, labels = encoded.flatten(0, 1)[batch.places[used]], batch.labels[used]
     sums = [0.0, 0.0, float(len(labels))]
-    for some, right in zip(states.split(_AT_ONCE), labels.split(_AT_ONCE), strict=True):
-        logits = model.unembed(model.mlm_hidden(some))
+    for chunk, right in zip(states.split(_AT_ONCE), labels.split(_AT_ONCE), strict=True):
+        logits = model.unembed(model.mlm_hidden(chunk))
         sums[0] += float(F.cross_entropy(logits.float(), right, reduction="sum"))
         sums[1] += float((logits.argmax(-1) == right).sum())
     return sums

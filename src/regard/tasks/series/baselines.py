@@ -55,8 +55,8 @@ class Ridge:
         products = None
         for rows in chunks(len(train), 1024):
             x, y = _features(train, rows), _answers(train, rows)
-            some = (x.T @ x, x.T @ y)
-            products = some if products is None else (products[0] + some[0], products[1] + some[1])
+            part = (x.T @ x, x.T @ y)
+            products = part if products is None else (products[0] + part[0], products[1] + part[1])
         assert products is not None
         square, cross = products
         unit = float(np.mean(np.diag(square)[:-1])) or 1.0
@@ -69,15 +69,15 @@ class Ridge:
     def __call__(self, windows: Windows) -> Forecasts:
         """Forecasts (n, T, K, 1)."""
         n, T, K = len(windows), windows.horizon, len(windows.targets)
-        found = np.empty((n, T, K, 1), np.float32)
+        forecasts = np.empty((n, T, K, 1), np.float32)
         for rows in chunks(n, 1024):
-            said = _features(windows, rows) @ self.weights
+            outputs = _features(windows, rows) @ self.weights
             if reads_itself(windows):
                 last = windows.known(rows, 1).transpose(0, 2, 1)  # (B, K, 1)
-                found[rows] = (said.reshape(len(rows), K, T) + last).transpose(0, 2, 1)[..., None]
+                forecasts[rows] = (outputs.reshape(len(rows), K, T) + last).transpose(0, 2, 1)[..., None]
             else:
-                found[rows] = said.reshape(len(rows), T, K, 1)
-        return found
+                forecasts[rows] = outputs.reshape(len(rows), T, K, 1)
+        return forecasts
 
 
 def reads_itself(windows: Windows) -> bool:
@@ -87,13 +87,15 @@ def reads_itself(windows: Windows) -> bool:
 
 def baselines(windows: Windows, *, season: int, ridge: Ridge | None) -> Mapping[str, Errors]:
     """The errors of every baseline that there is, by name."""
-    found = {"mean": np.zeros((len(windows), windows.horizon, len(windows.targets), 1), np.float32)}  # scaled, it is 0
-    found["naive"] = naive(windows)
+    forecasts = {
+        "mean": np.zeros((len(windows), windows.horizon, len(windows.targets), 1), np.float32)
+    }  # scaled, it is 0
+    forecasts["naive"] = naive(windows)
     if 1 < season <= windows.context - windows.lead:
-        found["seasonal naive"] = seasonal(windows, season)
+        forecasts["seasonal naive"] = seasonal(windows, season)
     if ridge is not None:
-        found["ridge"] = ridge(windows)
-    return {name: errors_of(forecasts, windows) for name, forecasts in found.items()}
+        forecasts["ridge"] = ridge(windows)
+    return {name: errors_of(forecast, windows) for name, forecast in forecasts.items()}
 
 
 def _features(windows: Windows, rows: Rows) -> Matrix:
@@ -116,14 +118,16 @@ def _answers(windows: Windows, rows: Rows) -> Matrix:
 
 
 def compared(
-    said: Forecasts, windows: Windows, space: SeriesSpace, *, quantiles: Sequence[float], ridge: Ridge | None
+    forecasts: Forecasts, windows: Windows, space: SeriesSpace, *, quantiles: Sequence[float], ridge: Ridge | None
 ) -> dict[str, Metric]:
     """The figures of forecasts (n, T, K, Q), then "naive mse", "ridge mae", … of the same windows."""
     signature = f"windows:{len(windows)}|context:{windows.context}|horizon:{windows.horizon}|all"
-    found = metrics(errors_of(said, windows, quantiles=quantiles), space, signature=signature, horizon=windows.horizon)
+    figures = metrics(
+        errors_of(forecasts, windows, quantiles=quantiles), space, signature=signature, horizon=windows.horizon
+    )
     for name, errors in baselines(windows, season=space.season, ridge=ridge).items():
-        found |= metrics(errors, space, signature=signature, horizon=windows.horizon, prefix=f"{name} ")
-    return found
+        figures |= metrics(errors, space, signature=signature, horizon=windows.horizon, prefix=f"{name} ")
+    return figures
 
 
 def lines_of(name: str, figures: Mapping[str, Metric]) -> list[str]:

@@ -40,8 +40,8 @@ class TimedWord:
 
     def record(self) -> dict[str, Any]:
         """As a JSON object."""
-        said = asdict(self)
-        return said | {name: round(value, 3) for name, value in said.items() if isinstance(value, float)}
+        facts = asdict(self)
+        return facts | {name: round(value, 3) for name, value in facts.items() if isinstance(value, float)}
 
 
 def warp(costs: Matrix) -> tuple[Places, Places]:
@@ -80,16 +80,16 @@ def median_filter(weights: Matrix, width: int = 7) -> Matrix:
     if weights.shape[-1] <= half:
         return weights
     padded = np.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(half, half)], mode="reflect")
-    found: Matrix = np.median(np.lib.stride_tricks.sliding_window_view(padded, width, axis=-1), -1)
-    return found
+    medians: Matrix = np.median(np.lib.stride_tricks.sliding_window_view(padded, width, axis=-1), -1)
+    return medians
 
 
 def followed(weights: Matrix, width: int = 7) -> Matrix:
     """Weights (H, U, S) as one table (U, S) in which the path is laid: standardised, smoothed, averaged."""
     spread = weights.std(-2, keepdims=True)
     standard = (weights - weights.mean(-2, keepdims=True)) / np.where(spread > 0, spread, 1.0)
-    found: Matrix = median_filter(standard, width).mean(0)
-    return found
+    table: Matrix = median_filter(standard, width).mean(0)
+    return table
 
 
 def token_places(weights: Matrix, width: int = 7) -> Places:
@@ -115,14 +115,14 @@ def word_times(
     if not groups:
         return []
     places = token_places(weights, 2 * int(_SMOOTHED / place_seconds) + 1)
-    found = []
+    timed = []
     for text, tokens in groups:
         start, end = (
-            min(float(places[place]) * place_seconds, seconds) + offset for place in (tokens[0], tokens[-1] + 1)
+            min(float(places[index]) * place_seconds, seconds) + offset for index in (tokens[0], tokens[-1] + 1)
         )
         sure = float(np.mean([probabilities[token] for token in tokens]))
-        found.append(TimedWord(text, start, max(start, end), sure))
-    return found
+        timed.append(TimedWord(text, start, max(start, end), sure))
+    return timed
 
 
 def word_groups(tokenizer: Tokenizer, ids: Sequence[int]) -> list[tuple[str, list[int]]]:
@@ -131,25 +131,25 @@ def word_groups(tokenizer: Tokenizer, ids: Sequence[int]) -> list[tuple[str, lis
     A token belongs to the word that it ends in, and a space to the word after it. Tokens that spell nothing, as the
     first half of a character does, go with those that follow.
     """
-    found: list[tuple[str, list[int]]] = []
+    groups: list[tuple[str, list[int]]] = []
     waiting: list[int] = []
     before = ""
-    for place in range(len(ids)):
-        text = tokenizer.decode(ids[: place + 1])
-        waiting.append(place)
-        if text.endswith(_BROKEN) and place + 1 < len(ids):
+    for index in range(len(ids)):
+        text = tokenizer.decode(ids[: index + 1])
+        waiting.append(index)
+        if text.endswith(_BROKEN) and index + 1 < len(ids):
             continue
         new = text[len(before) :] if text.startswith(before) else text
-        begins = not found or new[:1].isspace() or before[-1:].isspace()
+        begins = not groups or new[:1].isspace() or before[-1:].isspace()
         if new.strip() and begins:
-            found.append((new.strip(), waiting))
+            groups.append((new.strip(), waiting))
             waiting = []
         elif new.strip():
-            word, places = found[-1]
-            found[-1] = (word + new.strip(), places + waiting)
+            word, places = groups[-1]
+            groups[-1] = (word + new.strip(), places + waiting)
             waiting = []
-        elif not new and found:
-            found[-1][1].extend(waiting)
+        elif not new and groups:
+            groups[-1][1].extend(waiting)
             waiting = []
         before = text
-    return found
+    return groups

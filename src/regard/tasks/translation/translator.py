@@ -63,14 +63,14 @@ class Translator:
         named = range(len(texts)) if keys is None else keys
         sources = self.languages.source.encode(texts)
         forced = self.languages.target.encode(prefixes) if prefixes is not None else [[]] * len(texts)
-        found: list[list[Translation]] = [[Translation("")] for _ in texts]
+        translations: list[list[Translation]] = [[Translation("")] for _ in texts]
         for rows in self._batches(sources, width=max(options.beam, options.n_samples)):
             hypotheses = self._decode(
                 [sources[i] for i in rows], options, [forced[i] for i in rows], [named[i] for i in rows]
             )
             for i, several in zip(rows, hypotheses, strict=True):
-                found[i] = [self._translation(hypothesis) for hypothesis in several]
-        return found
+                translations[i] = [self._translation(hypothesis) for hypothesis in several]
+        return translations
 
     def source_rows(self, sources: Sequence[Sequence[int]]) -> Rows:
         """Ids of sentences as the encoder reads them: (B, S) with </s>."""
@@ -98,11 +98,7 @@ class Translator:
 
     @torch.inference_mode()
     def _decode(
-        self,
-        sources: list[Sequence[int]],
-        options: DecodeOptions,
-        prefixes: list[list[int]],
-        keys: list[int],
+        self, sources: list[Sequence[int]], options: DecodeOptions, prefixes: list[list[int]], keys: list[int]
     ) -> list[list[Hypothesis]]:
         tokenizer = self.languages.target.tokenizer
         rows = self.source_rows(sources)
@@ -166,12 +162,12 @@ def teacher_forced_log_probs(
 ) -> list[list[float]]:
     """For each pair of ids, the log-probability of each target token and of the end mark after it."""
     device = model.output_weight.device
-    found: list[list[float]] = [[] for _ in sources]
+    log_probs_of: list[list[float]] = [[] for _ in sources]
     lengths = [max(len(source), len(target)) + 1 for source, target in zip(sources, targets, strict=True)]
     for chunk in like_lengths(lengths, batch_tokens):
         batch = batch_of(languages, [sources[i] for i in chunk], [targets[i] for i in chunk]).to(device)
         log_probs = model.forward(*batch.rows()).float().log_softmax(-1)
         terms = log_probs.gather(-1, batch.labels[..., None])[..., 0].tolist()
         for i, row in zip(chunk, terms, strict=True):
-            found[i] = row[: len(targets[i]) + 1]
-    return found
+            log_probs_of[i] = row[: len(targets[i]) + 1]
+    return log_probs_of
