@@ -17,11 +17,12 @@ from regard.decoding import DecodeOptions
 from regard.decoding.scoring import force_decode
 from regard.inspection.invariants import TOLERANCE, Check, Given, Trial, measure_reading
 from regard.models.interfaces.text import as_seq2seq
-from regard.tasks.language.writer import Continuation, Writer
+from regard.tasks.language.writer import Writer
 from regard.tasks.pairs import Languages
+from regard.tasks.predictions import Prediction
 from regard.tasks.translation.scoring import teacher_forced_log_probs
 from regard.tasks.translation.training import batch_of
-from regard.tasks.translation.translator import Translation, Translator
+from regard.tasks.translation.translator import Translator
 
 STRATEGIES = {
     "greedy": DecodeOptions(max_length=48),
@@ -29,7 +30,7 @@ STRATEGIES = {
     "sampling": DecodeOptions(strategy="sample", top_k=10, seed=7, max_length=48),
 }
 Terms = Sequence[Sequence[float]]
-Written = Sequence[Sequence[Translation | Continuation]]
+Written = Sequence[Sequence[Prediction]]
 
 
 @torch.inference_mode()

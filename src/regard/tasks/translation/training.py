@@ -27,7 +27,8 @@ from regard.metrics.scores import exact_match
 from regard.models.interfaces.text import Seq2SeqModel
 from regard.tasks.pairs import Languages
 from regard.tasks.translation.bpe_dropout_corpus import Both, BpeDropoutCorpus, fitting
-from regard.tasks.translation.translator import Translator, usual_bleu
+from regard.tasks.translation.metrics import usual_bleu
+from regard.tasks.translation.translator import Translator
 from regard.training.batch import TensorBatch
 from regard.training.batching import BatchPlanMixin
 from regard.training.compiling import compiled
