@@ -31,7 +31,7 @@ from regard.decoding import DecodeOptions, decode
 from regard.fast.cpu.packed_linear import Precision, pack_linears
 from regard.fast.gpu.graph_pool import pool_of
 from regard.models.transformer import Transformer, TransformerConfig
-from regard.tasks.pairs import Languages, TextSide
+from regard.tasks.translation.data import Languages, TextSide
 from regard.tasks.translation.training import PairTraining
 from regard.training.trainer import Trainer as RegardTrainer
 

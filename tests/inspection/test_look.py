@@ -11,10 +11,11 @@ from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import DataError, ShapeError, UsageError
-from regard.inspection.look import Look, Words, look_at, pair_case, text_case
+from regard.inspection.look import Look, Words, look_at, text_case
 from regard.inspection.record import Axis, Map
 from regard.models.registry import build
-from regard.tasks.pairs import Languages, TextSide
+from regard.tasks.translation.data import Languages, TextSide
+from regard.tasks.translation.look import pair_case
 
 TEXTS = ["a dog runs along the beach", "ein Hund läuft am Strand entlang", "naïve 😀"]
 

@@ -110,7 +110,7 @@ def _log_prob_with(case, kind, at, factor):
         patch.setattr(taps, "weigh", changed)
         log_probs = case.log_probs(case.run())[-1]
     assert calls
-    given = case.speech.given[-1] if case.speech.given else None
+    given = case.output_names.given[-1] if case.output_names.given else None
     with torch.inference_mode():
         usual = case.log_probs(case.run())[-1]
     return float(log_probs[int(usual.argmax()) if given is None else given])
@@ -142,7 +142,7 @@ def test_a_silenced_head_is_one_whose_columns_of_the_projection_are_zero(kind):
         blocks[layer].out.weight[:, head * 4 : head * 4 + 4] = 0
         after = case.log_probs(case.run())
     assert found.kl[layer, head] == pytest.approx(float((before.exp() * (before - after)).sum(-1).mean()), rel=1e-4)
-    places, given = range(len(case.speech.given)), list(case.speech.given)
+    places, given = range(len(case.output_names.given)), list(case.output_names.given)
     assert found.change[layer, head] == pytest.approx(float((after - before)[places, given].mean()), rel=1e-4)
     best = found.ranked()[0]
     assert best[2] == found.kl.max() > 0

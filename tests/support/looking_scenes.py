@@ -6,9 +6,10 @@ import torch
 
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.inspection.forward_case import ForwardCase
-from regard.inspection.look import pair_case, text_case
+from regard.inspection.look import text_case
 from regard.models.registry import build
-from regard.tasks.pairs import Languages, TextSide
+from regard.tasks.translation.data import Languages, TextSide
+from regard.tasks.translation.look import pair_case
 
 TOKENIZER = learn_tokenizer(["a dog runs along the beach and a cat sleeps"], "words", size=40)
 N = len(TOKENIZER)

@@ -16,7 +16,7 @@ from regard.data.text.corpus import Corpus
 from regard.data.text.pairs import Pair
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.models.registry import build
-from regard.tasks.pairs import Languages, TextSide
+from regard.tasks.translation.data import Languages, TextSide
 from regard.tasks.translation.training import PairTraining
 from regard.training.protocol import Losses
 from regard.training.trainer import Trainer

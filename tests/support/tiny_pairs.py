@@ -11,7 +11,7 @@ from regard.data.text.pairs import Pair
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.models.interfaces.text import Seq2SeqModel, offers
 from regard.models.registry import build
-from regard.tasks.pairs import Languages, TextSide
+from regard.tasks.translation.data import Languages, TextSide
 from regard.tasks.translation.training import PairTraining
 
 MODELS: dict[str, dict[str, Any]] = {

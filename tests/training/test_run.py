@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 from regard.config.devices import choose_device, uses_bf16
 from regard.data.synthetic.dates import date_pairs, write_dates
 from regard.errors import ConfigError, DataError, EnvironmentProblem, UsageError
-from regard.tasks.pairs import PairData, PairFiles
 from regard.tasks.recipes import make_recipe
 from regard.tasks.training import train
+from regard.tasks.translation.data import PairData, PairFiles
 
 MODEL = {"d_model": 8, "n_heads": 2, "d_feedforward": 8, "n_encoder_layers": 1, "n_decoder_layers": 1}
 TRAIN = {"steps": 4, "batch_tokens": 200, "eval_every": 2, "save_every": 2, "log_every": 2, "device": "cpu"}
@@ -108,7 +108,7 @@ def test_made_files_are_whole_or_absent(tmp_path: Path, monkeypatch: pytest.Monk
 
     files = PairFiles(PairData(synthetic="dates", n_train=5, n_valid=4, n_test=3), None, tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr("regard.tasks.pairs.write_dates", killed)
+        patched.setattr("regard.tasks.translation.data.write_dates", killed)
         with pytest.raises(KeyboardInterrupt):
             _ = files.train
     assert [len(list(source.pairs())) for source in (files.train, files.valid, files.tests["test"])] == [5, 4, 3]

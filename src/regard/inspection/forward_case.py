@@ -1,7 +1,6 @@
 """A model and one input of it, with the names of everything: ready to be looked at, as often as one likes.
 
-case = pair_case(module, languages, source=ids, target=ids)       a sentence and its translation
-case = text_case(module, tokenizer, ids, says="next")             one text
+case = text_case(module, tokenizer, ids, says="next")             one text; tasks have cases of their own
 look_at(case, layers=[3])    roll_out(…)    weigh_by_gradient(case, …)    ablate_heads(case, …)
 
 A case runs its model the same way every time; what looks at it decides what is kept on the way.
@@ -21,11 +20,9 @@ from regard.data.text.tokenizers import Tokenizer
 from regard.errors import UsageError
 from regard.inspection.record import Axis, Look, MapKind, Says
 from regard.inspection.words import Words
-from regard.tasks.pairs import Languages
-from regard.tasks.translation.training import batch_of
 
 Sides = Mapping[Kind, tuple[MapKind, str, str]]
-PAIR_SIDES: Sides = {
+PAIR_SIDES: Sides = {  # of what is read, and of what is written after it
     "self": ("self", "source", "source"),
     "masked": ("masked", "target", "fed"),
     "cross": ("cross", "target", "source"),
@@ -38,8 +35,8 @@ TEXT_SIDES: Sides = {
 
 
 @dataclass(frozen=True)
-class Speech:
-    """How a model's output is to be read: places along an `axis`, each with scores (T, V) of what `name` calls them.
+class OutputNames:
+    """What a model's outputs are called: places along an `axis`, each with scores (T, V) of what `name` calls them.
 
     `given` are the ids that did come at each place, where they are known.
     """
@@ -58,7 +55,7 @@ class ForwardCase:
     inputs: tuple[Any, ...]
     axes: Mapping[str, Axis]
     sides: Sides
-    speech: Speech | None = None
+    output_names: OutputNames | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     title: str = ""
     kinds: tuple[str, ...] | None = None  # what is looked at unless something else is asked for
@@ -73,7 +70,7 @@ class ForwardCase:
     @property
     def speaks(self) -> bool:
         """Whether the output can be read as probabilities."""
-        return self.speech is not None and _has_output(self.module)
+        return self.output_names is not None and _has_output(self.module)
 
     def finish(self, seen: Look) -> Look:
         """The record of what was looked at, with what a task has to add to it."""
@@ -94,23 +91,6 @@ class ForwardCase:
         return scores.float().log_softmax(-1)
 
 
-def pair_case(module: nn.Module, languages: Languages, *, source: Sequence[int], target: Sequence[int]) -> ForwardCase:
-    """A sentence and its translation, as ids without marks."""
-    if not source:
-        raise UsageError("there is nothing to look at: the text is empty")
-    batch = batch_of(languages, [source], [target]).to(_device(module))
-    read, write = languages.source.tokenizer, languages.target.tokenizer
-    end, start = write.tokens([write.eos_id]), write.tokens([write.bos_id])
-    pieces, words = write.tokens(target), Words.of(write, target)
-    axes = {
-        "source": Axis(read.tokens([*source, read.eos_id]), words=Words.of(read, source).with_mark()),
-        "target": Axis(pieces + end, words=words.with_mark()),
-        "fed": Axis(start + pieces, words=words.with_mark(first=True)),
-    }
-    speech = Speech("target", "here", lambda index: write.tokens([index])[0], [*target, write.eos_id])
-    return ForwardCase(module, batch.rows(), axes, PAIR_SIDES, speech)
-
-
 def text_case(
     module: nn.Module,
     tokenizer: Tokenizer,
@@ -127,20 +107,20 @@ def text_case(
     """
     if not ids:
         raise UsageError("there is nothing to look at: the text is empty")
-    device = _device(module)
+    device = device_of(module)
     options = {} if segments is None else {"segments": torch.tensor([list(segments)], device=device)}
     axes = {"text": Axis(tokenizer.tokens(ids), words=Words.of(tokenizer, ids))}
-    speech: Speech | None = None
+    output_names: OutputNames | None = None
     if says in ("next", "here"):
         given = [*ids[1:], None] if says == "next" else ids
-        speech = Speech("text", says, lambda index: tokenizer.tokens([index])[0], given)
+        output_names = OutputNames("text", says, lambda index: tokenizer.tokens([index])[0], given)
     elif says == "label":
         axes["label"] = Axis(["label"], "labels")
-        speech = Speech("label", says, lambda index: names[index]) if names else None
+        output_names = OutputNames("label", says, lambda index: names[index]) if names else None
     elif says == "span":
         axes["answer"] = Axis(["begins", "ends"], "labels")
-        speech = Speech("answer", says, lambda index: axes["text"].shown[index])
-    return ForwardCase(module, (torch.tensor([list(ids)], device=device),), axes, TEXT_SIDES, speech, options)
+        output_names = OutputNames("answer", says, lambda index: axes["text"].shown[index])
+    return ForwardCase(module, (torch.tensor([list(ids)], device=device),), axes, TEXT_SIDES, output_names, options)
 
 
 def _has_output(module: nn.Module) -> bool:
@@ -148,5 +128,6 @@ def _has_output(module: nn.Module) -> bool:
     return getattr(module, "mlm", True) is not None
 
 
-def _device(module: nn.Module) -> torch.device:
+def device_of(module: nn.Module) -> torch.device:
+    """Where a model is."""
     return next(module.parameters()).device

@@ -69,6 +69,6 @@ def _choice(case: ForwardCase, explained: Tensor, place: int, choice: int | None
         if not 0 <= choice < len(explained):
             raise UsageError(f"there is no choice {choice}; there are {len(explained)}, from 0")
         return choice
-    given = case.speech.given if case.speech is not None else ()
+    given = case.output_names.given if case.output_names is not None else ()
     known = given[place] if given else None
     return int(explained.argmax()) if known is None else known

@@ -4,19 +4,21 @@ alone      a text computed alone comes out as among others
 explicit   attention computed step by step gives the outputs of the fused kernels
 saved      what is written to disk and read back computes the same bits
 padding    what stands in the padding changes no bit; more of it changes nothing that matters
+cached     what a model that writes computes step by step is what it computes in one pass
 
 A `Trial` is a model, texts to run it on, and how; `measure_plain` is for models of plain tensors, such as images.
-`writing_exactness` adds what only models that write can promise.
+`compare_alone` and `compare_cached` are for models that write, in each of the `strategies` of decoding.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +27,7 @@ from torch import Tensor, nn
 from regard.attention import Rows, watch
 from regard.attention.taps import Tap
 from regard.checkpoints.weights import load_weights, read_tensors, weights_of, write_tensors
+from regard.decoding import DecodeOptions
 
 TOLERANCE = 1e-3  # of logits and log-probabilities in single precision: rounding stays far below, mistakes far above
 MORE = 5  # positions of padding that are added
@@ -81,7 +84,7 @@ def outputs(module: nn.Module, given: Given) -> Tensor:
 class Trial:
     """A model, what it is run on, and how; `by_token` where it says something about every token.
 
-    `limit` is the most positions that it can read, if it has one.
+    `limit` is the most positions that it can read, if it has one; `rounded` says that a copy of it may round otherwise.
     """
 
     module: nn.Module
@@ -89,6 +92,7 @@ class Trial:
     run: Run = outputs
     by_token: bool = True
     limit: int | None = None
+    rounded: bool = False
 
     @property
     def more(self) -> int:
@@ -141,7 +145,11 @@ def _explicit(trial: Trial) -> Check:
 
 
 def _saved(trial: Trial) -> Check:
-    return measure_saved(trial.module, lambda again: trial.apart(trial(), replace(trial, module=again)()), allowed=0.0)
+    plain = trial()
+    allowed = trial.allowed(plain) if trial.rounded else 0.0
+    return measure_saved(
+        trial.module, lambda again: trial.apart(plain, replace(trial, module=again)()), allowed=allowed
+    )
 
 
 @torch.inference_mode()
@@ -177,6 +185,46 @@ def measure_saved(module: nn.Module, apart: Callable[[nn.Module], float], *, all
     pairs = zip(weights_of(module).values(), weights_of(again).values(), strict=True)
     equal = all(torch.equal(one, other) for one, other in pairs)
     return Check("saved and loaded = itself", apart(again) if equal else math.inf, allowed)
+
+
+class Hypothesis(Protocol):
+    """What a model wrote, as ids, and how sure it was."""
+
+    @property
+    def ids(self) -> list[int]:
+        """The pieces."""
+        ...
+
+    @property
+    def score(self) -> float:
+        """What hypotheses are ranked by."""
+        ...
+
+
+def strategies(max_length: int) -> dict[str, DecodeOptions]:
+    """Every strategy of decoding, by name, for texts of up to so many tokens."""
+    return {
+        "greedy": DecodeOptions(max_length=max_length),
+        "beam": DecodeOptions(strategy="beam", beam=4, max_length=max_length),
+        "sampling": DecodeOptions(strategy="sample", top_k=10, seed=7, max_length=max_length),
+    }
+
+
+def compare_alone(
+    together: Sequence[Sequence[Hypothesis]], alone: Sequence[Sequence[Hypothesis]], *, strategy: str
+) -> Check:
+    """What was written for each input among others, and for each by itself."""
+    pairs = list(zip(together, alone, strict=True))
+    different = sum([h.ids for h in many] != [h.ids for h in one] for many, one in pairs)
+    apart = max(abs(many[0].score - one[0].score) for many, one in pairs)
+    return Check(f"a batch of one = a batch of {len(together)}, {strategy}", apart, TOLERANCE, different)
+
+
+def compare_cached(steps: Sequence[Sequence[float]], whole: Sequence[Sequence[float]]) -> Check:
+    """Log-probabilities of each token step by step, and in one pass."""
+    pairs = zip(steps, whole, strict=True)
+    apart = max(abs(one - other) for a, b in pairs for one, other in zip(a, b, strict=True))
+    return Check("cached = uncached", apart, TOLERANCE)
 
 
 def _padding(trial: Trial) -> Iterator[Check]:

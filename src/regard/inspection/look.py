@@ -15,12 +15,12 @@ import torch
 
 from regard.errors import UsageError
 from regard.inspection.capture import capture, made_of
-from regard.inspection.forward_case import ForwardCase, Speech, pair_case, text_case
+from regard.inspection.forward_case import ForwardCase, OutputNames, text_case
 from regard.inspection.record import PICTURES, Axis, Computed, Look, Map, Outputs
 from regard.inspection.words import Words
 from regard.models.nadaraya_watson import NadarayaWatson
 
-__all__ = ["PICTURES", "Look", "Words", "look_at", "look_at_points", "pair_case", "text_case"]
+__all__ = ["PICTURES", "Look", "Words", "look_at", "look_at_points", "text_case"]
 
 
 @torch.inference_mode()
@@ -40,12 +40,13 @@ def look_at(
     if alternatives < 0:
         raise UsageError(f"{alternatives} alternatives cannot be kept; allowed is 0 or more")
     maps, output = capture(case, layers=layers, kinds=kinds, queries=queries)
-    said = None
-    if alternatives and case.speech is not None and case.speaks:
-        said = _outputs(case, case.speech, output, alternatives)
-    used = {side for found in maps.values() for side in (found.rows, found.columns)} | ({said.axis} if said else set())
+    outputs = None
+    if alternatives and case.output_names is not None and case.speaks:
+        outputs = _outputs(case, case.output_names, output, alternatives)
+    used = {side for found in maps.values() for side in (found.rows, found.columns)}
+    used |= {outputs.axis} if outputs else set()
     axes = {name: axis for name, axis in case.axes.items() if name in used}
-    return Look(axes, maps, said, case.title)
+    return Look(axes, maps, outputs, case.title)
 
 
 def look_at_points(model: NadarayaWatson, X: npt.ArrayLike, *, queries: bool = False) -> Look:
@@ -64,15 +65,15 @@ def look_at_points(model: NadarayaWatson, X: npt.ArrayLike, *, queries: bool = F
     return Look(axes, {"kernel": found}, None, f"Nadaraya–Watson, bandwidth {bandwidth}")
 
 
-def _outputs(case: ForwardCase, speech: Speech, output: Any, n: int) -> Outputs:
+def _outputs(case: ForwardCase, names: OutputNames, output: Any, n: int) -> Outputs:
     """The likeliest at each place, and how likely what did come there was."""
     log_probs = case.log_probs(output)
     best = log_probs.topk(min(n, log_probs.shape[-1]))
     given: list[tuple[str, float] | None] = []
-    for place, index in enumerate(speech.given):
-        given.append(None if index is None else (speech.name(index), float(log_probs[place, index].exp())))
-    tokens = [[speech.name(index) for index in row] for row in best.indices.tolist()]
-    return Outputs(speech.axis, speech.says, tokens, best.values.exp().tolist(), given)
+    for place, index in enumerate(names.given):
+        given.append(None if index is None else (names.name(index), float(log_probs[place, index].exp())))
+    tokens = [[names.name(index) for index in row] for row in best.indices.tolist()]
+    return Outputs(names.axis, names.says, tokens, best.values.exp().tolist(), given)
 
 
 def _coordinates(points: npt.NDArray[Any]) -> list[str]:

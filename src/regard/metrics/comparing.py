@@ -56,10 +56,10 @@ class Compared:
 
     def lines(self) -> list[str]:
         """A line for each figure: both models, their difference with its interval, and which is better."""
-        width, digits = max(len(each.name) for each in self.comparisons), self.digits
+        width, wide, short = max(len(each.name) for each in self.comparisons), self.digits + 4, f".{self.digits}f"
         return [
-            f"  {each.name:<{width}} a {each.score_a:{digits + 4}.{digits}f}   b {each.score_b:{digits + 4}.{digits}f}   "
-            f"b − a {each.difference:+{digits + 4}.{digits}f}   95 % [{each.low:+.{digits}f}, {each.high:+.{digits}f}]   "
+            f"  {each.name:<{width}} a {each.score_a:{wide}{short}}   b {each.score_b:{wide}{short}}   "
+            f"b − a {each.difference:+{wide}{short}}   95 % [{each.low:+{short}}, {each.high:+{short}}]   "
             f"p = {each.p_value:.3f}   {verdict(each)}"
             for each in self.comparisons
         ]

@@ -231,3 +231,13 @@ def check_lines(**texts: Sequence[str]) -> None:
         raise UsageError(f"{shown} do not pair up line by line", hint="is a line missing? an empty line counts as one")
     if not all(counts.values()):
         raise UsageError(f"there is nothing to score: {shown}")
+
+
+Outputs = NDArray[np.float64]
+
+
+def probabilities(scores: Outputs) -> Outputs:
+    """Softmax over the last dimension."""
+    shifted = np.exp(scores - scores.max(-1, keepdims=True))
+    shares: Outputs = shifted / shifted.sum(-1, keepdims=True)
+    return shares

@@ -1,9 +1,9 @@
 """How good a model is on a test set, by one function a task: training writes it down, `evaluate` and `compare` ask it.
 
-    scores = score_labels(labeller, examples)       in the task's metrics.py
-    scores.metrics()                                all figures, each with how it was computed
-    scores.figures(drawn)                           those that models are compared by, of examples drawn
-    measure(sets, score, say=say)                   what run.json says about every test set
+scores = score_labels(labeller, examples)       in the task's metrics.py
+scores.metrics()                                all figures, each with how it was computed
+scores.figures(drawn)                           those that models are compared by, of examples drawn
+measure(sets, score, say=say)                   what run.json says about every test set
 """
 
 from __future__ import annotations

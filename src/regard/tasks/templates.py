@@ -17,7 +17,11 @@ from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
+from regard.attention import Rows
+from regard.data.batching.plan import pad
 from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.templates import Template, TemplatedIds, template_of
 from regard.data.text.tokenizers import Tokenizer
@@ -127,6 +131,13 @@ class TemplatedRows:
     def segments(self, index: int) -> npt.NDArray[np.uint8]:
         """The segment of each token of a row, (length,)."""
         return self._segments[self._offsets[index] : self._offsets[index + 1]]
+
+
+def padded(rows: TemplatedRows, chunk: Sequence[int], pad_id: int, *, device: torch.device) -> tuple[Rows, Tensor]:
+    """Some rows as a model reads them (B, T), and the segment of each of their tokens (B, T)."""
+    ids, lengths = pad([rows.ids(i) for i in chunk], pad_id)
+    segments, _ = pad([rows.segments(i) for i in chunk], 0)
+    return Rows(ids.to(device), lengths.to(device)), segments.to(device)
 
 
 def _chunks(texts: Iterable[Text]) -> Iterator[list[Text]]:

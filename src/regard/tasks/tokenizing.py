@@ -12,11 +12,9 @@ from regard.data.io.paths import find_data
 from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import CheckpointError
-from regard.tasks.masked.data import MaskedPieces
-from regard.tasks.texts import TextPieces
 from regard.training.setup import RunContext, Say
 
-Pieces = TypeVar("Pieces", TextPieces, MaskedPieces)
+Pieces = TypeVar("Pieces")  # a `[tokenizer]` section with a `file`
 
 
 def tokenizer_for(
@@ -46,7 +44,7 @@ def with_tokenizer(pieces: Pieces, start: Pretrained | None, context: RunContext
         context.run.path.mkdir(parents=True, exist_ok=True)
         _start_tokenizer(start).save(context.run.path / "tokenizer.json")
     context.group.wait()
-    return replace(pieces, file=str(context.run.path / "tokenizer.json"))
+    return replace(pieces, file=str(context.run.path / "tokenizer.json"))  # type: ignore[type-var]
 
 
 def _start_tokenizer(start: Pretrained) -> Tokenizer:

@@ -11,8 +11,8 @@ from small_training import model_for, pair_task, run_folder
 from torch import Tensor
 
 from regard.config.training import TrainConfig
+from regard.data.batching.tensors import TensorBatch
 from regard.fast.gpu.captured_step import CapturedStep, _noticing
-from regard.training.batch import TensorBatch
 from regard.training.progress import Window
 from regard.training.protocol import Losses
 from regard.training.trainer import Trainer

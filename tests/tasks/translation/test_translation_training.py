@@ -16,8 +16,9 @@ from regard.attention import Rows
 from regard.data.batching.plan import Position
 from regard.data.batching.ragged import Ragged
 from regard.models.transformer import Transformer, TransformerConfig
+from regard.tasks.translation.batches import PairBatch, batch_of
 from regard.tasks.translation.bpe_dropout_corpus import BpeDropoutCorpus, fitting
-from regard.tasks.translation.training import PairBatch, PairTraining, batch_of, pair_loss
+from regard.tasks.translation.training import PairTraining, pair_loss
 
 SOME = np.array([3, 17, 4, 40, 21])
 

@@ -9,7 +9,7 @@ from tiny_pairs import learn, make_model, some_pairs
 from regard.attention import Rows
 from regard.decoding import DecodeOptions
 from regard.models.interfaces.text import Seq2SeqModel
-from regard.tasks.pairs import Languages, TextSide
+from regard.tasks.translation.data import Languages, TextSide
 from regard.tasks.translation.translator import Translation, Translator
 
 LANGUAGES = learn(some_pairs(60))

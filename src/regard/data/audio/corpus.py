@@ -22,8 +22,9 @@ import numpy.typing as npt
 import torch
 
 from regard.data.audio.files import Samples, read_audio
-from regard.data.audio.manifests import Spoken, listed
+from regard.data.audio.manifests import Spoken
 from regard.data.audio.resampling import resample
+from regard.data.io.lines import listed
 from regard.errors import DataError, EnvironmentProblem
 
 BadRows = Literal["refuse", "drop"]

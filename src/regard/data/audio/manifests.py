@@ -8,17 +8,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from regard.data.audio.files import SUFFIXES
-from regard.data.io.lines import empty_file
-from regard.data.io.tables import as_texts, read_cells
-from regard.data.text.pairs import table_format
+from regard.data.io.lines import empty_file, listed
+from regard.data.io.tables import read_texts, table_format
 from regard.errors import DataError
-
-_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -40,12 +36,10 @@ def read_spoken(path: Path | str, *, audio: str = "audio", text: str = "text") -
 
 
 def _table(path: Path, audio: str, text: str) -> list[Spoken]:
-    found = []
-    for values, line in read_cells(path, (audio, text), format=table_format(path)):
-        where = f"{path}:{line}"
-        name, said = as_texts(values, (audio, text), where=where)
-        found.append(Spoken(path.parent / name if name else Path(), said.strip(), where))
-    return found
+    return [
+        Spoken(path.parent / name if name else Path(), spoken.strip(), f"{path}:{line}")
+        for (name, spoken), line in read_texts(path, (audio, text), format=table_format(path))
+    ]
 
 
 def _folder(path: Path) -> list[Spoken]:
@@ -68,10 +62,3 @@ def _pair(recording: Path) -> Spoken:
     except (OSError, UnicodeDecodeError) as problem:
         raise DataError(f"{written}: cannot be read as UTF-8 text ({problem})") from problem
     return Spoken(recording, " ".join(text.split()), str(written))
-
-
-def listed(problems: Iterable[str]) -> str:
-    """Some of the problems, a line each, and how many more there are."""
-    lines = list(problems)
-    rest = f"\n  … and {len(lines) - _SHOWN:,} more" if len(lines) > _SHOWN else ""
-    return "\n  ".join(lines[:_SHOWN]) + rest

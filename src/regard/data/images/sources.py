@@ -21,8 +21,8 @@ from typing import Literal, NamedTuple
 from regard.data.images.arrays import Array, array_names, read_arrays
 from regard.data.images.files import SUFFIXES
 from regard.data.io.archives import is_archive, members_of, names_in
-from regard.data.io.tables import read_cells
-from regard.data.text.pairs import hash_file, table_format
+from regard.data.io.lines import hash_file
+from regard.data.io.tables import read_cells, table_format
 from regard.errors import DataError
 
 Part = Literal["train", "valid", "test"]

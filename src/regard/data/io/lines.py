@@ -6,10 +6,11 @@ and "-" is standard input. Files are streamed: memory holds one line at a time.
 """
 
 import gzip
+import hashlib
 import io
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,6 +21,7 @@ STDIN = "-"
 GZIP_MAGIC = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
 UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
+_SHOWN = 5  # problems of many
 
 
 def display_name(path: Path | str) -> str:
@@ -92,6 +94,23 @@ def read_lines(path: Path | str) -> Iterator[str]:
 def empty_file(path: Path | str) -> DataError:
     """The error for an input that holds nothing at all."""
     return DataError(f"{display_name(path)}: is empty", hint="at least one line is needed")
+
+
+def listed(problems: Sequence[str]) -> str:
+    """The first few problems, a line each, and how many more there are."""
+    rest = f"\n  … and {len(problems) - _SHOWN:,} more" if len(problems) > _SHOWN else ""
+    return "\n  ".join(problems[:_SHOWN]) + rest
+
+
+def hash_file(path: Path | str) -> str:
+    """A SHA-256 over the bytes of a file."""
+    if str(path) == STDIN:
+        raise DataError("standard input has no fingerprint: it can be read only once", hint="save it to a file first")
+    try:
+        with open(path, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
 def _decode(raw: bytes, path: Path | str, *, number: int, offset: int) -> str:

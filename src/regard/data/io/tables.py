@@ -1,7 +1,7 @@
 """Rows of a table to the cells that are asked for: TSV, CSV, JSONL and Parquet, one small reader each.
 
     read_cells(path, ("text", "label"), format="csv")     any columns; JSONL and Parquet keep the types of their values
-    read_tsv(path, (0, 1)), read_csv, …                   two columns, as text
+    read_texts(path, (0, 1), format="tsv")                the same, of columns that have to hold text
 
 Columns are named by strings or counted from 0 by integers. A header line is read if, and only if, names are given.
 TSV knows no quoting (a tab always separates); CSV follows RFC 4180 and may hold line breaks inside quotes.
@@ -22,20 +22,13 @@ from regard.errors import DataError, EnvironmentProblem, UsageError
 
 Column = str | int
 FORMATS = ("tsv", "csv", "jsonl", "parquet")
+_SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 
 
 class Cells(NamedTuple):
     """The chosen cells of a row, and the line (for Parquet: the row) it starts on, from 1."""
 
     values: tuple[Any, ...]
-    line: int
-
-
-class Row(NamedTuple):
-    """The two chosen cells of a row, and the line (for Parquet: the row) it starts on, from 1."""
-
-    source: str
-    target: str
     line: int
 
 
@@ -51,6 +44,18 @@ def read_cells(path: Path | str, columns: Sequence[Column], *, format: str) -> I
     return _pick_cells(rows, columns, name=display_name(path))
 
 
+def read_texts(path: Path | str, columns: Sequence[Column], *, format: str) -> Iterator[Cells]:
+    """The same for columns of text: a null is an empty one, anything else is an error."""
+    for values, line in read_cells(path, columns, format=format):
+        where = f"{path}: row {line}" if format == "parquet" else f"{display_name(path)}:{line}"
+        yield Cells(as_texts(values, columns, where=where), line)
+
+
+def table_format(path: Path | str) -> str:
+    """The format of a table by its file's suffix, a last `.gz` aside; anything unknown is TSV."""
+    return _SUFFIXES.get(Path(str(path).lower().removesuffix(".gz")).suffix, "tsv")
+
+
 def read_header(path: Path | str, *, format: str) -> list[str]:
     """The first row of a TSV or CSV table, the names of a JSONL or Parquet one; nothing where there is nothing."""
     if format == "parquet":
@@ -58,20 +63,6 @@ def read_header(path: Path | str, *, format: str) -> list[str]:
     if format == "jsonl":
         return next((list(record) for _, record in _jsonl_records(path) if record), [])
     return next((cells for _, cells in (_tsv_rows(path) if format == "tsv" else _csv_rows(path))), [])
-
-
-def read_tsv(path: Path | str, columns: tuple[Column, Column]) -> Iterator[Row]:
-    """Rows of a tab-separated file."""
-    return _pairs(read_cells(path, columns, format="tsv"))
-
-
-def read_csv(path: Path | str, columns: tuple[Column, Column]) -> Iterator[Row]:
-    """Rows of a comma-separated file."""
-    return _pairs(read_cells(path, columns, format="csv"))
-
-
-def _pairs(rows: Iterable[Cells]) -> Iterator[Row]:
-    return (Row(values[0], values[1], line) for values, line in rows)
 
 
 def _tsv_rows(path: Path | str) -> Iterator[tuple[int, list[str]]]:
@@ -129,13 +120,6 @@ def missing_column(column: str, present: Iterable[str], *, where: str) -> DataEr
     return DataError(message, hint=f"did you mean '{near[0]}'?" if near else "say which columns to use: columns=(…, …)")
 
 
-def read_jsonl(path: Path | str, columns: tuple[Column, Column]) -> Iterator[Row]:
-    """Rows of a file with one JSON object a line."""
-    for values, line in _jsonl_cells(path, columns):
-        source, target = as_texts(values, columns, where=f"{display_name(path)}:{line}")
-        yield Row(source, target, line)
-
-
 def _jsonl_cells(path: Path | str, columns: Sequence[Column]) -> Iterator[Cells]:
     for number, record in _jsonl_records(path):
         if record is None:
@@ -182,13 +166,6 @@ def _text(value: Any, column: Column, *, where: str) -> str:
     if not isinstance(value, str):
         raise DataError(f"{where}: column '{column}' holds {value!r:.40} ({type(value).__name__}), text was expected")
     return value.encode("utf-8", "replace").decode("utf-8")  # JSON may smuggle in half a surrogate pair
-
-
-def read_parquet(path: Path | str, columns: tuple[Column, Column]) -> Iterator[Row]:
-    """Rows of a Parquet file, a few thousand at a time."""
-    for values, number in _parquet_cells(path, columns):
-        source, target = as_texts(values, columns, where=f"{path}: row {number}")
-        yield Row(source, target, number)
 
 
 def _parquet_cells(path: Path | str, columns: Sequence[Column]) -> Iterator[Cells]:

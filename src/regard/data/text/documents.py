@@ -24,9 +24,8 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-from regard.data.io.lines import STDIN, display_name, empty_file, stream_lines
-from regard.data.io.tables import as_texts, read_cells
-from regard.data.text.pairs import hash_file, table_format
+from regard.data.io.lines import STDIN, display_name, empty_file, hash_file, stream_lines
+from regard.data.io.tables import read_texts, table_format
 from regard.errors import DataError, UsageError
 
 Split = Literal["file", "blank", "heading", "line"]
@@ -90,11 +89,9 @@ class TextSource:
         return _SPLITTERS[self.split](file)
 
     def _rows(self, file: Path | str, format: str) -> Iterator[Document]:
-        for values, line in read_cells(file, (self.column,), format=format):
-            where = f"{display_name(file)}:{line}"
-            (text,) = as_texts(values, (self.column,), where=where)
+        for (text,), line in read_texts(file, (self.column,), format=format):
             if text.strip():
-                yield Document(text, where)
+                yield Document(text, f"{display_name(file)}:{line}")
 
     def fingerprint(self) -> str:
         """A SHA-256 over the bytes of the files and the way they are read; the same contents give the same one."""

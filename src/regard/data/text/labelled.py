@@ -12,20 +12,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from regard.data.io.lines import STDIN, display_name, empty_file, open_bytes
-from regard.data.io.tables import FORMATS, Column, as_texts, missing_column, read_cells, read_header
-from regard.data.text.pairs import hash_file, table_format
+from regard.data.io.lines import STDIN, display_name, empty_file, hash_file, listed, open_bytes
+from regard.data.io.tables import FORMATS, Column, as_texts, missing_column, read_cells, read_header, table_format
 from regard.errors import DataError, UsageError
 
 BadRows = Literal["refuse", "drop"]
-_SHOWN = 5
 _TREC = re.compile(rb"[A-Z]{2,}:[a-z]+ \S")
 
 
@@ -166,9 +164,9 @@ def read_examples(
         else:
             wrong.append(f"{source.name}:{example.line}: {problem}")
     if wrong and bad == "refuse":
-        raise DataError(_listed(wrong), hint='correct them, or drop them: data.bad="drop"')
+        raise DataError(listed(wrong), hint='correct them, or drop them: data.bad="drop"')
     if wrong:
-        say(f"{source.name}: {len(wrong):,} of {len(wrong) + len(good):,} rows dropped: {_listed(wrong)}")
+        say(f"{source.name}: {len(wrong):,} of {len(wrong) + len(good):,} rows dropped: {listed(wrong)}")
     if not good:
         raise DataError(f"{source.name}: no row can be used; the first: {wrong[0]}")
     return good
@@ -217,9 +215,3 @@ def _recognise(header: Sequence[str], *, where: str) -> Layout:
         return LAYOUTS[-1]  # an empty file: reading it says so
     problem = missing_column("text" if "label" in present else "label", header, where=where)
     raise DataError(str(problem), hint='say which columns to use: data.text="…", data.label="…"')
-
-
-def _listed(wrong: Iterable[str]) -> str:
-    lines = list(wrong)
-    rest = f"\n  … and {len(lines) - _SHOWN:,} more" if len(lines) > _SHOWN else ""
-    return "\n  ".join(lines[:_SHOWN]) + rest

@@ -8,14 +8,15 @@ A `PairSource` describes the place; `pairs()` streams what is there. Which colum
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.data.io.lines import STDIN, display_name, empty_file, read_lines, stream_lines
-from regard.data.io.tables import Column, Row, read_csv, read_jsonl, read_parquet, read_tsv
+from regard.data.io.lines import STDIN, display_name, empty_file, hash_file, read_lines, stream_lines
+from regard.data.io.tables import FORMATS as TABLES
+from regard.data.io.tables import Column, read_texts, table_format
 from regard.errors import DataError, UsageError
 
 __all__ = ["FORMATS", "Pair", "PairSource", "read_lines"]
@@ -29,15 +30,8 @@ class Pair(NamedTuple):
     line: int
 
 
-_READERS: dict[str, Callable[[Path | str, tuple[Column, Column]], Iterator[Row]]] = {
-    "tsv": read_tsv,
-    "csv": read_csv,
-    "jsonl": read_jsonl,
-    "parquet": read_parquet,
-}
-_SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 _NAMES: tuple[Column, Column] = ("source", "target")
-FORMATS = ("lines", *_READERS)
+FORMATS = ("lines", *TABLES)
 
 
 @dataclass(frozen=True)
@@ -108,8 +102,8 @@ class PairSource:
             raise empty_file(self.source)
 
     def _table(self) -> Iterator[Pair]:
-        for row in _READERS[self.resolved_format](self.source, self.resolved_columns):
-            yield Pair(*row)
+        for (source, target), line in read_texts(self.source, self.resolved_columns, format=self.resolved_format):
+            yield Pair(source, target, line)
 
     def _parallel(self) -> Iterator[Pair]:
         assert self.target is not None
@@ -135,19 +129,3 @@ class PairSource:
                 total.update(hash_file(path).encode())
         total.update(repr((self.resolved_format, self.resolved_columns)).encode())
         return total.hexdigest()
-
-
-def table_format(path: Path | str) -> str:
-    """The format of a table by its file's suffix, a last `.gz` aside; anything unknown is TSV."""
-    return _SUFFIXES.get(Path(str(path).lower().removesuffix(".gz")).suffix, "tsv")
-
-
-def hash_file(path: Path | str) -> str:
-    """A SHA-256 over the bytes of a file."""
-    if str(path) == STDIN:
-        raise DataError("standard input has no fingerprint: it can be read only once", hint="save it to a file first")
-    try:
-        with open(path, "rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error

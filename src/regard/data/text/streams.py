@@ -22,9 +22,9 @@ import numpy.typing as npt
 
 from regard.data.io.atomic import whole_or_absent, write_synced
 from regard.data.io.cache import Cached
-from regard.data.io.memmap_ids import ID_TYPES, MemmapIds, MemmapIdWriter
 from regard.data.text.documents import Document
 from regard.data.text.markers import Markers
+from regard.data.text.memmap_ids import ID_TYPES, MemmapIds, MemmapIdWriter
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import DataError
 

@@ -22,8 +22,7 @@ from regard.models.span_reader import SpanReader
 from regard.tasks.answers.data import AnswerOptions
 from regard.tasks.answers.squad import Question
 from regard.tasks.answers.windows import NOT_HERE, Passage, Windows
-from regard.tasks.labels.labeller import padded
-from regard.tasks.templates import TemplatedRows
+from regard.tasks.templates import TemplatedRows, padded
 
 Scores = npt.NDArray[np.float64]
 _AT_ONCE = 256  # questions in memory together

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
+from regard.data.io.lines import hash_file
 from regard.data.io.paths import find_data
-from regard.data.text.pairs import hash_file
 from regard.errors import ConfigError
 from regard.tasks.answers.squad import Question, read_squad, split_by_article
 

@@ -30,9 +30,8 @@ from regard.tasks.base import (
     tokenizer_of,
     varied,
 )
-from regard.tasks.labels.labeller import padded
 from regard.tasks.measuring import Scores
-from regard.tasks.templates import TemplatedRows, Text
+from regard.tasks.templates import TemplatedRows, Text, padded
 
 if TYPE_CHECKING:
     from regard.inspection.forward_case import ForwardCase

@@ -23,6 +23,7 @@ from torch import Tensor
 from regard.attention import Rows
 from regard.data.batching.examples import example_plan
 from regard.data.batching.plan import Indices, Position, pad
+from regard.data.batching.tensors import TensorBatch
 from regard.metrics.cross_entropy import Losses
 from regard.models.span_reader import SpanReader
 from regard.tasks.answers.answerer import Answerer
@@ -31,7 +32,6 @@ from regard.tasks.answers.metrics import answer_figures
 from regard.tasks.answers.squad import Question
 from regard.tasks.answers.windows import NOT_HERE, Passage, Windows
 from regard.tasks.templates import TemplatedRows
-from regard.training.batch import TensorBatch
 from regard.training.batching import BatchPlanMixin
 
 

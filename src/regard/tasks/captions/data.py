@@ -20,15 +20,15 @@ import numpy as np
 
 from regard.data.images.arrays import Array
 from regard.data.images.captioned import Held, hold_pictures
+from regard.data.images.captions import BadRows, CaptionSource, Say, without_punctuation
 from regard.data.io.archives import is_archive
+from regard.data.io.lines import hash_file
 from regard.data.io.paths import find_data
 from regard.data.synthetic.shapes import SIDE, shape_scenes
-from regard.data.text.pairs import hash_file
 from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions
 from regard.errors import ConfigError, DataError
-from regard.tasks.captions.table import BadRows, CaptionSource, Say, without_punctuation
-from regard.tasks.pairs import TokenizerKind
+from regard.tasks.texts import TokenizerKind
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from torch import nn
 
 from regard.attention import Rows
 from regard.data.text.tokenizers import Tokenizer
-from regard.inspection.forward_case import ForwardCase, Sides, Speech
+from regard.inspection.forward_case import ForwardCase, OutputNames, Sides
 from regard.inspection.record import Axis, Look, MapKind
 from regard.inspection.words import Words
 
@@ -82,7 +82,7 @@ def caption_case(module: nn.Module, tokenizer: Tokenizer, image: Pixels, caption
         "caption": Axis(pieces + tokenizer.tokens([tokenizer.eos_id]), words=words.with_mark()),
         "fed": Axis(tokenizer.tokens([tokenizer.bos_id]) + pieces, words=words.with_mark(first=True)),
     }
-    speech = Speech("caption", "here", lambda index: tokenizer.tokens([index])[0], [*caption, tokenizer.eos_id])
+    speech = OutputNames("caption", "here", lambda index: tokenizer.tokens([index])[0], [*caption, tokenizer.eos_id])
     inputs = (torch.tensor(image[None], device=device), Rows(fed))
     return ForwardCase(module, inputs, axes, IMAGE_SIDES, speech, title=tokenizer.decode(caption))
 

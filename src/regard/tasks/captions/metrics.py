@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.data.images.captions import without_punctuation
 from regard.errors import UsageError
 from regard.metrics.bootstrap import Drawn
 from regard.metrics.scores import Metric
 from regard.tasks.captions.cider import SIGNATURE, CiderD
-from regard.tasks.captions.table import without_punctuation
 
 ORDER = 4
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from regard.attention import Rows
 from regard.data.batching.examples import example_plan
 from regard.data.batching.plan import Indices, Position, pad
+from regard.data.batching.tensors import TensorBatch
 from regard.data.images.arrays import Array
 from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions
@@ -28,7 +29,6 @@ from regard.tasks.captions.data import CaptionData, Pictures, as_text
 from regard.tasks.captions.loss import Weights, caption_loss
 from regard.tasks.captions.metrics import CaptionJudge
 from regard.tasks.captions.writer import CaptionWriter
-from regard.training.batch import TensorBatch
 from regard.training.batching import BatchPlanMixin
 
 Ids = list[int]

@@ -20,8 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.images.space import ImageSpace
-from regard.tasks.images.metrics import Outputs
-from regard.tasks.labels.labeller import probabilities
+from regard.metrics.scores import Outputs, probabilities
 
 _AT_ONCE = 2**22  # pixels that are read together
 

@@ -23,7 +23,7 @@ from regard.config.recipe import Recipe
 from regard.data.images.files import read_image
 from regard.data.images.space import FILE, THEIR_FILE, ImageSpace
 from regard.errors import RegardError, UsageError
-from regard.inspection.forward_case import ForwardCase, Speech
+from regard.inspection.forward_case import ForwardCase, OutputNames
 from regard.inspection.invariants import Check, measure_plain
 from regard.inspection.look import look_at
 from regard.inspection.record import Axis
@@ -152,7 +152,7 @@ class ImagePredictor(Predictor[ImageGuess]):
         places = [f"{row},{column}" for row in range(rows) for column in range(columns)]
         labels = ["class", *places] if self.vit.class_token is not None else places
         axes = {"image": Axis(labels, "patches"), "label": Axis(["label"], "labels")}
-        speech = Speech("label", "label", lambda i: self.space.names[i]) if self.vit.config.n_classes else None
+        speech = OutputNames("label", "label", lambda i: self.space.names[i]) if self.vit.config.n_classes else None
         sides: Any = {"self": ("self", "image", "image"), "cross": ("pool", "label", "image")}
         images = self.space.normalised(pixels[None]).to(self._device())
         return ForwardCase(self.module, (images,), axes, sides, speech, title=title)

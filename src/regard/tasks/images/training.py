@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.batching.plan import Indices, Position, iterate
+from regard.data.batching.tensors import TensorBatch
 from regard.data.images.space import ImageSpace
 from regard.metrics.cross_entropy import Losses
 from regard.tasks.images.augmentation import Augmentation
 from regard.tasks.images.classifier import ImageClassifier
 from regard.tasks.images.data import ImageSet
 from regard.tasks.images.metrics import Outputs, image_figures
-from regard.training.batch import TensorBatch
 from regard.training.batching import BatchPlanMixin
 from regard.training.compiling import compiled
 

@@ -12,17 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor
 
-from regard.attention import Rows
-from regard.data.batching.plan import like_lengths, pad
+from regard.data.batching.plan import like_lengths
 from regard.data.text.label_space import LabelSpace
+from regard.metrics.scores import Outputs, probabilities
 from regard.models.classifier import Classifier
-from regard.tasks.templates import TemplatedRows, Text, TextTemplate
-
-Outputs = npt.NDArray[np.float64]
+from regard.tasks.templates import TemplatedRows, Text, TextTemplate, padded
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,7 @@ class Labeller:
         """What each text, or pair of texts, is."""
         return [self.labelling(row) for row in self.outputs(TemplatedRows.of(self.template, texts))]
 
-    def labelling(self, output: npt.NDArray[np.float64]) -> Labelling:
+    def labelling(self, output: Outputs) -> Labelling:
         """What the outputs (n_outputs,) for one text mean."""
         if self.space.numeric:
             value = float(self.space.decode(output[0]))
@@ -79,17 +75,3 @@ class Labeller:
             given, segments = padded(rows, chunk, self.template.tokenizer.pad_id, device=device)
             found[chunk] = self.model(given, segments=segments).double().cpu().numpy()
         return found
-
-
-def padded(rows: TemplatedRows, chunk: Sequence[int], pad_id: int, *, device: torch.device) -> tuple[Rows, Tensor]:
-    """Some rows as a model reads them (B, T), and the segment of each of their tokens (B, T)."""
-    ids, lengths = pad([rows.ids(i) for i in chunk], pad_id)
-    segments, _ = pad([rows.segments(i) for i in chunk], 0)
-    return Rows(ids.to(device), lengths.to(device)), segments.to(device)
-
-
-def probabilities(scores: Outputs) -> Outputs:
-    """Softmax over the last dimension."""
-    shifted = np.exp(scores - scores.max(-1, keepdims=True))
-    shares: Outputs = shifted / shifted.sum(-1, keepdims=True)
-    return shares

@@ -18,10 +18,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.data.batching.tensors import rows_of
 from regard.metrics.cross_entropy import linear_cross_entropy
 from regard.metrics.r_drop import symmetric_kl
 from regard.models.classifier import Classifier
-from regard.tasks.translation.training import rows_of
 
 NOTHING = -1  # a token with nothing to predict after it
 

@@ -19,8 +19,8 @@ from regard.data.text.label_space import LabelSpace
 from regard.data.text.labelled import Example
 from regard.errors import UsageError
 from regard.metrics.bootstrap import bootstrap, signature
-from regard.metrics.scores import Metric
-from regard.tasks.labels.labeller import Labeller, Outputs, probabilities
+from regard.metrics.scores import Metric, Outputs, probabilities
+from regard.tasks.labels.labeller import Labeller
 from regard.tasks.measuring import Scores
 from regard.tasks.templates import TemplatedRows, Text
 

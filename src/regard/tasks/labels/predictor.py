@@ -33,11 +33,11 @@ from regard.tasks.base import (
 )
 from regard.tasks.decode_settings import NoSettings
 from regard.tasks.labels.data import LabelFiles
-from regard.tasks.labels.labeller import Labeller, Labelling, padded
+from regard.tasks.labels.labeller import Labeller, Labelling
 from regard.tasks.labels.metrics import score_labels, text_of
 from regard.tasks.measuring import Scores
 from regard.tasks.registry import NoOptions
-from regard.tasks.templates import TemplatedRows, Text, TextTemplate
+from regard.tasks.templates import TemplatedRows, Text, TextTemplate, padded
 
 if TYPE_CHECKING:
     from regard.inspection.forward_case import ForwardCase
@@ -57,7 +57,9 @@ class LabelPredictor(Predictor[str, Labelling]):
     @classmethod
     def open(cls, pretrained: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
         """The predictor of an opened model."""
-        return cls(module, template_for(tokenizer_of(pretrained), pretrained.options, recipe), label_space(pretrained), recipe)
+        return cls(
+            module, template_for(tokenizer_of(pretrained), pretrained.options, recipe), label_space(pretrained), recipe
+        )
 
     @classmethod
     def reading(cls, pretrained: Pretrained) -> dict[str, Any]:

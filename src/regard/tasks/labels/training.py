@@ -17,6 +17,7 @@ from torch import Tensor
 from regard.data.batching.examples import example_plan
 from regard.data.batching.packing import PackedPlan, pack
 from regard.data.batching.plan import BatchPlan, Indices, Position, pad
+from regard.data.batching.tensors import TensorBatch
 from regard.data.text.label_space import LabelSpace
 from regard.data.text.labelled import Example
 from regard.errors import ConfigError
@@ -26,7 +27,6 @@ from regard.tasks.labels.labeller import Labeller
 from regard.tasks.labels.loss import NOTHING, label_loss
 from regard.tasks.labels.metrics import encoded, label_figures, mean_loss, text_of
 from regard.tasks.templates import TemplatedRows, TextTemplate
-from regard.training.batch import TensorBatch
 from regard.training.batching import BatchPlanMixin
 from regard.training.compiling import compiled
 
@@ -127,7 +127,9 @@ class LabelTraining(BatchPlanMixin):
     def evaluate(self, model: Classifier) -> dict[str, float]:
         """The loss of an example and all figures on the validation data."""
         outputs = self._labeller(model).outputs(self.valid_rows)
-        return {"valid_loss": mean_loss(self.space, outputs, self.valid)} | label_figures(self.space, outputs, self.valid)
+        return {"valid_loss": mean_loss(self.space, outputs, self.valid)} | label_figures(
+            self.space, outputs, self.valid
+        )
 
     def samples(self, model: Classifier, n: int) -> list[tuple[str, str, str]]:
         """The first few validation examples: text, label, and what the model says."""

@@ -171,7 +171,7 @@ class LanguagePredictor(Predictor[str, Continuation]):
 
     def promises(self, sample: list[str]) -> Iterator[Check]:
         """Batching, caching, fused kernels, saving and padding."""
-        from regard.tasks.writing_invariants import measure_continuing
+        from regard.tasks.language.invariants import measure_continuing
 
         return measure_continuing(self.module, self._writer, texts=sample)
 

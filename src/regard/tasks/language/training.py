@@ -17,6 +17,7 @@ from torch import Tensor
 
 from regard.data.batching.plan import Position
 from regard.data.batching.rows import RowOrder, RowPlan
+from regard.data.batching.tensors import TensorBatch
 from regard.data.text.markers import Markers
 from regard.data.text.streams import TokenStream
 from regard.data.text.tokenizers import Tokenizer
@@ -26,7 +27,6 @@ from regard.models.interfaces.text import LanguageModel
 from regard.tasks.language.detokenizer import text_after
 from regard.tasks.language.metrics import UNCOUNTED, measure_ids
 from regard.tasks.language.writer import Writer, WritingModel
-from regard.training.batch import TensorBatch
 from regard.training.batching import BatchPlanMixin
 from regard.training.compiling import compiled
 

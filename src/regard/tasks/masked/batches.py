@@ -18,13 +18,12 @@ from torch import Tensor
 
 from regard.attention import Rows
 from regard.data.batching.packing import pack
+from regard.data.batching.tensors import TensorBatch, rows_of
 from regard.data.text.templates import TemplatedIds
 from regard.data.text.tokenizers import Tokenizer
 from regard.tasks.masked.masking import UNUSED, MaskedRows, Masking
 from regard.tasks.masked.sentence_pairs import Examples
 from regard.tasks.masked.sentences import SentenceCorpus
-from regard.tasks.translation.training import rows_of
-from regard.training.batch import TensorBatch
 
 FOLLOWS, RANDOM = 0, 1  # the judge's classes, in the order of published models
 Ints = npt.NDArray[Any]

@@ -35,7 +35,6 @@ from regard.tasks.base import (
     varied,
 )
 from regard.tasks.decode_settings import GuessSettings
-from regard.tasks.labels.labeller import padded
 from regard.tasks.masked.batches import MaskedBatch
 from regard.tasks.masked.data import MaskedData, corpus_of
 from regard.tasks.masked.filler import Filler, Filling, NextSentence, encode_with_masks
@@ -43,7 +42,7 @@ from regard.tasks.masked.metrics import HiddenPieces, score_batches, score_docum
 from regard.tasks.masked.sentences import SentenceCorpus
 from regard.tasks.measuring import Scores
 from regard.tasks.registry import GuessOptions
-from regard.tasks.templates import TemplatedRows
+from regard.tasks.templates import TemplatedRows, padded
 
 if TYPE_CHECKING:
     from regard.inspection.forward_case import ForwardCase

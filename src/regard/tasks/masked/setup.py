@@ -67,6 +67,4 @@ class MaskedSetup:
             folder = self.folder / source.fingerprint()[:24]  # its own: the file may have changed since
             sets[name] = corpus_of(source.documents, self.recipe.data, self.tokenizer, folder=folder, name=name)
         model: Any = self.model  # the task's models are BERTs
-        return measure(
-            sets, lambda corpus: score_documents(model, corpus, self.tokenizer, self.recipe.data), say=say
-        )
+        return measure(sets, lambda corpus: score_documents(model, corpus, self.tokenizer, self.recipe.data), say=say)

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batching.plan import Position
+from regard.data.batching.tensors import rows_of
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import ConfigError
 from regard.metrics.cross_entropy import Losses, linear_cross_entropy
@@ -30,7 +31,6 @@ from regard.tasks.masked.masking import UNUSED
 from regard.tasks.masked.metrics import HiddenPieces, guess_figures, guess_table
 from regard.tasks.masked.sentence_pairs import Examples, PairPlan
 from regard.tasks.masked.sentences import SentenceCorpus
-from regard.tasks.translation.training import rows_of
 from regard.training.batching import BatchPlanMixin
 from regard.training.compiling import compiled
 

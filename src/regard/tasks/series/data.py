@@ -24,13 +24,13 @@ from typing import Literal
 
 import numpy as np
 
+from regard.data.io.lines import hash_file
 from regard.data.io.paths import find_data
 from regard.data.io.tables import missing_column
 from regard.data.series.files import Missing, Series, join_series, read_header, read_series, stem_of
 from regard.data.series.space import SeriesSpace
 from regard.data.series.timestamps import marks_of, parse_timestamps, step_of
 from regard.data.series.windows import Windows, places_in
-from regard.data.text.pairs import hash_file
 from regard.errors import ConfigError, DataError, UsageError
 
 Names = str | tuple[str, ...]

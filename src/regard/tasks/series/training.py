@@ -18,12 +18,12 @@ from torch import Tensor, nn
 
 from regard.data.batching.examples import example_plan
 from regard.data.batching.plan import Indices, Position
+from regard.data.batching.tensors import TensorBatch
 from regard.data.series.space import SeriesSpace
 from regard.data.series.windows import Windows
 from regard.metrics.cross_entropy import Losses
 from regard.tasks.series.forecasting import forecasts
 from regard.tasks.series.metrics import errors_of
-from regard.training.batch import TensorBatch
 from regard.training.batching import BatchPlanMixin
 from regard.training.compiling import compiled
 

@@ -20,8 +20,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from regard.data.audio.corpus import AudioCorpus, BadRows, Utterances
-from regard.data.audio.manifests import Spoken, listed, read_spoken
+from regard.data.audio.manifests import Spoken, read_spoken
 from regard.data.audio.mel import Front, FrontName, Normal, Scale
+from regard.data.io.lines import listed
 from regard.data.io.paths import find_data
 from regard.data.synthetic.digits import DigitStrings, Recordings
 from regard.data.text.tokenizers import Tokenizer

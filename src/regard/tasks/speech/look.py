@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from regard.attention import Rows
 from regard.data.audio.files import Samples
 from regard.data.text.tokenizers import Tokenizer
-from regard.inspection.forward_case import ForwardCase, Speech
+from regard.inspection.forward_case import ForwardCase, OutputNames
 from regard.inspection.record import Axis, Look, Map, MapKind, Weights
 from regard.inspection.words import Words
 from regard.tasks.speech.options import SpeechOptions
@@ -114,7 +114,7 @@ def speech_case(
     sides: Any = {"self": ("self", "source", "source"), "masked": ("masked", "target", "fed"),
                   "cross": ("cross", "target", "source")}  # fmt: skip
     given = [*opening[1:], *ids, tokenizer.eos_id]
-    speech = Speech("target", "here", lambda index: tokenizer.tokens([index])[0], given)
+    speech = OutputNames("target", "here", lambda index: tokenizer.tokens([index])[0], given)
     module: Any = transcriber.model
     case = ForwardCase(module, (frames, Rows(target)), axes, sides, speech, title=title)
     mel = frames.values[0, : transcriber.front.n_frames(len(samples))].float().cpu().numpy()

@@ -20,6 +20,7 @@ from regard.data.audio.augmentation import Changes, Drawn, alter, hide, stacked
 from regard.data.audio.corpus import Utterances
 from regard.data.audio.mel import Front
 from regard.data.batching.plan import BatchPlan, Indices, Position, like_lengths
+from regard.data.batching.tensors import TensorBatch
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import ConfigError
 from regard.metrics.cross_entropy import Losses, linear_cross_entropy
@@ -30,7 +31,6 @@ from regard.tasks.speech.metrics import ErrorCounts
 from regard.tasks.speech.options import SpeechOptions
 from regard.tasks.speech.prompting import prompt_ids
 from regard.tasks.speech.transcriber import IGNORED, Transcriber, batch_rows
-from regard.training.batch import TensorBatch
 from regard.training.batching import BatchPlanMixin
 
 _UNIT = 0.01  # seconds: what lengths are counted in when batches are planned

@@ -15,7 +15,7 @@ from regard.data.batching.plan import Indices
 from regard.data.batching.ragged import Ragged
 from regard.data.text.bpe_dropout import BpeDropout
 from regard.data.text.corpus import Corpus
-from regard.tasks.pairs import Languages
+from regard.tasks.translation.data import Languages
 
 Both = tuple[Ragged, Ragged]
 _SAMPLE = 256  # pairs whose growth is measured

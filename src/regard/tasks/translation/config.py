@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from regard.tasks.pairs import PairData, PieceConfig
 from regard.tasks.registry import TaskSpec
+from regard.tasks.translation.data import PairData, PieceConfig
 
 TASK = TaskSpec(
     name="translation",

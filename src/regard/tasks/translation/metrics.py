@@ -11,7 +11,7 @@ from regard.decoding import DecodeOptions
 from regard.metrics.scores import Metric, TextFigures, bleu, exact_match, score_translations
 from regard.models.interfaces.text import Seq2SeqModel
 from regard.tasks.measuring import Scores
-from regard.tasks.pairs import Languages
+from regard.tasks.translation.data import Languages
 from regard.tasks.translation.scoring import teacher_forced_log_probs
 from regard.tasks.translation.translator import Translator
 
@@ -51,9 +51,7 @@ class TestPairs(NamedTuple):
         return cls([pair.source for pair in read], [pair.target for pair in read], usual_cut(languages))
 
 
-def score_pairs(
-    pairs: TestPairs, translator: Translator, options: DecodeOptions, *, model: Seq2SeqModel
-) -> Scores:
+def score_pairs(pairs: TestPairs, translator: Translator, options: DecodeOptions, *, model: Seq2SeqModel) -> Scores:
     """Translate the sources and compare; `model` is the one whose loss on the references counts."""
     hypotheses = [best_first[0].text for best_first in translator(pairs.sources, options)]
     references = pairs.references

@@ -35,8 +35,8 @@ from regard.tasks.base import (
 )
 from regard.tasks.decode_settings import DecodeSettings
 from regard.tasks.measuring import Scores
-from regard.tasks.pairs import Languages, PairFiles
 from regard.tasks.predictions import Prediction
+from regard.tasks.translation.data import Languages, PairFiles
 from regard.tasks.translation.metrics import TestPairs, score_pairs
 from regard.tasks.translation.scoring import teacher_forced_log_probs
 from regard.tasks.translation.translator import Translator
@@ -86,7 +86,7 @@ class TranslationPredictor(Predictor[str, Prediction]):
 
     def case(self, input: str, target: str | None = None, **options: Any) -> ForwardCase:
         """A text and its translation, ready to be looked at."""
-        from regard.inspection.look import pair_case
+        from regard.tasks.translation.look import pair_case
 
         if target is not None:
             check_texts([target])
@@ -102,7 +102,8 @@ class TranslationPredictor(Predictor[str, Prediction]):
     def align(self, text: str, prediction: Prediction) -> Alignment:
         """Which word of the prediction comes from which word of the text; a text without words aligns to nothing."""
         from regard.inspection.alignments import Alignment
-        from regard.inspection.look import look_at, pair_case
+        from regard.inspection.look import look_at
+        from regard.tasks.translation.look import pair_case
 
         source = self.languages.source.encode([text])[0]
         if not source:
@@ -159,7 +160,7 @@ class TranslationPredictor(Predictor[str, Prediction]):
 
     def promises(self, sample: list[tuple[str, str]]) -> Iterator[Check]:
         """Batching, caching, fused kernels, saving and padding."""
-        from regard.tasks.writing_invariants import measure_translation
+        from regard.tasks.translation.invariants import measure_translation
 
         sources, targets = map(list, zip(*sample, strict=True))
         return measure_translation(self.module, self.languages, sources=sources, targets=targets)

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 import torch
 
 from regard.data.batching.plan import like_lengths
+from regard.data.batching.ragged import Ids
 from regard.models.interfaces.text import Seq2SeqModel
-from regard.tasks.pairs import Languages
-from regard.tasks.translation.training import Ids, batch_of
+from regard.tasks.translation.batches import batch_of
+from regard.tasks.translation.data import Languages
 
 
 @torch.inference_mode()

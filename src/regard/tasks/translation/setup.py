@@ -15,7 +15,7 @@ from regard.models.flops import count_parameters
 from regard.models.interfaces.text import as_seq2seq
 from regard.models.registry import build, entry
 from regard.tasks.measuring import measure
-from regard.tasks.pairs import Languages, PairFiles, encode_training, read_pairs
+from regard.tasks.translation.data import Languages, PairFiles, encode_training, read_pairs
 from regard.tasks.translation.metrics import TestPairs, score_pairs
 from regard.tasks.translation.training import PairTraining
 from regard.tasks.translation.translator import Translator

@@ -1,23 +1,16 @@
-"""Translation as something to train: batches of pairs, their loss, and how well the model translates so far.
-
-padded   (B, S) and (B, T), sentences of like length together
-packed   (1, budget) each, sentences end to end: no padding, one static shape; for models that read packed rows
-"""
+"""Translation as something to train: batches of pairs, their loss, and how well the model translates so far."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention import Rows
-from regard.data.batching.packing import PackedPlan, pack
-from regard.data.batching.plan import BatchPlan, Indices, Position, pad
-from regard.data.batching.ragged import Ids as Ids
-from regard.data.batching.ragged import Ragged
+from regard.data.batching.packing import PackedPlan
+from regard.data.batching.plan import BatchPlan, Indices, Position
+from regard.data.batching.tensors import rows_of
 from regard.data.text.corpus import Corpus
 from regard.data.text.pairs import Pair
 from regard.decoding import DecodeOptions
@@ -25,33 +18,12 @@ from regard.metrics.cross_entropy import Losses, linear_cross_entropy
 from regard.metrics.r_drop import symmetric_kl
 from regard.metrics.scores import exact_match
 from regard.models.interfaces.text import Seq2SeqModel
-from regard.tasks.pairs import Languages
+from regard.tasks.translation.batches import PairBatch, batch_of
 from regard.tasks.translation.bpe_dropout_corpus import Both, BpeDropoutCorpus, fitting
 from regard.tasks.translation.metrics import usual_bleu
 from regard.tasks.translation.translator import Translator
-from regard.training.batch import TensorBatch
 from regard.training.batching import BatchPlanMixin
 from regard.training.compiling import compiled
-
-
-@dataclass(frozen=True)
-class PairBatch(TensorBatch):
-    """Ids of a batch as tensors. `longest` is set for a packed one."""
-
-    source: Tensor
-    source_lengths: Tensor
-    target: Tensor
-    target_lengths: Tensor
-    labels: Tensor
-    n_tokens: int
-    longest: int | None = None
-
-    def rows(self) -> tuple[Rows, Rows]:
-        """Source and target as models read them."""
-        return (
-            rows_of(self.source, self.source_lengths, self.longest),
-            rows_of(self.target, self.target_lengths, self.longest),
-        )
 
 
 class PairTraining(BatchPlanMixin):
@@ -161,11 +133,6 @@ class PairTraining(BatchPlanMixin):
         return total, count
 
 
-def rows_of(ids: Tensor, lengths: Tensor, longest: int | None) -> Rows:
-    """Ids as models read them: packed where `longest` is given."""
-    return Rows(ids, lengths) if longest is None else Rows.packed(ids, lengths, longest=longest)
-
-
 def pair_loss(
     model: Seq2SeqModel,
     source: Tensor,
@@ -196,23 +163,3 @@ def pair_loss(
         apart = symmetric_kl(model.unembed(states[0]), model.unembed(states[1]), labels, ignore_id=pad_id)
         total = (losses[0].total + losses[1].total) / 2 + r_drop * apart
     return total, losses[0].nll, losses[0].n_tokens
-
-
-def batch_of(
-    languages: Languages,
-    sources: Ragged | Sequence[Ids],
-    targets: Ragged | Sequence[Ids],
-    *,
-    plan: PackedPlan | BatchPlan | None = None,
-) -> PairBatch:
-    """Ids of sentence pairs as a batch, with the marks around them: packed where the plan packs, padded otherwise."""
-    source, target = languages.source.tokenizer, languages.target.tokenizer
-    read, targets = Ragged.of(sources).marked(last=source.eos_id), Ragged.of(targets)
-    fed, said = targets.marked(first=target.bos_id), targets.marked(last=target.eos_id)
-    sides = (read, source.pad_id), (fed, target.pad_id), (said, target.pad_id)
-    if isinstance(plan, PackedPlan):
-        room = {"budget_tokens": plan.budget_tokens, "max_documents": plan.max_documents, "longest": plan.longest}
-        packed = [pack(side, pad_id, **room) for side, pad_id in sides]
-        return PairBatch(*packed[0], *packed[1], packed[2][0], len(said.ids), longest=plan.longest)
-    padded = [pad(side, pad_id) for side, pad_id in sides]
-    return PairBatch(*padded[0], *padded[1], padded[2][0], len(said.ids))

@@ -18,8 +18,8 @@ from regard.attention import Rows
 from regard.data.batching.plan import pad
 from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, decode
 from regard.models.interfaces.text import Seq2SeqModel
-from regard.tasks.pairs import Languages
 from regard.tasks.predictions import Prediction
+from regard.tasks.translation.data import Languages
 
 
 class Translator:

@@ -19,15 +19,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from regard.data.io.lines import display_name, empty_file, open_bytes, stream_lines
-from regard.data.io.tables import FORMATS, Column, as_texts, read_cells
-from regard.data.text.pairs import hash_file, table_format
+from regard.data.io.lines import display_name, empty_file, hash_file, listed, open_bytes, stream_lines
+from regard.data.io.tables import FORMATS, Column, read_texts, table_format
 from regard.errors import DataError, UsageError
 
 BadRows = Literal["refuse", "drop"]
 Say = Callable[[str], None]
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".token.txt", "captions.txt")
-_SHOWN = 5
 _FLICKR = re.compile(r"([^\t]+)#\d+\t(.*)")
 _HEADER = re.compile(rb"\w+\s*,\s*\w+\s*$")
 
@@ -106,7 +104,7 @@ class CaptionSource:
             found = self._narrowed(found)
         if not found:
             raise DataError(f"{self.name}: there is no caption that can be used")
-        return [Captioned(image, tuple(said), line) for image, (line, said) in found.items()]
+        return [Captioned(image, tuple(captions), line) for image, (line, captions) in found.items()]
 
     def fingerprint(self) -> str:
         """A SHA-256 over the bytes of the table and the list, and the way they are read."""
@@ -132,9 +130,7 @@ class CaptionSource:
         if self.resolved_format == "flickr":
             yield from self._flickr()
             return
-        columns = (self.image, self.caption)
-        for values, line in read_cells(self.table, columns, format=self.resolved_format):
-            image, caption = as_texts(values, columns, where=f"{self.name}:{line}")
+        for (image, caption), line in read_texts(self.table, (self.image, self.caption), format=self.resolved_format):
             yield image, caption, line
 
     def _flickr(self) -> Iterator[tuple[str, str, int]]:
@@ -156,12 +152,6 @@ class CaptionSource:
         if lost:
             raise DataError(listed(lost))
         return {name: found[name] for name, _ in names}
-
-
-def listed(wrong: list[str]) -> str:
-    """The first few problems, a line each, and how many more there are."""
-    rest = f"\n  … and {len(wrong) - _SHOWN:,} more" if len(wrong) > _SHOWN else ""
-    return "\n  ".join(wrong[:_SHOWN]) + rest
 
 
 _STRAY = re.compile(r"[^\w\s'’-]|(?<!\w)['’-]+|['’-]+(?!\w)")

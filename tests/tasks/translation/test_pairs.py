@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from regard.errors import ConfigError, DataError
-from regard.tasks.pairs import PairData, PairFiles
+from regard.tasks.translation.data import PairData, PairFiles
 
 
 def texts(source) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What batches have in common: tensors that move together, and facts about them that stay."""
+"""What batches have in common: tensors that move together, and facts about them that stay; ids as models read them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor
+
+from regard.attention import Rows
 
 
 class TensorBatch:
@@ -43,3 +45,8 @@ class TensorBatch:
     def _with(self, change: Callable[[Tensor], Tensor]) -> Self:
         changed: dict[str, Any] = {name: change(value) for name, value in self._tensors().items()}
         return replace(self, **changed)  # type: ignore[type-var]  # all that derive from it are dataclasses
+
+
+def rows_of(ids: Tensor, lengths: Tensor, longest: int | None = None) -> Rows:
+    """Ids as models read them: packed where `longest` is given."""
+    return Rows(ids, lengths) if longest is None else Rows.packed(ids, lengths, longest=longest)
