@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -11,9 +13,18 @@ from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, decode
 from regard.models.interfaces.captions import Captioner
 from regard.tasks.captions.data import without_unknown
-from regard.tasks.translation.translator import Translation as Caption
+from regard.tasks.predictions import Prediction
 
-__all__ = ["Caption", "CaptionWriter"]
+
+@dataclass(frozen=True)
+class Caption(Prediction):
+    """What a model says about an image, which is called `image` if it has a name."""
+
+    image: str = ""
+
+    def record(self) -> dict[str, Any]:
+        """Image, caption, score and words, and those of the alternatives."""
+        return {"image": self.image} | super().record()
 
 
 class CaptionWriter:
@@ -38,11 +49,11 @@ class CaptionWriter:
         named = range(len(pixels)) if keys is None else keys
         forced = [] if prefix is None else self.tokenizer.encode(prefix)
         at_once = max(1, self.batch_rows // max(options.beam, options.n_samples))
-        found: list[list[Caption]] = []
+        captions: list[list[Caption]] = []
         for begin in range(0, len(pixels), at_once):
-            some = pixels[begin : begin + at_once]
-            found += self._write(some, options, forced, [named[begin + i] for i in range(len(some))])
-        return found
+            images = pixels[begin : begin + at_once]
+            captions += self._write(images, options, forced, [named[begin + i] for i in range(len(images))])
+        return captions
 
     @torch.inference_mode()
     def _write(self, pixels: Array, options: DecodeOptions, prefix: list[int], keys: list[int]) -> list[list[Caption]]:
@@ -65,4 +76,4 @@ class CaptionWriter:
     def _caption(self, written: Hypothesis) -> Caption:
         ids = list(written.tokens)
         text, tokens = self.tokenizer.decode(ids), self.tokenizer.tokens(ids)
-        return Caption(text, tokens, ids, written.score, written.log_prob, written.finished)
+        return Caption(text, written.score, tokens, log_prob=written.log_prob, ids=ids, finished=written.finished)

@@ -42,7 +42,7 @@ class WritingModel(LanguageModel, Protocol):
 
 @dataclass(frozen=True)
 class Continuation(Prediction):
-    """How a model went on after a `prompt`; `finished` where it ended by itself or with a stop string, not part of it."""
+    """How a model went on after a `prompt`; a stop string ends a text, and is not part of it."""
 
     prompt: str = ""
 
