@@ -104,8 +104,8 @@ def draw_run(run: Path, path: Path, options: argparse.Namespace) -> None:
     """Where a captioner looked, on test images that it does well on, no two of them with the same caption."""
     from regard import load
     from regard.tasks.base import ScoreData
+    from regard.tasks.captions.look import draw_captions
     from regard.tasks.captions.metrics import CaptionJudge
-    from regard.tasks.captions.plot import draw_captions
 
     model = load(run, options.device)
     (pictures,) = model.pictures(ScoreData(root=options.data_root, made=run / "data")).values()

@@ -32,7 +32,7 @@ from language_peers import CPU_SETTINGS, GPU_SETTINGS, NanoGPT, PeerTrainer, Sha
 from record import row, save
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.weights import load_weights, read_tensors
-from regard.config.devices import choose_device, computing
+from regard.config.devices import computing
 from regard.config.training import ReadingConfig
 from regard.data.text.streams import StreamHeader, TokenStream
 from regard.data.text.tokenizers import Tokenizer
@@ -42,7 +42,6 @@ from regard.models.gpt import GPT, GPTConfig
 from regard.tasks.language.setup import LanguageSetup
 from regard.tasks.language.training import LanguageTraining, language_loss
 from regard.tasks.recipes import find_recipe, make_recipe
-from regard.training.distributed import ProcessGroup
 from regard.training.optimizers import make_optimizer
 from regard.training.prefetch import Prefetcher
 from regard.training.progress import Window
@@ -95,7 +94,7 @@ def trainer_of(shape: Shape, *, device: str, steps: int, **options: Any) -> Iter
         run = RunFolder(Path(folder) / "run")
         run.path.mkdir()
         torch.manual_seed(0)
-        yield Trainer(task, model_of(shape, **options), config, run)
+        yield Trainer(task, model_of(shape, **options), config, RunContext.join(run, device=device))
 
 
 def train_regard(shape: Shape, *, device: str, steps: int, **options: Any) -> dict[str, float]:
@@ -290,36 +289,37 @@ def shakespeare(options: argparse.Namespace) -> list[dict[str, Any]]:
     recipe = make_recipe(find_recipe(RECIPES[device]), [*fixed, *short, *options.set])
     with tempfile.TemporaryDirectory() as folder:
         run = RunFolder(Path(folder))
-        job = LanguageSetup(recipe, RunContext(run, options.data_root, choose_device(device), ProcessGroup(), say))
-        say(job.introduction())
-        trainer = Trainer(job.task, job.model, recipe.train.for_epochs(job.task.batches_an_epoch), run)
+        context = RunContext.join(run, device=device, data_root=options.data_root, say=say)
+        setup = LanguageSetup(recipe, context)
+        say(setup.introduction())
+        trainer = Trainer(setup.task, setup.model, recipe.train.for_epochs(setup.task.batches_an_epoch), context)
         begin = time.perf_counter()
         trainer.fit()
         seconds = time.perf_counter() - begin
-        load_weights(job.model, read_tensors(run.weights), origin="the run")
-        job.model.eval()
+        load_weights(setup.model, read_tensors(run.weights), origin="the run")
+        setup.model.eval()
         with computing(trainer.device, bf16=trainer.bf16):
-            found = {"regard": (job.task.evaluate(job.model)["valid_nll"], seconds)}
+            found = {"regard": (setup.task.evaluate(setup.model)["valid_nll"], seconds)}
         say(f"  regard: validation loss {found['regard'][0]:.4f} after {seconds:.1f} s")
         if device == "cpu" or options.peer:
-            found["nanoGPT"] = _nanogpt(job, device, steps=options.steps)
+            found["nanoGPT"] = _nanogpt(setup, device, steps=options.steps)
             say(f"  nanoGPT's settings: validation loss {found['nanoGPT'][0]:.4f} after {found['nanoGPT'][1]:.1f} s")
     say(json.dumps({name: {"valid": round(v, 4), "seconds": round(s, 1)} for name, (v, s) in found.items()}))
     theirs = found.get("nanoGPT", (1.4697, None))
     peer = "nanoGPT's settings, transformers GPT-2" if "nanoGPT" in found else "nanoGPT, published"
     facts = {"peer": peer, "recipe": RECIPES[device], "seeds": [recipe.train.seed]}
     name = f"tiny Shakespeare, characters, {device}"
-    quality = {"unit": "nats a character", "n": len(job.task.valid) - 1, "peer_value": round(theirs[0], 4)}
+    quality = {"unit": "nats a character", "n": len(setup.task.valid) - 1, "peer_value": round(theirs[0], 4)}
     rows = [row(name, "validation loss", round(found["regard"][0], 4), **quality, **facts)]
     at = None if theirs[1] is None else round(theirs[1], 1)
     return [*rows, row(name, "training time", round(seconds, 1), unit="s", peer_value=at, **facts)]
 
 
-def _nanogpt(job: LanguageSetup, device: str, *, steps: int | None) -> tuple[float, float]:
+def _nanogpt(setup: LanguageSetup, device: str, *, steps: int | None) -> tuple[float, float]:
     """Validation loss and seconds of the peer, on the very same ids, its evaluations and its start included."""
-    train, valid = (torch.from_numpy(text.ids.astype(np.int64)) for text in (job.task.train, job.task.valid))
+    train, valid = (torch.from_numpy(text.ids.astype(np.int64)) for text in (setup.task.train, setup.task.valid))
     settings = CPU_SETTINGS if device == "cpu" else GPU_SETTINGS
-    shape = replace(settings.shape, vocabulary=job.task.tokenizer.size)
+    shape = replace(settings.shape, vocabulary=setup.task.tokenizer.size)
     settings = replace(settings, shape=shape, steps=steps or settings.steps)
     begin = time.perf_counter()
     peer = NanoGPT(settings, train, valid, device=device)

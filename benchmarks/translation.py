@@ -33,6 +33,7 @@ from regard.fast.gpu.graph_pool import pool_of
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.tasks.translation.data import Languages, TextSide
 from regard.tasks.translation.training import PairTraining
+from regard.training.setup import RunContext
 from regard.training.trainer import Trainer as RegardTrainer
 
 ANCHORS = {  # d_model, heads, layers, feed-forward, vocabulary, tokens a batch
@@ -77,7 +78,7 @@ def train_regard(shape: tuple[int, ...], pairs: list, *, device: str, steps: int
         )  # fmt: skip
         run = RunFolder(Path(folder) / "run")
         run.path.mkdir()
-        RegardTrainer(task, transformer(shape), config, run).fit()
+        RegardTrainer(task, transformer(shape), config, RunContext.join(run, device=device)).fit()
         lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]
     rates = sorted(line["tokens_per_second"] for line in lines[2:])
     return float(rates[len(rates) // 2])

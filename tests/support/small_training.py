@@ -19,6 +19,7 @@ from regard.models.registry import build
 from regard.tasks.translation.data import Languages, TextSide
 from regard.tasks.translation.training import PairTraining
 from regard.training.protocol import Losses
+from regard.training.setup import RunContext
 from regard.training.trainer import Trainer
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -48,9 +49,9 @@ def model_for(task: PairTraining, name: str = "transformer", **options: Any) -> 
     return build(name, MODELS[name] | {"n_source": size, "n_target": size, "dropout": 0.2} | options)
 
 
-def run_folder(path: Path) -> RunFolder:
+def context_in(path: Path, *, device: str = "cpu") -> RunContext:
     path.mkdir(parents=True, exist_ok=True)
-    return RunFolder(path)
+    return RunContext.join(RunFolder(path), device=device)
 
 
 @dataclass(frozen=True)
@@ -106,4 +107,4 @@ class Scripted:
 def scripted_trainer(folder: Path, task: Scripted, **options: Any) -> Trainer:
     torch.manual_seed(0)
     settings = {"device": "cpu", "steps": 20, "lr": 0.01, "warmup": 0, "eval_every": 2, "save_every": 2, "log_every": 5}
-    return Trainer(task, nn.Linear(1, 1), TrainConfig(**settings | options), run_folder(folder))
+    return Trainer(task, nn.Linear(1, 1), TrainConfig(**settings | options), context_in(folder))

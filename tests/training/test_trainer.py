@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_training import Numbers, Scripted, model_for, pair_task, run_folder, scripted_trainer
+from small_training import Numbers, Scripted, context_in, model_for, pair_task, scripted_trainer
 from torch import Tensor, nn
 
 from regard.checkpoints.weights import read_tensors
@@ -61,7 +61,7 @@ def gradients(
 ) -> tuple[dict[str, Tensor], list[float]]:
     model = model_for(task, dropout=0.0).double()
     config = TrainConfig(device="cpu", accumulate=len(groups), **options)
-    trainer = Trainer(Given(task, groups), model, config, run_folder(folder))
+    trainer = Trainer(Given(task, groups), model, config, context_in(folder))
     recorder = Recorder(model)
     trainer.optimizer = recorder  # type: ignore[assignment]
     window = Window(0.0)
@@ -111,7 +111,7 @@ def trainer_for(case: dict[str, Any], folder: Path, out: Path, *, steps: int) ->
     task = pair_task(folder, packed=case.get("packed", False), **case.get("task", {}))
     settings = {"device": "cpu", "warmup": 2, "eval_every": 4, "save_every": 3, "log_every": 5, "lr": 0.01}
     config = TrainConfig(**settings | {"steps": steps} | case.get("train", {}))
-    return Trainer(task, model_for(task, case.get("model", "transformer")), config, run_folder(out))
+    return Trainer(task, model_for(task, case.get("model", "transformer")), config, context_in(out))
 
 
 def lines(trainer: Trainer) -> list[dict[str, Any]]:

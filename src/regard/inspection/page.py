@@ -17,9 +17,8 @@ import html
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,19 +42,11 @@ _MEANING = {
 }
 
 
-def write_page(look: Look, path: Path | str) -> Path:
-    """Write the page to a file."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(look), encoding="utf-8")
-    return path
-
-
 def page(look: Look) -> str:
     """The whole page as one text."""
     maps = [look.maps[kind] for kind in _ORDER if kind in look.maps]
     described = [_describe_map(look, found) for found in maps]
-    record = json.dumps(_describe(look, maps, described), ensure_ascii=False, separators=(",", ":"))
+    record = inside_script(_describe(look, maps, described))
     first: list[str] = []
     rest: list[str] = []
     for name, data in _pieces(maps):
@@ -63,18 +54,12 @@ def page(look: Look) -> str:
         (first if early else rest).append(f'<script type="text/plain" id="{name}">{_deflated(data)}</script>')
     parts = {
         "title": html.escape(look.title or _text(look, maps)[:80] or "What the model looked at"),
-        "record": record.replace("<", "\\u003c"),
+        "record": record,
         "first": "\n".join(first),
-        "script": _file("page.js"),
+        "script": file_text("regard.inspection", "page.js"),
         "rest": "\n".join(rest),
     }
-    return "".join(_filled(_file("page.html"), parts))
-
-
-def frame(look: Look, *, height: int = 760) -> str:
-    """The page inside a frame, for notebooks."""
-    inside = html.escape(page(look), quote=True)
-    return f'<iframe srcdoc="{inside}" style="width:100%;height:{height}px;border:0" title="Attention"></iframe>'
+    return filled(file_text("regard.inspection", "page.html"), parts)
 
 
 def _describe(look: Look, maps: list[Map], described: list[dict[str, Any]]) -> dict[str, Any]:
@@ -206,15 +191,16 @@ def _deflated(data: bytes) -> str:
     return base64.b64encode(packer.compress(data) + packer.flush()).decode()
 
 
-def _filled(template: str, parts: dict[str, str]) -> Iterator[str]:
-    """The template with the parts in their places, in order, so that nothing inside a part is taken for a place."""
-    for name, text in parts.items():
-        before, place, template = template.partition("{{" + name + "}}")
-        assert place, name
-        yield before
-        yield text
-    yield template
+def filled(template: str, parts: Mapping[str, str]) -> str:
+    """The template with every {{name}} replaced; nothing inside a part is taken for a name."""
+    return re.sub(r"\{\{([\w.]+)\}\}", lambda name: parts[name[1]], template)
 
 
-def _file(name: str) -> str:
-    return resources.files("regard.inspection").joinpath(name).read_text(encoding="utf-8")
+def inside_script(value: object) -> str:
+    """JSON that can stand in a page's script, whatever it holds."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def file_text(package: str, name: str) -> str:
+    """A file that lies beside the code."""
+    return resources.files(package).joinpath(name).read_text(encoding="utf-8")

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import Literal, Self
 
@@ -231,15 +232,21 @@ class Look:
 
     def page(self, path: Path | str) -> Path:
         """Write one HTML file that shows everything, opens from disk in any browser, and needs no network."""
-        from regard.inspection.page import write_page
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.html(), encoding="utf-8")
+        return path
 
-        return write_page(self, path)
+    def html(self) -> str:
+        """The page as one text."""
+        from regard.inspection.page import page
+
+        return page(self)
 
     def _repr_html_(self) -> str:
         """The page inside a notebook."""
-        from regard.inspection.page import frame
-
-        return frame(self)
+        inside = escape(self.html(), quote=True)
+        return f'<iframe srcdoc="{inside}" style="width:100%;height:760px;border:0" title="Attention"></iframe>'
 
     def to_json(self, *, compact: bool = False) -> str:
         """Everything as one JSON object, which `from_json` reads back: numbers as numbers.

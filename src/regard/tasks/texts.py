@@ -13,16 +13,15 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from regard.data.batching.rows import RowOrder
-from regard.data.io.lines import STDIN
-from regard.data.io.paths import find_data, keep_stdin
-from regard.data.text.corpus import corpus_key
+from regard.data.io.cache import store_key
+from regard.data.io.paths import find_data
 from regard.data.text.documents import Document, Split, TextSource
 from regard.data.text.streams import TokenStream
 from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import ConfigError
+from regard.tasks.files import DataFiles, Say
 
-Say = Callable[[str], None]
 TokenizerKind = Literal["bpe", "unigram", "wordpiece", "chars", "bytes", "words"]
 
 
@@ -66,25 +65,15 @@ class EncodedTexts(NamedTuple):
     valid: TokenStream
 
 
-@dataclass(frozen=True)
-class TextFiles:
-    """The texts of a recipe, found: relative names are looked for here, then under the data root."""
+class TextFiles(DataFiles[TextData]):
+    """The texts of a recipe."""
 
-    data: TextData
-    root: Path | None
-    made: Path
+    holds, example, ending = "text", "FILE", ".txt"
 
     def source(self, names: tuple[str, ...], *, what: str) -> TextSource:
         """Describe one set of texts."""
-        if not names:
-            raise ConfigError(
-                f"data.{what} names no text", hint=f'give it with --{what} FILE, or as data.{what} = ["a.txt"]'
-            )
-        found = tuple(
-            find_data(str(keep_stdin(self.made / f"stdin-{what}.txt")) if name == STDIN else name, self.root)
-            for name in names
-        )
-        return TextSource(found, split=self.data.split, column=self.data.column)
+        paths = tuple(self.find(names, what=what))
+        return TextSource(paths, split=self.data.split, column=self.data.column)
 
     @cached_property
     def train(self) -> TextSource:
@@ -100,6 +89,11 @@ class TextFiles:
     def tests(self) -> dict[str, TextSource]:
         """The texts to report on, by name."""
         return {name: self.source(files, what=f"test.{name}") for name, files in self.data.test.items()}
+
+    def fingerprints(self) -> dict[str, str]:
+        """A SHA-256 of every set, and of the way it is read."""
+        sources = {"train": self.train, "valid": self.valid} | self.tests
+        return {name: source.fingerprint() for name, source in sources.items() if source is not None}
 
     def train_documents(self) -> Iterator[Document]:
         """What is learnt from."""
@@ -150,7 +144,7 @@ def encode_texts(files: TextFiles, pieces: TextPieces, folder: Path, *, say: Say
     data = files.data
     sources = [files.train] if files.valid is None else [files.train, files.valid]
     facts = (repr((data.separated, data.held_out if files.valid is None else None)), repr(pieces))
-    key = corpus_key("texts", *(source.fingerprint() for source in sources), *facts, _made_elsewhere(files, pieces))
+    key = store_key("texts", *(source.fingerprint() for source in sources), *facts, _made_elsewhere(files, pieces))
     made = folder / key[:24]
     if not (made / "tokenizer.json").exists():
         made.mkdir(parents=True, exist_ok=True)
@@ -158,10 +152,10 @@ def encode_texts(files: TextFiles, pieces: TextPieces, folder: Path, *, say: Say
     tokenizer = Tokenizer.load(made / "tokenizer.json")
 
     def stream(name: str, documents: Callable[[], Iterator[Document]]) -> TokenStream:
-        part = corpus_key(key, name)
+        part = store_key(key, name)
 
-        def build(place: Path) -> TokenStream:
-            built = TokenStream.build(documents(), tokenizer, place, separated=data.separated, fingerprint=part)
+        def build(into: Path) -> TokenStream:
+            built = TokenStream.build(documents(), tokenizer, into, separated=data.separated, fingerprint=part)
             say(f"{name}: {built.extent.characters:,} characters, {len(built):,} tokens")
             return built
 

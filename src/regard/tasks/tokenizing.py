@@ -29,8 +29,7 @@ def tokenizer_for(
         if not context.group.first:
             raise CheckpointError(f"{kept}: the first process wrote none")
         made = _tokenizer(recipe, context, start, texts)
-        context.run.path.mkdir(parents=True, exist_ok=True)
-        made.save(kept)
+        context.keep(made.save)
         return made
 
     return context.first(prepare)
@@ -40,9 +39,7 @@ def with_tokenizer(pieces: Pieces, start: Pretrained | None, context: RunContext
     """The `[tokenizer]` section, changed to name the start's tokenizer where there is one."""
     if start is None:
         return pieces
-    if context.group.first:
-        context.run.path.mkdir(parents=True, exist_ok=True)
-        _start_tokenizer(start).save(context.run.path / "tokenizer.json")
+    context.keep(_start_tokenizer(start).save)
     context.group.wait()
     return replace(pieces, file=str(context.run.path / "tokenizer.json"))  # type: ignore[type-var]
 

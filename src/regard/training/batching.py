@@ -1,42 +1,51 @@
-"""What tasks that go by a plan of batches have in common: how the trainer may treat these."""
+"""What tasks that go by a plan of batches have in common: batches in order, and how the trainer may treat them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import torch
+
+from regard.config.twins import resolve
 from regard.data.batching.packing import PackedPlan
-
-
-class Plan(Protocol):
-    """Which examples go together, epoch by epoch."""
-
-    def epoch(self, number: int) -> Iterable[Any]:
-        """The batches of an epoch."""
-        ...
+from regard.data.batching.plan import Position
 
 
 class BatchPlanMixin:
     """Batches of a plan; unless a task knows better, packed ones have one shape and others have many.
 
-    A task whose batches get one of few shapes when their lengths are rounded up says to which multiple: `few_lengths`.
-    Once it is to be recorded, `multiple_of` is that.
+    `fixed_shape` says that all of them have one. A task whose batches get one of few shapes when their lengths are
+    rounded up says to which multiple: `few_lengths`; once its work is to be recorded, `multiple_of` is that.
+    `_loss` is what the compiler may fuse: tensors in, tensors out.
     """
 
-    plan: Any  # a Plan; each task has one of its own kind
+    plan: Any  # each task has one of its own kind
+    fixed_shape = False
     few_lengths = 0
     multiple_of = 1
+    _loss: Callable[..., Any] | None = None
+
+    def batches(self, position: Position, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Position, Any]]:
+        """Batches without end from a position on; each of `world` processes gets its share of every batch."""
+        before = position
+        for after, examples in self.plan.iterate(position):
+            yield after, self.share(examples, epoch=before.epoch, rank=rank, world=world)
+            before = after
+
+    def share(self, examples: Any, *, epoch: int, rank: int, world: int) -> Any:
+        """One process's share of a batch; an empty one is a batch without tokens."""
+        return self.batch(examples[rank::world])  # type: ignore[attr-defined]
 
     @property
     def batches_an_epoch(self) -> int:
         """How many batches the first pass over the data takes."""
-        plan: Plan = self.plan
-        return sum(1 for _ in plan.epoch(0))
+        return sum(1 for _ in self.plan.epoch(0))
 
     @property
     def static_shapes(self) -> bool:
         """Whether all batches have one shape, so that compiling pays."""
-        return isinstance(self.plan, PackedPlan)
+        return self.fixed_shape or isinstance(self.plan, PackedPlan)
 
     def record(self) -> bool:
         """Whether a GPU's work can be recorded: where batches have one shape, or from now on one of few."""
@@ -44,4 +53,7 @@ class BatchPlanMixin:
         return self.static_shapes or bool(self.few_lengths)
 
     def compile(self) -> None:
-        """Nothing: where shapes differ from batch to batch it would not pay."""
+        """Let the compiler fuse what the loss computes, for the shapes it is called with, where a task allows it."""
+        if self._loss is not None:
+            resolve()  # twins are looked up here, where no compiler traces it
+            self._loss = torch.compile(self._loss, dynamic=False)

@@ -9,12 +9,10 @@ from typing import Any
 from regard.checkpoints.provenance import commit, hardware, versions
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.weights import load_weights, read_tensors, weights_of
-from regard.config.devices import choose_device
 from regard.config.recipe import Recipe
 from regard.errors import ConfigError, UsageError
 from regard.models.flops import count_parameters
 from regard.training.averaging import averaged
-from regard.training.distributed import ProcessGroup
 from regard.training.setup import Begin, RunContext, Say, TaskSetup
 from regard.training.trainer import Trainer
 
@@ -25,8 +23,7 @@ def train(recipe: Recipe, out: Path, *, loop: Loop, data_root: Path | None, resu
     """Train a recipe in the folder `out`, or go on with the run that is there; what run.json says in the end."""
     run = RunFolder(out)
     _check_folder(run, recipe, resume=resume)
-    device = choose_device(recipe.train.device)
-    return loop(recipe, RunContext(run, data_root, device, ProcessGroup.join(device), say), resume)
+    return loop(recipe, RunContext.join(run, device=recipe.train.device, data_root=data_root, say=say), resume)
 
 
 def fit(recipe: Recipe, context: RunContext, resume: bool, *, begin: Begin) -> dict[str, Any]:
@@ -35,9 +32,9 @@ def fit(recipe: Recipe, context: RunContext, resume: bool, *, begin: Begin) -> d
     first = context.group.first
     if first:
         context.run.write_config(recipe.resolved())
-        context.run.write_model(setup.described)
+        context.run.write_model(setup.spec)
         context.say(setup.introduction())
-    trainer = Trainer(setup.task, setup.model, recipe.train.for_epochs(setup.task.batches_an_epoch), context.run)
+    trainer = Trainer(setup.task, setup.model, recipe.train.for_epochs(setup.task.batches_an_epoch), context)
     if resume and trainer.restore() and first:
         context.say(f"going on after step {trainer.progress.step}")
     trainer.fit()

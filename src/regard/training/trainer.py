@@ -19,31 +19,29 @@ from threading import Event
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoints.run import RunFolder
 from regard.checkpoints.weights import load_weights, weights_of
-from regard.config.devices import choose_device, computing, quick_products, uses_bf16
+from regard.config.devices import computing, quick_products, uses_bf16
 from regard.config.training import TrainConfig
 from regard.config.twins import twin
 from regard.data.batching.plan import Position
 from regard.errors import CheckpointError, EnvironmentProblem
 from regard.training.averaging import Averager, averaged, make_averager
-from regard.training.distributed import ProcessGroup
 from regard.training.optimizers import clip_gradients, make_optimizer
 from regard.training.prefetch import Prefetcher
 from regard.training.progress import Progress, Window
 from regard.training.protocol import Batch, Losses, Trainable
 from regard.training.report import Reporter
 from regard.training.schedules import rate_at
+from regard.training.setup import RunContext
 from regard.training.signals import Interrupted, listening
 
 
 class Trainer:
-    """Trains a model on a task, in a run folder."""
+    """Trains a model on a task, where the context of its run says."""
 
-    def __init__(self, task: Trainable, model: nn.Module, config: TrainConfig, run: RunFolder) -> None:
-        self.task, self.config, self.run = task, config, run
-        self.device = choose_device(config.device)
-        self.group = ProcessGroup.join(self.device)
+    def __init__(self, task: Trainable, model: nn.Module, config: TrainConfig, context: RunContext) -> None:
+        self.task, self.config = task, config
+        self.run, self.device, self.group = context.run, context.device, context.group
         self.bf16 = uses_bf16(config.precision, self.device)
         self.model = model.to(self.device)
         automatic = self.device.type == "cuda" and task.static_shapes
@@ -62,7 +60,7 @@ class Trainer:
         self.averager: Averager | None = make_averager(self.model, ema=config.ema, last=config.average)
         self.progress = Progress()
         self._saved = 0
-        self.reporter = Reporter(run, steps=config.steps, speaks=self.group.first)
+        self.reporter = Reporter(self.run, steps=config.steps, speaks=self.group.first)
         self._captured = graphs(self._whole, self.device) if graphs is not None and captured else None
         if config.compile == "on" or (config.compile == "auto" and automatic):
             task.compile()
@@ -126,10 +124,10 @@ class Trainer:
 
     def _step(self, batches: Iterator[tuple[Position, Batch]], window: Window) -> None:
         config, progress = self.config, self.progress
-        some = [next(batches) for _ in range(config.accumulate)]
+        taken = [next(batches) for _ in range(config.accumulate)]
         # Dropout draws from a stream of its own at each step and in each process, so no state has to be kept.
         torch.manual_seed(_seed(config.seed, progress.step, self.group.rank))
-        n_tokens = self.group.total(sum(batch.n_tokens for _, batch in some))
+        n_tokens = self.group.total(sum(batch.n_tokens for _, batch in taken))
         progress.step += 1
         rate = rate_at(
             progress.step,
@@ -140,14 +138,14 @@ class Trainer:
             final=config.final_rate,
         )
         self.optimizer.set_rate(rate)
-        real = [batch for _, batch in some if batch.n_tokens]
+        real = [batch for _, batch in taken if batch.n_tokens]
         if self._captured is not None and real:
             window.add(self._captured(real[0], n_tokens))
         else:
             for batch in real:
                 window.add(self._pass(batch.to(self.device), n_tokens))
             self._update()
-        progress.position, progress.tokens = some[-1][0], progress.tokens + int(n_tokens)
+        progress.position, progress.tokens = taken[-1][0], progress.tokens + int(n_tokens)
         window.rate = rate
 
     def _whole(self, batch: Batch, n_tokens: Tensor) -> Losses:
@@ -232,10 +230,7 @@ class Trainer:
         self.group.wait()
         if not self.group.first:
             return
-        files = {
-            "model": weights_of(self.model),
-            "optimizer": self.optimizer.state_tensors(),
-        }
+        files = {"model": weights_of(self.model), "optimizer": self.optimizer.state_tensors()}
         if self.averager:
             files["average"] = self.averager.state_tensors()
         self.run.save(self.progress.step, files=files, facts=self.progress.facts())

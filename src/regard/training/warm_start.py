@@ -36,6 +36,38 @@ def open_start(recipe: Recipe, root: Path | None) -> Pretrained | None:
     return None if named is None else open_model(find_data(str(named), root))
 
 
+def start_for(recipe: Recipe, root: Path | None) -> Pretrained | None:
+    """The same, which has to be the model that the recipe names."""
+    start, name = open_start(recipe, root), recipe.model["name"]
+    if start is not None and start.model != name:
+        alike = start.task == recipe.task
+        raise ConfigError(
+            f"{start.origin} is a {start.model}; model.name says {name!r}",
+            hint=f"set model.name={start.model}" if alike else f"start from a model for {recipe.task}",
+        )
+    return start
+
+
+def refuse_start(recipe: Recipe, what: str) -> None:
+    """A model that begins anew has no start."""
+    if "start" in recipe.model:
+        raise ConfigError(f"model.start is for models of texts; {what} begins anew")
+
+
+def own_options(recipe: Recipe) -> dict[str, Any]:
+    """The model's own options: all but what it is called and where it begins."""
+    return {key: value for key, value in recipe.model.items() if key not in ("name", "start", "vectors")}
+
+
+def begin_model(
+    recipe: Recipe, options: Mapping[str, Any], *, labels: tuple[str, ...] | None = None
+) -> tuple[nn.Module, ModelSpec]:
+    """The recipe's model with these options, its weights as the seed draws them."""
+    spec = with_defaults(ModelSpec(recipe.task, recipe.model["name"], options, labels))
+    torch.manual_seed(recipe.train.seed)
+    return build(spec.model, spec.options), spec
+
+
 def begin_text_model(
     recipe: Recipe, tokenizer: Tokenizer, start: Pretrained | None, context: RunContext, *, forced: Mapping[str, Any]
 ) -> tuple[nn.Module, ModelSpec]:
@@ -43,21 +75,15 @@ def begin_text_model(
 
     `forced` are options that follow from the data and hold unless the recipe or the start says otherwise.
     """
-    options = _options(recipe)
-    name = recipe.model["name"]
     vocabulary = {"n_tokens": len(tokenizer), "pad_id": tokenizer.pad_id}
+    options = dict(forced) | own_options(recipe) | vocabulary
     if start is not None:
-        if start.model != name:
-            raise ConfigError(f"{start.origin} is a {start.model}; model.name says {name!r}")
-        described = with_defaults(ModelSpec(recipe.task, name, dict(start.options) | options))
-    else:
-        described = with_defaults(ModelSpec(recipe.task, name, dict(forced) | options | vocabulary))
-    torch.manual_seed(recipe.train.seed)
-    model = build(name, described.options)
+        options = dict(start.options) | own_options(recipe)
+    model, spec = begin_model(recipe, options)
     if start is not None:
         load_known(model, start.tensors, origin=start.origin)
     begin_at_vectors(recipe, model, tokenizer, context)
-    return model, described
+    return model, spec
 
 
 def begin_with_backbone(
@@ -67,30 +93,26 @@ def begin_with_backbone(
     context: RunContext,
     *,
     forced: Mapping[str, Any],
-    n_positions: int,
+    labels: tuple[str, ...] | None = None,
 ) -> tuple[nn.Module, ModelSpec]:
     """A head on a backbone: a fresh one that the recipe describes, or that of a model trained before."""
-    options = _options(recipe)
+    options = dict(forced) | own_options(recipe)
     given = dict(options.pop("backbone", {}))
     if start is None:
         backbone = given or dict(BACKBONE)
         backbone |= {"n_tokens": len(tokenizer), "pad_id": tokenizer.pad_id}
         if "n_positions" in entry(backbone["name"]).options:
-            backbone = {"n_positions": n_positions} | backbone
+            backbone = {"n_positions": recipe.data.max_tokens} | backbone
     else:
         backbone = _backbone_of(start) | given
-    whole = dict(forced) | options
-    backbone |= dict(entry(backbone["name"]).as_backbone(whole))
-    described = with_defaults(ModelSpec(recipe.task, recipe.model["name"], whole | {"backbone": backbone}))
-    torch.manual_seed(recipe.train.seed)
-    model = build(described.model, described.options)
+    backbone |= dict(entry(backbone["name"]).as_backbone(options))
+    model, spec = begin_model(recipe, options | {"backbone": backbone}, labels=labels)
     if start is not None:
         prefix = "backbone." if "backbone" in start.options else ""
         tensors = {name.removeprefix(prefix): t for name, t in start.tensors.items() if name.startswith(prefix)}
-        backbone_module = model.get_submodule("backbone")
-        load_known(backbone_module, tensors, origin=start.origin)
+        load_known(model.get_submodule("backbone"), tensors, origin=start.origin)
     begin_at_vectors(recipe, model, tokenizer, context)
-    return model, described
+    return model, spec
 
 
 def backbone_name(recipe: Recipe, start: Pretrained | None) -> str:
@@ -104,11 +126,6 @@ def load_known(module: nn.Module, tensors: Mapping[str, torch.Tensor], *, origin
     own = weights_of(module)
     fresh = {name: tensor for name, tensor in own.items() if name.startswith("pooler.") and name not in tensors}
     load_weights(module, {name: t for name, t in tensors.items() if name in own} | fresh, origin=origin)
-
-
-def _options(recipe: Recipe) -> dict[str, Any]:
-    """The model's own options: all but what it is called and where it begins."""
-    return {key: value for key, value in recipe.model.items() if key not in ("name", "start", "vectors")}
 
 
 def _backbone_of(start: Pretrained) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.data.audio.mel import Front, Scale, mel_bank, to_hertz, to_mel
-from regard.errors import ConfigError, DataError, UsageError
+from regard.errors import CheckpointError, ConfigError, UsageError
 
 
 def noise(n, seed=0):
@@ -118,7 +118,7 @@ def test_the_scale_of_the_training_data(tmp_path):
     with pytest.raises(UsageError, match="needs the scale of the training data"):
         Front(normal="global")
     (tmp_path / "mel.json").write_text("{}")
-    with pytest.raises(DataError, match="not the scale of mel bands"):
+    with pytest.raises(CheckpointError, match="not the scale of mel bands"):
         Scale.load(tmp_path)
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.data.text.corpus import Corpus, corpus_key
+from regard.data.io.cache import store_key
+from regard.data.text.corpus import Corpus
 from regard.data.text.pairs import Pair
 from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
@@ -164,7 +165,7 @@ def damage_no_header(folder: Path) -> None:
 def test_damage_is_noticed_and_the_cache_rebuilt(
     tmp_path: Path, tokenizer: Tokenizer, damage: object, says: str
 ) -> None:
-    key = corpus_key("k")
+    key = store_key("k")
 
     def make(folder: Path) -> Corpus:
         return build(folder, tokenizer, fingerprint=key)
@@ -187,7 +188,7 @@ def test_cache_is_used_only_for_its_key(tmp_path: Path, tokenizer: Tokenizer) ->
 
         return Corpus.cached(key, tmp_path / "deep" / "cache", build=make)
 
-    one, other = corpus_key("a", 1, None), corpus_key("a", 2, None)
+    one, other = store_key("a", 1, None), store_key("a", 2, None)
     assert cached(one).folder == cached(one).folder != cached(other).folder
     assert built == [one, other]
     twin = one[:24] + "0" * 40  # lands in the same folder, but is not the same

@@ -13,8 +13,8 @@ from tokenizers import models, processors
 
 from regard.data.batching.plan import Position
 from regard.data.batching.rows import RowPlan
+from regard.data.io.cache import store_key
 from regard.data.text import streams as streams_module
-from regard.data.text.corpus import corpus_key
 from regard.data.text.documents import Document
 from regard.data.text.markers import Markers
 from regard.data.text.special_tokens import SpecialTokens
@@ -87,7 +87,7 @@ def test_a_stream_is_built_once(tmp_path: Path) -> None:
         built.append(folder)
         return TokenStream.build(documents("a"), CHARS, folder, fingerprint=key)
 
-    key = corpus_key("text", CHARS.fingerprint())
+    key = store_key("text", CHARS.fingerprint())
     for _ in range(2):
         assert TokenStream.cached(key, tmp_path, build=build).fingerprint == key
     assert len(built) == 1
@@ -106,7 +106,7 @@ def test_what_is_no_stream(tmp_path: Path) -> None:
     header = json.loads((folder / "stream.json").read_text())
     for wrong in ({"format": 2}, {"tokens": 0}, {"dtype": "<f4"}, {"documents": 1.5}):
         (folder / "stream.json").write_text(json.dumps(header | wrong))
-        with pytest.raises(DataError, match="not a stream of format 1"):
+        with pytest.raises(DataError, match="not a stream of text of format 1"):
             TokenStream.open(folder)
     (folder / "stream.json").write_text("{")
     with pytest.raises(DataError, match="cannot be read"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_training import model_for, pair_task, run_folder
+from small_training import context_in, model_for, pair_task
 from torch import Tensor
 
 from regard.config.training import TrainConfig
@@ -27,7 +27,7 @@ CASES: dict[str, dict[str, Any]] = {
 def trainer_for(folder: Path, **train: Any) -> Trainer:
     task = pair_task(folder / "data", packed=True, label_smoothing=0.1)
     config = TrainConfig(steps=100, lr=0.01, warmup=3, eval_every=1000, compile="off", **train)
-    return Trainer(task, model_for(task, dropout=0.2), config, run_folder(folder / "run"))
+    return Trainer(task, model_for(task, dropout=0.2), config, context_in(folder / "run", device="auto"))
 
 
 def trained(trainer: Trainer, steps: int) -> tuple[list[float], dict[str, Tensor]]:

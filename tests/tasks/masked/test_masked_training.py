@@ -25,6 +25,7 @@ from regard.tasks.masked.data import MaskedData
 from regard.tasks.masked.masking import UNUSED
 from regard.tasks.masked.sentence_pairs import Examples
 from regard.tasks.masked.training import MaskedTraining
+from regard.training.setup import RunContext
 from regard.training.trainer import Trainer
 
 
@@ -289,7 +290,7 @@ def test_a_run_that_was_stopped_is_the_run(tmp_path: Path) -> None:
             config = TrainConfig(
                 steps=steps, accumulate=2, eval_every=3, save_every=3, schedule="constant", warmup=0, device="cpu"
             )
-            trainer = Trainer(task, model, config, run)
+            trainer = Trainer(task, model, config, RunContext(run))
             assert trainer.restore() == (steps != stops[0])
             trainer.fit()
         weights.append(model.state_dict())

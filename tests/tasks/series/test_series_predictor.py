@@ -79,7 +79,7 @@ def test_what_it_looked_at(wave, tmp_path):
     assert seen.axes["past"].kind == "steps"
     assert seen.axes["past"].labels[0] == "2020-01-16 16:00:00 … 2020-01-16 21:00:00"
     assert seen.weights["self"].shape == (3, 4, 8, 8)
-    assert seen.told.name == "two"
+    assert seen.forecast.name == "two"
     looked = seen.looked_at()
     assert looked.shape == (24,)
     assert looked.sum() == pytest.approx(1)
@@ -129,7 +129,7 @@ def test_one_series_is_told_from_another_at_the_same_time_and_better_than_linear
     seen = model.look(str(path))
     assert seen.title == "a: 4 steps up to 2020-02-07 11:00:00"
     assert seen.axes["future"].labels == seen.axes["past"].labels[-4:]
-    assert (seen.told.begin, len(seen.told.times)) == (4, 8)
+    assert (seen.forecast.begin, len(seen.forecast.times)) == (4, 8)
     assert seen.plot(tmp_path / "seen.png").stat().st_size > 5_000
     bare = tiny_series.write_csv(tmp_path / "bare.csv", {"b": tiny_series.twin(20)["b"]}, dates=False)
     with pytest.raises(DataError, match="has no date column"):

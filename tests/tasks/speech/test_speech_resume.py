@@ -42,13 +42,11 @@ def test_shares_of_processes_make_up_the_batch(tmp_path):
     from regard.data.batching.plan import Position
     from regard.tasks.recipes import find_recipe, make_recipe
     from regard.tasks.speech.setup import SpeechSetup
-    from regard.training.distributed import ProcessGroup
     from regard.training.setup import RunContext
 
     arguments = tiny_speech.speech(tmp_path)
     recipe, cpu = make_recipe(find_recipe(arguments[0]), arguments[1:]), torch.device("cpu")
-    place = RunContext(RunFolder(tmp_path / "run"), None, cpu, ProcessGroup.join(cpu), lambda _: None)
-    task = SpeechSetup(recipe, place).task
+    task = SpeechSetup(recipe, RunContext(RunFolder(tmp_path / "run"))).task
     _, whole = next(task.batches(Position(0, 2)))
     shares = [next(task.batches(Position(0, 2), rank=rank, world=2))[1] for rank in range(2)]
     assert sum(share.n_tokens for share in shares) == whole.n_tokens

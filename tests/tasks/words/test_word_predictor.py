@@ -15,7 +15,7 @@ from regard.tasks.recipes import find_recipe, make_recipe
 from regard.tasks.training import train
 from regard.tasks.words import run as words
 from regard.tasks.words.exchange import export_vectors, import_vectors, start_from_vectors, vectors_of
-from regard.tasks.words.plot import draw_words
+from regard.tasks.words.look import draw_words
 from regard.training.signals import Interrupted
 
 GROUPS = (("cat", "dog", "cow", "pig"), ("red", "green", "blue", "black"))

@@ -10,7 +10,6 @@ text, are all named together with their rows, and refused or, if asked, dropped.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -24,6 +23,7 @@ import torch
 from regard.data.audio.files import Samples, read_audio
 from regard.data.audio.manifests import Spoken
 from regard.data.audio.resampling import resample
+from regard.data.io.atomic import whole_or_absent
 from regard.data.io.lines import listed
 from regard.errors import DataError, EnvironmentProblem
 
@@ -111,15 +111,8 @@ class AudioCorpus:
         """Decode rows into a folder, or open what is there of the same rows and files; lengths are in seconds."""
         made = folder / _key(rows, (rate, shortest, longest, bad))
         if not (made / "index.json").exists():
-            draft = folder / f".draft-{made.name}"
-            shutil.rmtree(draft, ignore_errors=True)
-            draft.mkdir(parents=True)
-            try:
+            with whole_or_absent(made, files=("index.json", "samples.i16"), what="recordings") as draft:
                 _decode(rows, draft, rate=rate, limits=(shortest, longest), bad=bad, say=say)
-                shutil.rmtree(made, ignore_errors=True)
-                draft.rename(made)
-            finally:
-                shutil.rmtree(draft, ignore_errors=True)
         return cls.open(made)
 
     @classmethod

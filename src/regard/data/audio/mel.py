@@ -26,7 +26,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.errors import ConfigError, DataError, UsageError
+from regard.data.io.atomic import read_facts
+from regard.errors import ConfigError, UsageError
 
 FrontName = Literal["mel", "whisper"]
 Normal = Literal["utterance", "global", "none"]
@@ -91,11 +92,12 @@ class Scale:
     @classmethod
     def load(cls, folder: Path) -> Scale:
         """Read what `save` wrote."""
-        try:
-            held = json.loads((folder / SCALE).read_text())
-            return cls(tuple(held["mean"]), tuple(held["deviation"]))
-        except (OSError, ValueError, KeyError, TypeError) as problem:
-            raise DataError(f"{folder / SCALE}: not the scale of mel bands ({problem!r})") from problem
+        return read_facts(
+            folder / SCALE,
+            lambda facts: cls(tuple(facts["mean"]), tuple(facts["deviation"])),
+            what="not the scale of mel bands",
+            hint="a run with data.normal=global keeps its scale",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,13 +7,13 @@ goes together is as random as it can be. Everything follows from (seed, epoch).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.batching.plan import Indices, Position, iterate
+from regard.data.batching.plan import EpochPlan, Indices
 from regard.data.batching.ragged import Ragged
 from regard.errors import UsageError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class PackedPlan:
+class PackedPlan(EpochPlan):
     """Which examples share a packed batch, epoch by epoch."""
 
     def __init__(
@@ -58,10 +58,6 @@ class PackedPlan:
             batches.append(order[start:end])
             start, base = end, (int(source[end - 1]), int(target[end - 1]))
         return batches
-
-    def iterate(self, position: Position = Position()) -> Iterator[tuple[Position, Indices]]:  # noqa: B008 - frozen
-        """Batches without end from `position` on, each with the position after it."""
-        return iterate(self, position)
 
     def padding(self, epoch: int = 0) -> float:
         """The share of filler in the tokens of an epoch, both sides together."""

@@ -7,9 +7,10 @@ order of batches are shuffled anew each epoch. Everything follows from (seed, ep
 checkpoint has to keep.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,15 +33,49 @@ class Position:
     batch: int = 0
 
 
-class Epochs(Protocol):
-    """Anything that can list the batches of an epoch."""
+class EpochPlan(ABC):
+    """Which examples go together, epoch by epoch."""
 
+    @abstractmethod
     def epoch(self, number: int) -> list[Indices]:
         """The batches of an epoch."""
-        ...
+
+    def iterate(self, position: Position = Position()) -> Iterator[tuple[Position, Indices]]:  # noqa: B008 - frozen
+        """Batches without end from `position` on; resuming at a yielded position gives exactly what comes next."""
+        number, done = position.epoch, position.batch
+        while True:
+            batches = self.epoch(number)
+            if not 0 <= done <= len(batches):
+                raise no_such_batch(position, len(batches))
+            for place in range(done, len(batches)):
+                last = place + 1 == len(batches)
+                yield Position(number + 1) if last else Position(number, place + 1), batches[place]
+            number, done = number + 1, 0
 
 
-class BatchPlan:
+def no_such_batch(position: Position, n: int) -> UsageError:
+    """The error for a position that its epoch does not have."""
+    return UsageError(
+        f"batch {position.batch} of epoch {position.epoch} does not exist, the epoch has {n}",
+        hint="the data, the budget or the seed is not that of the run to be resumed",
+    )
+
+
+def example_plan(
+    lengths: npt.NDArray[np.int64], *, budget_tokens: int, seed: int, batch_examples: int = 0
+) -> "BatchPlan":
+    """The batches of rows of these lengths: `batch_examples` at random, or as many of like length as the budget holds.
+
+    Random batches of a fixed number are what fine-tuning is usually described by; only the last of an epoch is smaller.
+    Batches of like lengths pad less.
+    """
+    if not batch_examples:
+        return BatchPlan(lengths, lengths, budget_tokens=budget_tokens, seed=seed)
+    room = batch_examples * int(lengths.max(initial=1))
+    return BatchPlan(lengths, lengths, budget_tokens=room, seed=seed, max_sentences=batch_examples, n_shapes=1)
+
+
+class BatchPlan(EpochPlan):
     """Which examples go together, epoch by epoch.
 
     `multiple_of` rounds padded lengths up (good for tensor cores). `n_shapes` allows only so many padded shapes, plus
@@ -146,17 +181,13 @@ class BatchPlan:
         padded = sum(len(indices) * sum(self.padded_shape(indices)) for indices in self.epoch(epoch))
         return 1.0 - int(self.source_lengths.sum() + self.target_lengths.sum()) / max(1, padded)
 
-    def iterate(self, position: Position = Position()) -> Iterator[tuple[Position, Indices]]:  # noqa: B008 - frozen
-        """Batches without end from `position` on, each with the position after it."""
-        return iterate(self, position)
-
     def shard(self, rank: int, world: int) -> "ShardedPlan":
         """The part of this plan that one of `world` processes works on."""
         return ShardedPlan(self, rank, world)
 
 
 @dataclass(frozen=True)
-class ShardedPlan:
+class ShardedPlan(EpochPlan):
     """Every `world`-th example of each batch; the shards of a batch together are the batch.
 
     A batch with fewer examples than processes leaves some of them an empty shard.
@@ -173,24 +204,6 @@ class ShardedPlan:
     def epoch(self, number: int) -> list[Indices]:
         """This process's part of each batch of an epoch."""
         return [indices[self.rank :: self.world] for indices in self.plan.epoch(number)]
-
-    def iterate(self, position: Position = Position()) -> Iterator[tuple[Position, Indices]]:  # noqa: B008 - frozen
-        """Parts of batches without end from `position` on, each with the position after it."""
-        return iterate(self, position)
-
-
-def iterate(epochs: Epochs, position: Position) -> Iterator[tuple[Position, Indices]]:
-    """Batches without end from a position on; resuming at a yielded position gives exactly what comes next."""
-    number, done = position.epoch, position.batch
-    while True:
-        batches = epochs.epoch(number)
-        if not 0 <= done <= len(batches):
-            message = f"batch {done} of epoch {number} does not exist, the epoch has {len(batches)}"
-            raise UsageError(message, hint="the data, the budget or the seed is not that of the run to be resumed")
-        for place in range(done, len(batches)):
-            last = place + 1 == len(batches)
-            yield Position(number + 1) if last else Position(number, place + 1), batches[place]
-        number, done = number + 1, 0
 
 
 def like_lengths(lengths: Sequence[int] | npt.NDArray[Any], budget_tokens: int) -> list[list[int]]:

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from regard.data.batching.plan import Indices, Position
+from regard.data.batching.plan import Indices, Position, no_such_batch
 from regard.errors import DataError, UsageError
 
 RowOrder = Literal["rows", "random"]
@@ -75,10 +75,7 @@ class RowPlan:
         number = self.first_batch(position.epoch) + position.batch
         if position.batch < 0 or number > self.first_batch(position.epoch + 1):
             n = self.first_batch(position.epoch + 1) - self.first_batch(position.epoch)
-            raise UsageError(
-                f"batch {position.batch} of epoch {position.epoch} does not exist, the epoch has {n}",
-                hint="the data, the context, the budget or the seed is not that of the run to be resumed",
-            )
+            raise no_such_batch(position, n)
         while True:
             number += 1
             yield self._position(number), self.batch(number - 1)

@@ -7,21 +7,20 @@ A run keeps it as `images.json`; of others' models it is read from, and written 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.data.images.files import COVER, Fit
-from regard.data.io.atomic import write_whole
-from regard.errors import CheckpointError
+from regard.data.io.atomic import read_facts, write_whole
 
 FILE, THEIR_FILE = "images.json", "preprocessor_config.json"
 Channels = tuple[float, float, float]
+_SAYS_NOT = "does not say how images are read"
 _RESAMPLE = {2: "bilinear", 3: "bicubic"}  # pillow's numbers
 
 
@@ -49,32 +48,29 @@ class ImageSpace:
         write_whole(folder / FILE, asdict(self))
 
     @classmethod
-    def load(cls, folder: Path) -> Self:
+    def load(cls, folder: Path) -> ImageSpace:
         """Read what `save` wrote."""
-        path = folder / FILE
-        facts = _read(path)
-        try:
+
+        def parse(facts: dict[str, Any]) -> ImageSpace:
             height, width = map(int, facts["size"])
             mean, std = (_channels(facts[name]) for name in ("mean", "std"))
             return cls(tuple(map(str, facts["names"])), (height, width), mean, std, Fit(**facts["fit"]))
-        except (TypeError, ValueError, KeyError) as problem:
-            raise CheckpointError(f"{path}: does not say how images are read ({problem!r})") from problem
+
+        return read_facts(folder / FILE, parse, what=_SAYS_NOT, hint="a run on images keeps how it reads them")
 
     @classmethod
-    def of_others(cls, folder: Path, names: Sequence[str], size: tuple[int, int]) -> Self:
+    def of_others(cls, folder: Path, names: Sequence[str], size: tuple[int, int]) -> ImageSpace:
         """What `preprocessor_config.json` says, for a model that reads images of this size."""
-        path = folder / THEIR_FILE
-        if not path.exists():
+        if not (folder / THEIR_FILE).exists():
             return cls(tuple(names), size)
-        facts = _read(path)
-        try:
-            fit = _their_fit(facts)
+
+        def parse(facts: dict[str, Any]) -> ImageSpace:
             plain = not facts.get("do_normalize", True)
             mean = (0.0, 0.0, 0.0) if plain else _channels(facts["image_mean"])
             std = (1.0, 1.0, 1.0) if plain else _channels(facts["image_std"])
-        except (TypeError, ValueError, KeyError, AttributeError) as problem:
-            raise CheckpointError(f"{path}: does not say how images are read ({problem!r})") from problem
-        return cls(tuple(names), size, mean, std, fit)
+            return cls(tuple(names), size, mean, std, _their_fit(facts))
+
+        return read_facts(folder / THEIR_FILE, parse, what=_SAYS_NOT, hint="fetch it again")
 
     def for_others(self) -> dict[str, Any]:
         """What others' `preprocessor_config.json` says; they stretch images to their size."""
@@ -110,17 +106,3 @@ def _their_fit(facts: Mapping[str, Any]) -> Fit:
 def _channels(values: Sequence[Any]) -> Channels:
     first, second, third = map(float, values)
     return first, second, third
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise CheckpointError(
-            f"{path}: there is no such file", hint="a run on images keeps how it reads them"
-        ) from None
-    except (OSError, ValueError) as problem:
-        raise CheckpointError(f"{path}: not a JSON file ({problem})") from problem
-    if not isinstance(facts, dict):
-        raise CheckpointError(f"{path}: a JSON object was expected, not {type(facts).__name__}")
-    return facts

@@ -10,14 +10,13 @@ Building it checks everything: what cannot be decoded is named, all of it togeth
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from os import cpu_count
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,20 +25,17 @@ from torch import Tensor, from_numpy
 from regard.data.images.arrays import Array
 from regard.data.images.files import decode_image, fit_image, read_image
 from regard.data.images.sources import ImageExample
-from regard.data.io.atomic import whole_or_absent, write_synced
-from regard.data.io.cache import Cached
+from regard.data.io.cache import REBUILD, Header, Store
 from regard.errors import DataError
 
-FORMAT = 1
-FILES = ("images.pixels", "images.labels", "images.places", "images.json")
 Size = tuple[int, int]
 BadImages = Literal["refuse", "drop"]
 _AT_ONCE = 256  # images that are being decoded
 _SHOWN = 8
 
 
-@dataclass(frozen=True)
-class StoreHeader:
+@dataclass(frozen=True, kw_only=True)
+class ImageHeader(Header):
     """What `images.json` says."""
 
     n: int
@@ -47,26 +43,29 @@ class StoreHeader:
     width: int
     names: list[str]
     dropped: int
-    fingerprint: str
-    format: int = FORMAT
+
+    def sound(self) -> bool:
+        """Whether there is an image, and a label."""
+        return min(self.n, self.height, self.width, len(self.names)) >= 1
 
 
-class ImageStore(Cached):
+class ImageStore(Store):
     """Decoded images with their labels. Made by `ImageStore.build`, `open` or `cached`."""
 
-    def __init__(self, folder: Path, header: StoreHeader) -> None:
-        self.folder, self.header = folder, header
+    what, header_file, header_type = "images", "images.json", ImageHeader
+    files = ("images.pixels", "images.labels", "images.places")
+
+    def __init__(self, folder: Path, header: ImageHeader) -> None:
+        super().__init__(folder, header)
         shape = (header.n, 3, header.height, header.width)
+        for name, size in (("images.pixels", int(np.prod(shape))), ("images.labels", header.n * 8)):
+            if not (folder / name).exists() or (folder / name).stat().st_size != size:
+                raise DataError(f"{folder / name}: is not whole", hint=REBUILD)
         self.pixels: Array = np.memmap(folder / "images.pixels", np.uint8, "r", shape=shape)
         self.labels: npt.NDArray[np.int64] = np.fromfile(folder / "images.labels", np.int64)
 
     def __len__(self) -> int:
-        return self.header.n
-
-    @property
-    def fingerprint(self) -> str:
-        """Of what it was made from, as given when it was built."""
-        return self.header.fingerprint
+        return int(self.header.n)
 
     @property
     def size(self) -> Size:
@@ -90,23 +89,11 @@ class ImageStore(Cached):
     ) -> Self:
         """Decode examples into `folder`; without a `size` all have to have that of the first."""
         folder = Path(folder)
-        with whole_or_absent(folder, files=FILES, what="images") as draft:
+        with cls.writing(folder) as draft:
             writer = _Writer(draft, size)
             writer.write(examples)
-            header = writer.finish(bad, fingerprint)
-            write_synced(draft / "images.json", json.dumps(asdict(header), ensure_ascii=False).encode())
+            cls.write_header(draft, writer.finish(bad, fingerprint))
         return cls.open(folder)
-
-    @classmethod
-    def open(cls, folder: Path | str) -> Self:
-        """Open what `build` wrote; anything else, or anything cut short, is an error."""
-        folder = Path(folder)
-        header = _read_header(folder)
-        sizes = {"images.pixels": header.n * 3 * header.height * header.width, "images.labels": header.n * 8}
-        for name, size in sizes.items():
-            if not (folder / name).exists() or (folder / name).stat().st_size != size:
-                raise DataError(f"{folder / name}: is not whole", hint="delete the folder and build it again")
-        return cls(folder, header)
 
 
 class _Writer:
@@ -129,7 +116,7 @@ class _Writer:
                 places.write(" ".join(example.where.splitlines()).encode() + b"\n")
                 self.labels.append(example.label)
 
-    def finish(self, bad: BadImages, fingerprint: str) -> StoreHeader:
+    def finish(self, bad: BadImages, fingerprint: str) -> ImageHeader:
         if self.problems and (bad == "refuse" or not self.labels):
             raise _refused(self.problems, len(self.labels))
         if not self.labels or self.size is None:
@@ -137,7 +124,9 @@ class _Writer:
         names = sorted(set(self.labels))
         numbers = {name: number for number, name in enumerate(names)}
         np.array([numbers[label] for label in self.labels], np.int64).tofile(self.draft / "images.labels")
-        return StoreHeader(len(self.labels), *self.size, names, len(self.problems), fingerprint)
+        height, width = self.size
+        counts = {"n": len(self.labels), "height": height, "width": width, "dropped": len(self.problems)}
+        return ImageHeader(**counts, names=names, fingerprint=fingerprint)
 
     def _checked(self, example: ImageExample, image: Tensor) -> Tensor | str:
         height, width = image.shape[1:]
@@ -159,8 +148,8 @@ def _decoded(examples: Iterable[ImageExample], size: Size | None) -> Iterator[tu
 
     stream = iter(examples)
     with ThreadPoolExecutor(cpu_count() or 1) as pool:  # pillow lets go of the interpreter while it decodes
-        while some := list(islice(stream, _AT_ONCE)):
-            yield from zip(some, pool.map(decode, some), strict=True)
+        while chunk := list(islice(stream, _AT_ONCE)):
+            yield from zip(chunk, pool.map(decode, chunk), strict=True)
 
 
 def pixels_of(example: ImageExample, size: Size | None) -> Tensor:
@@ -180,22 +169,7 @@ def pixels_of(example: ImageExample, size: Size | None) -> Tensor:
 
 def _refused(problems: list[str], n_good: int) -> DataError:
     shown = problems[:_SHOWN] + ([f"… and {len(problems) - _SHOWN:,} more"] if len(problems) > _SHOWN else [])
-    some = f"{len(problems):,} of {len(problems) + n_good:,} images cannot be used:\n  " + "\n  ".join(shown)
+    message = f"{len(problems):,} of {len(problems) + n_good:,} images cannot be used:\n  " + "\n  ".join(shown)
     sizes = any(" × " in problem for problem in problems)
     hint = "data.size=224 scales and cuts all of them to one size" if sizes else "data.bad=drop leaves them out"
-    return DataError(some, hint=hint)
-
-
-def _read_header(folder: Path) -> StoreHeader:
-    path = folder / "images.json"
-    try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        header = StoreHeader(**facts)
-        ok = header.format == FORMAT and min(header.n, header.height, header.width) >= 1 and len(header.names) >= 1
-    except FileNotFoundError:
-        raise DataError(f"{folder}: holds no images (no images.json)", hint="build it first") from None
-    except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"{path}: cannot be read ({error})", hint="delete the folder and build it again") from error
-    if not ok:
-        raise DataError(f"{path}: not images of format {FORMAT}", hint="delete the folder and build it again")
-    return header
+    return DataError(message, hint=hint)

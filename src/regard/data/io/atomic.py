@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import Any, TypeVar
 
-from regard.errors import DataError
+from regard.errors import CheckpointError, DataError
+
+Read = TypeVar("Read")
 
 
 @contextmanager
@@ -36,6 +38,16 @@ def write_synced(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def read_facts(path: Path, parse: Callable[[dict[str, Any]], Read], *, what: str, hint: str) -> Read:
+    """What `parse` makes of a JSON file that `write_whole` wrote; a run without it, or with another, is refused."""
+    try:
+        return parse(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: there is no such file", hint=hint) from None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
+        raise CheckpointError(f"{path}: {what} ({problem!r})") from problem
 
 
 def write_whole(path: Path, facts: Mapping[str, Any]) -> None:

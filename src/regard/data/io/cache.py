@@ -1,32 +1,88 @@
-"""What was made once from files and options, found again by its key."""
+"""What was made once from files and options: a folder that is whole or absent, with a header, found again by its key.
+
+    header.json     what the folder holds: counts, types, and the `fingerprint` of what it was made from
+
+A store is a subclass that names its files and its header; what was cut short later is noticed when it is opened.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, ClassVar, Self
 
+from regard.data.io.atomic import whole_or_absent, write_synced
 from regard.errors import DataError
 
+FORMAT = 1
+REBUILD = "delete the folder and build it again"
 
-class Cached:
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """What the header of every store says."""
+
+    fingerprint: str
+    format: int = FORMAT
+
+    def sound(self) -> bool:
+        """Whether the numbers can be those of a store."""
+        return True
+
+
+class Store:
     """Something that is built into a folder, and opened from there the next time."""
+
+    what: ClassVar[str]  # in messages
+    header_file: ClassVar[str]
+    header_type: ClassVar[type[Any]]
+    files: ClassVar[tuple[str, ...]]  # beside the header
+
+    def __init__(self, folder: Path, header: Any) -> None:
+        self.folder, self.header = folder, header
 
     @property
     def fingerprint(self) -> str:
         """Of what it was made from, as given when it was built."""
-        raise AttributeError("what is cached has a fingerprint")
+        return str(self.header.fingerprint)
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
         """Open what was built; anything else, or anything cut short, is a DataError."""
-        raise DataError(f"{folder}: a {cls.__name__} cannot be opened")
+        folder, name = Path(folder), cls.what.removeprefix("a ")
+        path = folder / cls.header_file
+        try:
+            header = cls.header_type(**json.loads(path.read_text(encoding="utf-8")))
+            sound = header.format == FORMAT and header.sound()
+        except FileNotFoundError:
+            raise DataError(f"{folder}: holds no {name} (no {cls.header_file})", hint="build it first") from None
+        except (OSError, ValueError, TypeError) as error:
+            raise DataError(f"{path}: cannot be read ({error})", hint=REBUILD) from error
+        if not sound:
+            raise DataError(f"{path}: not {cls.what} of format {FORMAT}", hint=REBUILD)
+        return cls(folder, header)
+
+    @classmethod
+    @contextmanager
+    def writing(cls, folder: Path) -> Iterator[Path]:
+        """A draft to write files and header into; it takes the place of `folder` once the block ends."""
+        with whole_or_absent(folder, files=(cls.header_file, *cls.files), what=cls.what) as draft:
+            yield draft
+
+    @classmethod
+    def write_header(cls, draft: Path, header: Any) -> None:
+        """Write the header, the last of all files."""
+        write_synced(draft / cls.header_file, json.dumps(asdict(header), indent=2, ensure_ascii=False).encode())
 
     @classmethod
     def cached(cls, key: str, root: Path | str, *, build: Callable[[Path], Self]) -> Self:
         """What was made from `key` under `root`; `build(folder)` makes it if it is absent, damaged or another's.
 
-        `build` is to pass `fingerprint=key` on; `corpus_key` makes keys.
+        `build` is to pass `fingerprint=key` on; `store_key` makes keys.
         """
         folder = Path(root) / key[:24]
         try:
@@ -38,3 +94,13 @@ class Cached:
         made = build(folder)
         assert made.fingerprint == key, "build must pass fingerprint=key on"
         return made
+
+
+def store_key(*parts: str | int | float | None) -> str:
+    """A key for `cached` from all that decides the contents: fingerprints of sources and tokenizers, and options."""
+    return hashlib.sha256(json.dumps([FORMAT, *parts]).encode()).hexdigest()
+
+
+def whole_numbers(*counts: object, least: int = 0) -> bool:
+    """Whether all of these are whole numbers, and at least so large."""
+    return all(type(count) is int and count >= least for count in counts)

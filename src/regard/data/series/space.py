@@ -6,18 +6,17 @@ space.unscaled(forecast)    (…, K[, Q]) of the targets, back in the data's own
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.io.atomic import write_whole
+from regard.data.io.atomic import read_facts, write_whole
 from regard.data.series.files import Values
 from regard.data.series.timestamps import Step
-from regard.errors import CheckpointError, DataError
+from regard.errors import DataError
 
 FILE = "series.json"
 
@@ -76,17 +75,13 @@ class SeriesSpace:
         write_whole(folder / FILE, asdict(self))
 
     @classmethod
-    def load(cls, folder: Path) -> Self:
+    def load(cls, folder: Path) -> SeriesSpace:
         """Read what `save` wrote."""
-        path = folder / FILE
-        try:
-            facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+
+        def parse(facts: dict[str, Any]) -> SeriesSpace:
             step = None if facts["step"] is None else Step(**facts["step"])
             named = {name: tuple(map(str, facts[name])) for name in ("inputs", "targets", "names")}
             return cls(mean=facts["mean"], scale=facts["scale"], step=step, season=int(facts["season"]), **named)
-        except FileNotFoundError:
-            raise CheckpointError(
-                f"{path}: there is no such file", hint="a run that forecasts keeps its scale"
-            ) from None
-        except (OSError, ValueError, TypeError, KeyError) as problem:
-            raise CheckpointError(f"{path}: not a description of a series ({problem!r})") from problem
+
+        hint = "a run that forecasts keeps its scale"
+        return read_facts(folder / FILE, parse, what="not a description of a series", hint=hint)

@@ -9,17 +9,16 @@ Numbers are centred and scaled, so that a new head starts near them whatever the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
-from regard.data.io.atomic import write_whole
+from regard.data.io.atomic import read_facts, write_whole
 from regard.data.text.labelled import Example, is_number
-from regard.errors import CheckpointError, DataError
+from regard.errors import DataError
 
 FILE = "labels.json"
 _MANY = 200
@@ -77,14 +76,12 @@ class LabelSpace:
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Read what `save` wrote."""
-        path = folder / FILE
-        try:
-            facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            return cls(tuple(map(str, facts["names"])), float(facts["mean"]), float(facts["scale"]))
-        except FileNotFoundError:
-            raise CheckpointError(f"{path}: there is no such file", hint="a run that labels keeps its labels") from None
-        except (OSError, ValueError, TypeError, KeyError) as problem:
-            raise CheckpointError(f"{path}: not a list of labels ({problem!r})") from problem
+        return read_facts(
+            folder / FILE,
+            lambda facts: cls(tuple(map(str, facts["names"])), float(facts["mean"]), float(facts["scale"])),
+            what="not a list of labels",
+            hint="a run that labels keeps its labels",
+        )
 
 
 def _rank(label: str) -> tuple[bool, float, str]:

@@ -6,12 +6,11 @@ A folder holds the ids of all documents end to end, each with its marks, and whe
     stream.offsets  int64, one more than documents
     stream.json     counts of documents, tokens, characters, bytes and words, and the fingerprint of what it is made of
 
-It is whole or absent; what was cut short later is noticed. `rowplan` says which rows of it a batch holds.
+It is whole or absent; what was cut short later is noticed. `batching.rows` says which rows of it a batch holds.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,16 +19,13 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.io.atomic import whole_or_absent, write_synced
-from regard.data.io.cache import Cached
+from regard.data.io.cache import Header, Store, whole_numbers
 from regard.data.text.documents import Document
 from regard.data.text.markers import Markers
 from regard.data.text.memmap_ids import ID_TYPES, MemmapIds, MemmapIdWriter
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import DataError
 
-FORMAT = 1
-_FILES = ("stream.json", "stream.ids", "stream.offsets")
 _CHUNK = 2**22  # characters encoded at once
 
 
@@ -52,8 +48,8 @@ class Extent:
         )
 
 
-@dataclass(frozen=True)
-class StreamHeader:
+@dataclass(frozen=True, kw_only=True)
+class StreamHeader(Header):
     """What `stream.json` says."""
 
     documents: int
@@ -62,25 +58,26 @@ class StreamHeader:
     bytes: int
     words: int
     dtype: str
-    fingerprint: str
-    format: int = FORMAT
+
+    def sound(self) -> bool:
+        """Whether there is a token, and ids are of a type that is written."""
+        counts = (self.documents - 1, self.tokens - 1, self.characters, self.bytes, self.words)
+        return self.dtype in ID_TYPES and whole_numbers(*counts)
 
 
-class TokenStream(Cached):
+class TokenStream(Store):
     """Tokenised documents end to end. Made by `TokenStream.build`, `open` or `cached`."""
 
+    what, header_file, header_type = "a stream of text", "stream.json", StreamHeader
+    files = ("stream.ids", "stream.offsets")
+
     def __init__(self, folder: Path, header: StreamHeader) -> None:
-        self.folder, self.header = folder, header
+        super().__init__(folder, header)
         self._file = MemmapIds(folder, "stream", sentences=header.documents, tokens=header.tokens, dtype=header.dtype)
         self.ids = self._file.flat  # (tokens,)
 
     def __len__(self) -> int:
-        return self.header.tokens
-
-    @property
-    def fingerprint(self) -> str:
-        """Of what the stream was made from, as given to `build`."""
-        return self.header.fingerprint
+        return int(self.header.tokens)
 
     @property
     def extent(self) -> Extent:
@@ -117,7 +114,7 @@ class TokenStream(Cached):
         """Encode documents into `folder`, replacing what is there; `separated` ones have their marks around them."""
         folder = Path(folder)
         marks, extent = Markers.of(tokenizer, separated=separated), Extent()
-        with whole_or_absent(folder, files=_FILES, what="a stream of text") as draft:
+        with cls.writing(folder) as draft:
             with MemmapIdWriter(draft, "stream", tokenizer) as writer:
                 for chunk in _chunks(documents):
                     _write(chunk, tokenizer, writer, marks=marks)
@@ -133,14 +130,8 @@ class TokenStream(Cached):
                 dtype=writer.dtype.str,
                 fingerprint=fingerprint,
             )
-            write_synced(draft / "stream.json", json.dumps(asdict(header), indent=2).encode())
+            cls.write_header(draft, header)
         return cls.open(folder)
-
-    @classmethod
-    def open(cls, folder: Path | str) -> Self:
-        """Open what `build` wrote; anything else, or anything cut short, is an error."""
-        folder = Path(folder)
-        return cls(folder, _read_header(folder))
 
 
 def _chunks(documents: Iterable[Document]) -> Iterator[list[Document]]:
@@ -170,23 +161,3 @@ def _write(chunk: list[Document], tokenizer: Tokenizer, writer: MemmapIdWriter, 
             whole.append([*before, *ids, *marks.after])
         begun = document.more
     writer.append(whole)
-
-
-def _read_header(folder: Path) -> StreamHeader:
-    path = folder / "stream.json"
-    try:
-        header = StreamHeader(**json.loads(path.read_text(encoding="utf-8")))
-        counts = (header.documents - 1, header.tokens - 1, header.characters, header.bytes, header.words)
-        ok = (
-            header.format == FORMAT
-            and set(map(type, counts)) == {int}
-            and min(counts) >= 0
-            and header.dtype in ID_TYPES
-        )
-    except FileNotFoundError:
-        raise DataError(f"{folder}: holds no stream of text (no stream.json)", hint="build it first") from None
-    except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"{path}: cannot be read ({error})", hint="delete the folder and build it again") from error
-    if not ok:
-        raise DataError(f"{path}: not a stream of format {FORMAT}", hint="delete the folder and build it again")
-    return header

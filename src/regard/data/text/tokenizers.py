@@ -209,8 +209,8 @@ class Tokenizer:
         return count_spaces([piece for piece, _ in self.core.pre_tokenizer.pre_tokenize_str(normal)], start=-1)
 
     def save(self, path: Path | str) -> None:
-        """Write `tokenizer.json`, whole or not at all."""
-        path = Path(path)
+        """Write `tokenizer.json`, or another file where one is named, whole or not at all."""
+        path = Path(path) / "tokenizer.json" if Path(path).is_dir() else Path(path)
         written = self.core.to_str(pretty=True)
         if self._traits.foreign:
             written = json.dumps(

@@ -34,7 +34,7 @@ Logs = Literal["", "x", "y", "xy"]
 BLUE, PALE_BLUE, GREY, PALE_GREY, INK = "#0b5cad", "#6fa8dc", "#5f6368", "#b3b8bd", "#202124"
 _LOOKS = ((BLUE, "-", "o"), (GREY, "--", "s"), (PALE_BLUE, "-", "^"), (PALE_GREY, "--", "D"), (INK, ":", "v"))
 _SIGNED = ("#2b2d30", "#8a8f94", "#ffffff", PALE_BLUE, "#083a75")  # from below zero to above it
-_STYLE: Any = {
+STYLE: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 11,
     "text.color": INK,
@@ -132,7 +132,7 @@ def draw_panels(
         raise UsageError("nothing to draw: no panel was given")
     columns = min(columns, len(panels))
     n_rows = -(-len(panels) // columns)
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(_INCHES, height * n_rows + 0.4), facecolor="white")
         figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.08)
         figure.suptitle(title, fontsize=13, fontweight="bold", x=0.014, ha="left")

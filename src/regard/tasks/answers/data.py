@@ -6,17 +6,14 @@ is split by article, so that no passage is on both sides. `AnswerOptions` is the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from pathlib import Path
 
 from regard.data.io.lines import hash_file
-from regard.data.io.paths import find_data
 from regard.errors import ConfigError
 from regard.tasks.answers.squad import Question, read_squad, split_by_article
-
-Say = Callable[[str], None]
+from regard.tasks.files import DataFiles, Say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,19 +82,13 @@ class QuestionSets:
         return any(not question.answers for question in self.train)
 
 
-@dataclass(frozen=True)
-class AnswerFiles:
-    """The files of a recipe, found: relative names are looked for here, then under the data root."""
-
-    data: AnswerData
-    root: Path | None = None
+class AnswerFiles(DataFiles[AnswerData]):
+    """The questions of a recipe."""
 
     def read(self, *, say: Say = lambda _: None) -> QuestionSets:
         """Read everything; what has no answer to learn from is left out of the training data."""
         data = self.data
-        if not data.train:
-            raise ConfigError("data.train names no file", hint='give one with --train FILE, or data.train = ["FILE"]')
-        given = self.questions(data.train, say=say)
+        given = self.questions(data.train, what="train", say=say)
         tests = {name: self.questions(files, say=say) for name, files in data.test.items()}
         if data.valid:
             train, valid = given, self.questions(data.valid, say=say)
@@ -109,13 +100,14 @@ class AnswerFiles:
             say(f"{len(train) - len(usable):,} of {len(train):,} training questions left out: no answer to point at")
         return QuestionSets(usable, valid, tests)
 
-    def questions(self, files: Sequence[str], *, say: Say = lambda _: None) -> list[Question]:
+    def questions(self, files: Sequence[str], *, what: str = "test", say: Say = lambda _: None) -> list[Question]:
         """The questions of some files."""
-        return [question for name in files for question in read_squad(find_data(name, self.root), say=say)]
+        return [question for path in self.find(files, what=what) for question in read_squad(path, say=say)]
 
     def fingerprints(self) -> dict[str, str]:
         """A SHA-256 of the files of every set, and of how they are split."""
-        sets = {"train": self.data.train, "valid": self.data.valid} | self.data.test
-        hashes = {name: [hash_file(find_data(file, self.root)) for file in files] for name, files in sets.items()}
+        hashes = {
+            name: [hash_file(path) for path in self.find(files, what=name)] for name, files in self.sets().items()
+        }
         how = () if self.data.valid else (self.data.split, self.data.split_seed)
-        return {name: sha256(repr((some, how)).encode()).hexdigest() for name, some in hashes.items() if some}
+        return {name: sha256(repr((several, how)).encode()).hexdigest() for name, several in hashes.items()}

@@ -6,7 +6,6 @@ from typing import Any
 
 from regard.config.recipe import Recipe
 from regard.config.training import TuningConfig
-from regard.models.flops import count_parameters
 from regard.models.span_reader import SpanReader
 from regard.tasks.answers.answerer import Answerer
 from regard.tasks.answers.data import AnswerFiles, QuestionSets
@@ -15,25 +14,23 @@ from regard.tasks.answers.training import AnswerTraining
 from regard.tasks.answers.windows import Windows
 from regard.tasks.measuring import measure
 from regard.tasks.tokenizing import tokenizer_for
-from regard.training.setup import RunContext, Say
+from regard.training.setup import RunContext, Say, TaskSetup
 from regard.training.warm_start import begin_with_backbone, open_start
 
 
-class AnswerSetup:
+class AnswerSetup(TaskSetup):
     """Questions, their passages, and a reader that points at answers."""
 
     def __init__(self, recipe: Recipe, context: RunContext) -> None:
-        self.recipe = recipe
+        super().__init__(recipe)
         self.files = AnswerFiles(recipe.data, context.data_root)
         self.sets: QuestionSets = self.files.read(say=context.say if context.group.first else lambda _: None)
         start = open_start(recipe, context.data_root)
         self.tokenizer = tokenizer_for(
             recipe, context, start, lambda: (text for q in self.sets.train for text in (q.question, q.context))
         )
-        self.model, self.described = begin_with_backbone(
-            recipe, self.tokenizer, start, context, forced={}, n_positions=recipe.data.max_tokens
-        )
-        self.windows = Windows.of(self.tokenizer, self.described.options, recipe)
+        self.model, self.spec = begin_with_backbone(recipe, self.tokenizer, start, context, forced={})
+        self.windows = Windows.of(self.tokenizer, self.spec.options, recipe)
         train = recipe.train
         assert isinstance(train, TuningConfig)
         self.task = AnswerTraining(
@@ -48,13 +45,13 @@ class AnswerSetup:
             options=recipe.decode,
         )
 
-    def introduction(self) -> str:
-        """The model's size and the questions."""
-        return f"reader: {count_parameters(self.model):,} parameters; {len(self.sets.train):,} questions"
+    def about(self) -> str:
+        """The questions."""
+        return f"{len(self.sets.train):,} questions"
 
-    def facts(self) -> dict[str, Any]:
-        """How many questions, and the fingerprints of the files."""
-        return {"questions": len(self.sets.train), "fingerprints": self.files.fingerprints()}
+    def counts(self) -> dict[str, Any]:
+        """How many questions."""
+        return {"questions": len(self.sets.train)}
 
     def measure(self, say: Say) -> dict[str, dict[str, Any]]:
         """Exact match and F1 on the validation questions, and on every test set."""

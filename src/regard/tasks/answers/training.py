@@ -21,8 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention import Rows
-from regard.data.batching.examples import example_plan
-from regard.data.batching.plan import Indices, Position, pad
+from regard.data.batching.plan import Indices, example_plan, pad
 from regard.data.batching.tensors import TensorBatch
 from regard.metrics.cross_entropy import Losses
 from regard.models.span_reader import SpanReader
@@ -76,11 +75,6 @@ class AnswerTraining(BatchPlanMixin):
             self.rows.lengths, budget_tokens=budget_tokens, batch_examples=batch_examples, seed=seed
         )
 
-    def batches(self, position: Position, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Position, AnswerBatch]]:
-        """Batches without end from a position on; each of `world` processes gets its share of every batch."""
-        for after, indices in self.plan.iterate(position):
-            yield after, self.batch(indices[rank::world])
-
     def batch(self, indices: Indices) -> AnswerBatch:
         """The windows of these numbers as one batch; none are a batch without windows."""
         template, rows = self.windows.template, [self.rows.ids(int(i)) for i in indices]
@@ -108,15 +102,15 @@ class AnswerTraining(BatchPlanMixin):
 
     def evaluate(self, model: SpanReader) -> dict[str, float]:
         """Exact match and F1 on the validation questions, answered as they will be in use."""
-        said = [answer.text for answer in Answerer(model, self.windows).answer(self.valid, self.options)]
-        return answer_figures(said, self.valid)
+        answers = [answer.text for answer in Answerer(model, self.windows).answer(self.valid, self.options)]
+        return answer_figures(answers, self.valid)
 
     def samples(self, model: SpanReader, n: int) -> list[tuple[str, str, str]]:
         """The first few validation questions: question, one of the answers, and what the model says."""
-        some = self.valid[:n]
-        found = Answerer(model, self.windows).answer(some, self.options)
-        right = [question.answers[0].text if question.answers else "" for question in some]
-        return [(q.question, answer, said.text) for q, answer, said in zip(some, right, found, strict=True)]
+        questions = self.valid[:n]
+        answers = Answerer(model, self.windows).answer(questions, self.options)
+        right = [question.answers[0].text if question.answers else "" for question in questions]
+        return [(q.question, true, answer.text) for q, true, answer in zip(questions, right, answers, strict=True)]
 
 
 def divergence(log_p: Tensor, log_q: Tensor, *, allowed: Tensor) -> Tensor:

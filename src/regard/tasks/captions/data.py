@@ -20,7 +20,7 @@ import numpy as np
 
 from regard.data.images.arrays import Array
 from regard.data.images.captioned import Held, hold_pictures
-from regard.data.images.captions import BadRows, CaptionSource, Say, without_punctuation
+from regard.data.images.captions import BadRows, CaptionSource, without_punctuation
 from regard.data.io.archives import is_archive
 from regard.data.io.lines import hash_file
 from regard.data.io.paths import find_data
@@ -28,6 +28,7 @@ from regard.data.synthetic.shapes import SIDE, shape_scenes
 from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions
 from regard.errors import ConfigError, DataError
+from regard.tasks.files import DataFiles, Say
 from regard.tasks.texts import TokenizerKind
 
 
@@ -121,15 +122,9 @@ class CaptionSets:
 
 
 @dataclass(frozen=True)
-class CaptionFiles:
-    """The files of a recipe, found: relative names are looked for here, then under the data root.
+class CaptionFiles(DataFiles[CaptionData]):
+    """The images and captions of a recipe; what is decoded is kept under `made`."""
 
-    What is decoded is kept under `made`.
-    """
-
-    data: CaptionData
-    root: Path | None
-    made: Path
     seed: int = 0
 
     def read(self, *, say: Say = lambda _: None) -> CaptionSets:
@@ -168,23 +163,19 @@ class CaptionFiles:
 
     def pictures(self, source: CaptionSource, *, say: Say = lambda _: None) -> Pictures:
         """Read the captions of a source and decode its images."""
-        place = self._place or source.folder
-        held = hold_pictures(
-            source, place, size=self.data.image_size, folder=self.made / "images", bad=self.data.bad, say=say
-        )
-        return Pictures.of(held)
+        data, made, images = self.data, self.made / "images", self._images or source.folder
+        return Pictures.of(hold_pictures(source, images, size=data.image_size, folder=made, bad=data.bad, say=say))
 
     def fingerprints(self) -> dict[str, Any]:
         """Of every set, and of the archive of images."""
         if self.data.synthetic:
             return {"synthetic": self.data.synthetic}
-        named = {"train": self.data.train, "valid": self.data.valid} | dict(self.data.test)
-        found = {name: self.source(files, what=name).fingerprint() for name, files in named.items() if files}
-        place = self._place
-        return found | ({"images": hash_file(place)} if place is not None and is_archive(place) else {})
+        found = {name: self.source(files, what=name).fingerprint() for name, files in self.sets().items()}
+        images = self._images
+        return found | ({"images": hash_file(images)} if images is not None and is_archive(images) else {})
 
     @cached_property
-    def _place(self) -> Path | None:
+    def _images(self) -> Path | None:
         return None if self.data.images is None else Path(find_data(self.data.images, self.root))
 
     def _divided(self, whole: Pictures) -> tuple[Pictures, Pictures]:

@@ -9,9 +9,14 @@ seen.page("dog.html")        the same to move the pointer over
 
 from __future__ import annotations
 
+import base64
+import html
+import struct
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,11 +26,14 @@ from torch import nn
 from regard.attention import Rows
 from regard.data.text.tokenizers import Tokenizer
 from regard.inspection.forward_case import ForwardCase, OutputNames, Sides
+from regard.inspection.page import file_text, filled, inside_script
+from regard.inspection.plots.colours import DARK, LIGHT
 from regard.inspection.record import Axis, Look, MapKind
 from regard.inspection.words import Words
 
 Numbers = NDArray[np.float64]
 Pixels = NDArray[np.uint8]
+_PANEL, _DPI, _MOST = 1.55, 160, 6  # inches a panel; panels in a row at most
 _DIM = 0.25  # of its light is left to what was not looked at
 IMAGE_SIDES: Sides = {
     "self": ("self", "image", "image"),
@@ -58,17 +66,14 @@ class CaptionLook(Look):
         """Draw the image for each word, lit where the model looked."""
         if self.image is None or kind not in (None, "cross"):
             return None
-        from regard.tasks.captions.plot import draw_caption
+        look = (self.image, self.words, self.over_image(layer=layer), self.title)
+        return draw_captions([look], path, dark=dark)
 
-        return draw_caption(self.image, self.words, self.over_image(layer=layer), path, title=self.title, dark=dark)
-
-    def page(self, path: Path | str) -> Path:
-        """Write one HTML file: the image, and under the pointer's word where the model looked."""
+    def html(self) -> str:
+        """The page: the image, and under the pointer's word where the model looked."""
         if self.image is None:
-            return super().page(path)
-        from regard.tasks.captions.page import write_caption_page
-
-        return write_caption_page(self.image, self.words, self.over_image(), path, title=self.title)
+            return super().html()
+        return caption_page(self.image, self.words, self.over_image(), title=self.title)
 
 
 def caption_case(module: nn.Module, tokenizer: Tokenizer, image: Pixels, caption: Sequence[int]) -> ForwardCase:
@@ -82,9 +87,9 @@ def caption_case(module: nn.Module, tokenizer: Tokenizer, image: Pixels, caption
         "caption": Axis(pieces + tokenizer.tokens([tokenizer.eos_id]), words=words.with_mark()),
         "fed": Axis(tokenizer.tokens([tokenizer.bos_id]) + pieces, words=words.with_mark(first=True)),
     }
-    speech = OutputNames("caption", "here", lambda index: tokenizer.tokens([index])[0], [*caption, tokenizer.eos_id])
+    names = OutputNames("caption", "here", lambda index: tokenizer.tokens([index])[0], [*caption, tokenizer.eos_id])
     inputs = (torch.tensor(image[None], device=device), Rows(fed))
-    return ForwardCase(module, inputs, axes, IMAGE_SIDES, speech, title=tokenizer.decode(caption))
+    return ForwardCase(module, inputs, axes, IMAGE_SIDES, names, title=tokenizer.decode(caption))
 
 
 def spotlight(image: Pixels, weights: Numbers) -> Numbers:
@@ -105,3 +110,82 @@ def smooth(weights: Numbers, size: tuple[int, ...]) -> Numbers:
     fine = nn.functional.interpolate(share, size=size[-2:], mode="bicubic", align_corners=False)[0, 0]
     found: Numbers = fine.clamp(0, 1).numpy()
     return found
+
+
+def caption_page(image: Pixels, words: Sequence[str], weights: Numbers, *, title: str) -> str:
+    """Image (3, H, W), words (T) and where each looked (T, h, w) as one page."""
+    shares = weights / np.maximum(weights.max((1, 2), keepdims=True), 1e-12)
+    parts = {
+        "title": html.escape(title or " ".join(words)),
+        "width": str(image.shape[2]),
+        "height": str(image.shape[1]),
+        "words": inside_script(list(words)),
+        "maps": inside_script(shares.round(4).tolist()),
+        "png": base64.b64encode(png_of(image)).decode(),
+    }
+    for name, theme in (("light", LIGHT), ("dark", DARK)):
+        parts |= {f"{name}.{part}": getattr(theme, part) for part in ("paper", "ink", "rule", "accent")}
+    return filled(file_text("regard.tasks.captions", "page.html"), parts)
+
+
+def png_of(image: Pixels) -> bytes:
+    """An image (3, H, W) as the bytes of a PNG file."""
+    _, height, width = image.shape
+    rows = np.zeros((height, 1 + 3 * width), np.uint8)  # a zero before each row: no filter
+    rows[:, 1:] = image.transpose(1, 2, 0).reshape(height, -1)
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    parts = ((b"IHDR", head), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, content) for kind, content in parts)
+
+
+def _chunk(kind: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+def draw_captions(
+    looks: Sequence[tuple[Pixels, Sequence[str], Numbers, str]], path: Path | str, *, dark: bool = False
+) -> Path:
+    """Several captions in one picture, one below the other: the image whole, then once for each word."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    theme = DARK if dark else LIGHT
+    longest = max(len(words) for _, words, _, _ in looks)
+    across = min(longest + 1, _across(longest + 1))
+    downs = [-(-(len(words) + 1) // across) for _, words, _, _ in looks]
+    style: Any = {"font.family": "DejaVu Sans", "text.color": theme.ink, "savefig.facecolor": theme.paper}
+    with matplotlib.rc_context(style):
+        height = sum(down * (_PANEL + 0.3) + 0.45 for down in downs)
+        figure = Figure(figsize=(across * (_PANEL + 0.08) + 0.2, height), facecolor=theme.paper)
+        ratios = [down * (_PANEL + 0.3) + 0.45 for down in downs]
+        parts: Any = figure.subfigures(len(looks), 1, height_ratios=ratios, squeeze=False)
+        for part, down, look in zip(parts[:, 0], downs, looks, strict=True):
+            _fill(part, look, down=down, across=across, dark=dark)
+        figure.savefig(path, dpi=_DPI)
+    return Path(path)
+
+
+def _fill(part: Any, look: tuple[Pixels, Sequence[str], Numbers, str], *, down: int, across: int, dark: bool) -> None:
+    image, words, weights, title = look
+    theme = DARK if dark else LIGHT
+    part.set_facecolor(theme.paper)
+    height = down * (_PANEL + 0.3) + 0.45
+    axes = part.subplots(down, across, squeeze=False)
+    part.subplots_adjust(left=0.01, right=0.99, bottom=0.02, top=1 - 0.68 / height, wspace=0.05, hspace=0.24)
+    part.text(0.012, 1 - 0.1 / height, title, fontsize=12.5, va="top", ha="left", weight="bold")
+    shown = [image.transpose(1, 2, 0) / 255, *(spotlight(image, each) for each in weights)]
+    for axis, pixels, word in zip(axes.flat, shown, ["", *words], strict=False):
+        axis.imshow(pixels, interpolation="lanczos")
+        axis.set_title(_fitting(word), fontsize=11, pad=4, color=theme.ink)
+    for axis in axes.flat:
+        axis.set_axis_off()
+
+
+def _across(n: int) -> int:
+    """How many panels in a row fill a few rows best, with few places left empty."""
+    most = min(n, _MOST + 1)
+    return min(range(min(4, most), most + 1), key=lambda k: (-(-n // k) * k - n, -k))
+
+
+def _fitting(word: str, most: int = 14) -> str:
+    return word if len(word) <= most else word[: most - 1] + "…"

@@ -4,39 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
-from regard.checkpoints.spec import ModelSpec, with_defaults
 from regard.config.recipe import Recipe
-from regard.data.text.tokenizers import Tokenizer
 from regard.errors import ConfigError
-from regard.models.flops import count_parameters
 from regard.models.interfaces.captions import as_captioner
-from regard.models.registry import build, entry
+from regard.models.registry import entry
 from regard.tasks.captions.config import CaptionConfig
 from regard.tasks.captions.data import CaptionFiles, CaptionSets, as_text
 from regard.tasks.captions.metrics import CaptionJudge
 from regard.tasks.captions.training import CaptionTraining
 from regard.tasks.captions.writer import CaptionWriter
 from regard.tasks.tokenizing import tokenizer_for
-from regard.training.setup import RunContext, Say
+from regard.training.setup import RunContext, Say, TaskSetup
+from regard.training.warm_start import begin_model, own_options, refuse_start
 
 
-class CaptionSetup:
+class CaptionSetup(TaskSetup):
     """Images, their captions, and a captioner."""
 
     def __init__(self, recipe: Recipe, context: RunContext) -> None:
-        self.recipe = recipe
+        super().__init__(recipe)
         train = recipe.train
         assert isinstance(train, CaptionConfig)
         _check(recipe, train)
-        self.files = CaptionFiles(recipe.data, context.data_root, context.run.path / "data")
+        self.files = CaptionFiles(recipe.data, context.data_root, context.data)
         self.sets = context.first(lambda say: self.files.read(say=say))
         self.tokenizer = tokenizer_for(recipe, context, None, lambda: texts_of(recipe, self.sets))
-        self.described = describe(recipe, self.tokenizer)
-        torch.manual_seed(train.seed)
-        self.model = build(self.described.model, self.described.options)
-        self.task = CaptionTraining(
+        shape = {"n_target": len(self.tokenizer), "pad_id": self.tokenizer.pad_id, "image_size": recipe.data.image_size}
+        self.model, self.spec = begin_model(recipe, own_options(recipe) | shape)
+        self.task: CaptionTraining = CaptionTraining(
             self.tokenizer,
             self.sets.train,
             self.sets.valid,
@@ -48,24 +43,19 @@ class CaptionSetup:
             views=train.views,
         )
 
-    def introduction(self) -> str:
-        """The model's size, the images, the words."""
+    def about(self) -> str:
+        """The images, the words."""
         sets, task = self.sets, self.task
         cut = f" ({task.left_out:,} too long left out)" if task.left_out else ""
         return (
-            f"{self.recipe.model['name']}: {count_parameters(self.model):,} parameters; {len(self.tokenizer):,} words; "
-            f"{len(task.train):,} images with {sum(map(len, task.captions)):,} captions{cut} to learn from, "
-            f"{len(sets.valid):,} to choose by"
+            f"{len(self.tokenizer):,} words; {len(task.train):,} images with {sum(map(len, task.captions)):,} captions"
+            f"{cut} to learn from, {len(sets.valid):,} to choose by"
         )
 
-    def facts(self) -> dict[str, Any]:
-        """How many images and captions, and the fingerprints of the files."""
-        return {
-            "images": len(self.task.train),
-            "captions": sum(map(len, self.task.captions)),
-            "words": len(self.tokenizer),
-            "fingerprints": self.files.fingerprints(),
-        }
+    def counts(self) -> dict[str, Any]:
+        """How many images, captions and words."""
+        captions = sum(map(len, self.task.captions))
+        return {"images": len(self.task.train), "captions": captions, "words": len(self.tokenizer)}
 
     def measure(self, say: Say) -> dict[str, dict[str, Any]]:
         """Every test set, captioned and scored."""
@@ -79,21 +69,13 @@ class CaptionSetup:
         return found
 
 
-def describe(recipe: Recipe, tokenizer: Tokenizer) -> ModelSpec:
-    """The model of a recipe, for these words."""
-    options = {key: value for key, value in recipe.model.items() if key != "name"}
-    shape = {"n_target": len(tokenizer), "pad_id": tokenizer.pad_id, "image_size": recipe.data.image_size}
-    return with_defaults(ModelSpec(recipe.task, recipe.model["name"], options | shape))
-
-
 def texts_of(recipe: Recipe, sets: CaptionSets) -> list[str]:
     """The training captions as the tokenizer gets them."""
     return [as_text(recipe.data, text) for several in sets.train.captions for text in several]
 
 
 def _check(recipe: Recipe, train: CaptionConfig) -> None:
-    if "start" in recipe.model:
-        raise ConfigError("model.start is for models of texts; a captioner begins anew")
+    refuse_start(recipe, "a captioner")
     looks_once = "attention" in entry(recipe.model["name"]).options and recipe.model.get("attention") != "none"
     if train.doubly and not looks_once:
         raise ConfigError(

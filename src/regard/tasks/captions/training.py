@@ -6,7 +6,7 @@ up with rows that hold nothing. On a GPU all images lie there once, where they f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import Rows
-from regard.data.batching.examples import example_plan
-from regard.data.batching.plan import Indices, Position, pad
+from regard.data.batching.plan import Indices, example_plan, pad
 from regard.data.batching.tensors import TensorBatch
 from regard.data.images.arrays import Array
 from regard.data.text.tokenizers import Tokenizer
@@ -110,12 +109,9 @@ class CaptionTraining(BatchPlanMixin):
             np.ones(len(self.train), np.int64), budget_tokens=0, batch_examples=batch_images, seed=seed
         )
 
-    def batches(self, position: Position, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Position, CaptionBatch]]:
-        """Batches without end from a position on; each of `world` processes gets its share of every batch."""
-        before = position
-        for after, indices in self.plan.iterate(position):
-            yield after, self.batch(indices[rank::world], epoch=before.epoch)
-            before = after
+    def share(self, examples: Indices, *, epoch: int, rank: int, world: int) -> CaptionBatch:
+        """One process's share of a batch; an empty one is a batch without tokens."""
+        return self.batch(examples[rank::world], epoch=epoch)
 
     def batch(self, indices: Indices, *, epoch: int = 0) -> CaptionBatch:
         """The images of these numbers with captions of theirs; of more than `captions_each`, some are drawn."""

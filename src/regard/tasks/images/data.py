@@ -24,11 +24,10 @@ import numpy.typing as npt
 from regard.data.images.sources import ImageExample, ImageSource, Part
 from regard.data.images.space import Channels, ImageSpace
 from regard.data.images.store import BadImages, ImageStore, Size
-from regard.data.io.paths import find_data
 from regard.data.text.labelled import is_number
 from regard.errors import ConfigError, DataError
+from regard.tasks.files import DataFiles, Say, split_off
 
-Say = Callable[[str], None]
 Indices = npt.NDArray[np.int64]
 _AT_ONCE = 2**22  # pixels that are looked at together
 
@@ -84,7 +83,7 @@ class ImageSet:
         known = self.store.places
         return [known[row] for row in self.rows.tolist()]
 
-    def some(self, indices: npt.ArrayLike) -> ImageSet:
+    def part(self, indices: npt.ArrayLike) -> ImageSet:
         """Only the images of these numbers."""
         chosen = np.asarray(indices, np.int64)
         return replace(self, rows=self.rows[chosen], labels=self.labels[chosen])
@@ -100,28 +99,19 @@ class ImageSets:
     tests: dict[str, ImageSet]
 
 
-@dataclass(frozen=True)
-class ImageFiles:
-    """The places of a recipe, found: relative names are looked for here, then under the data root.
+class ImageFiles(DataFiles[ImageData]):
+    """The images of a recipe; decoded ones are kept under `made`."""
 
-    Decoded images are kept under `made`.
-    """
-
-    data: ImageData
-    root: Path | None = None
-    made: Path = Path("data")
+    holds, example = "images", "FOLDER"
 
     @cached_property
     def train(self) -> list[ImageSource]:
         """Where the images to learn from are."""
-        if not self.data.train:
-            raise ConfigError("data.train names no images", hint='give some with --train FOLDER, or data.train = ["…"]')
-        return self.sources(self.data.train)
+        return self.sources(self.data.train, what="train")
 
-    def sources(self, names: Sequence[str]) -> list[ImageSource]:
-        """Places by name."""
-        paths = [Path(find_data(name, self.root)) for name in names]
-        return [ImageSource(path, self.data.image, self.data.label) for path in paths]
+    def sources(self, names: Sequence[str], *, what: str = "test") -> list[ImageSource]:
+        """Folders, archives, tables and arrays by name."""
+        return [ImageSource(Path(path), self.data.image, self.data.label) for path in self.find(names, what=what)]
 
     def read(self, *, say: Say = lambda _: None) -> ImageSets:
         """Decode and check everything; classes that training never shows are an error elsewhere."""
@@ -132,7 +122,7 @@ class ImageFiles:
         valid = self._other("valid", self.data.valid, space, say)
         train, held = (whole, valid) if valid is not None else _held_out(whole, share=self.data.valid_share)
         named = (self.data.test or {"test": ()}) if self.data.report else {}
-        tests = {name: self._other(name, places, space, say) for name, places in named.items()}
+        tests = {name: self._other(name, files, space, say) for name, files in named.items()}
         mean, std = _scale_of(train)
         found = {name: images for name, images in tests.items() if images is not None}
         assert held is not None
@@ -144,17 +134,14 @@ class ImageFiles:
         return _labelled(store, space.names)
 
     def fingerprints(self) -> dict[str, list[str]]:
-        """A SHA-256 of every place."""
-        named = {"train": self.train, "valid": self.sources(self.data.valid)}
-        named |= {name: self.sources(places) for name, places in self.data.test.items()}
-        return {name: [source.fingerprint() for source in sources] for name, sources in named.items() if sources}
+        """A SHA-256 of every source."""
+        named = {name: self.train if name == "train" else self.sources(files) for name, files in self.sets().items()}
+        return {name: [source.fingerprint() for source in sources] for name, sources in named.items()}
 
-    def _other(self, name: str, places: Sequence[str], space: ImageSpace, say: Say) -> ImageSet | None:
-        """Images to choose by or to report on: of the places named, else beside the training images, if there are."""
+    def _other(self, name: str, names: Sequence[str], space: ImageSpace, say: Say) -> ImageSet | None:
+        """Images to choose by or to report on: those named, else beside the training images, if there are."""
         part: Part = "valid" if name == "valid" else "test"
-        sources = self.sources(places)
-        if not places:
-            sources = [source for source in self.train if part in source.parts()]
+        sources = self.sources(names) if names else [source for source in self.train if part in source.parts()]
         if not sources:
             return None
         return _labelled(self._store(name, _part(part, "test", "valid"), sources, space.size, say), space.names)
@@ -221,12 +208,10 @@ def _labelled(store: ImageStore, names: Sequence[str]) -> ImageSet:
 
 def _held_out(images: ImageSet, *, share: float) -> tuple[ImageSet, ImageSet]:
     """What is left to learn from, and what is held out: chosen at random, the same every time."""
-    n = max(1, round(share * len(images)))
-    order = np.random.default_rng(0).permutation(len(images))
-    train, held = images.some(np.sort(order[n:])), images.some(np.sort(order[:n]))
+    train, held = (images.part(numbers) for numbers in split_off(len(images), share))
     if len(set(train.labels.tolist())) < len(set(images.labels.tolist())):
         raise DataError(
-            f"{len(images):,} images are too few to hold {n:,} out: a class would have none left",
+            f"{len(images):,} images are too few to hold {len(held):,} out: a class would have none left",
             hint="give validation data, or more images",
         )
     return train, held

@@ -5,21 +5,32 @@ seen.weights["self"]                    (L, H, T, T) between tokens; a class tok
 seen.looked_at(layer=-1, head=2)        (rows, columns): how much of a head's attention went to each patch
 seen.rolled_out()                       the same through all layers (Abnar and Zuidema, 2020)
 seen.plot("seen.png")                   the image in the light of its attention, head by head
+seen.page("seen.html")                  patches can be asked what they look at; no network, any recent browser
+
+In the picture what was looked at stands in the light, what was not is dark: light is a share of the brightest patch.
+The page is `page.html` with the record put in: the image's pixels, and the weights of every layer and head in one byte
+each, as shares of the largest in their row, which is given beside them.
 """
 
 from __future__ import annotations
 
+import base64
+import html
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import UsageError
+from regard.inspection.page import file_text, filled, inside_script
 from regard.inspection.record import Look, MapKind
 from regard.inspection.rollout import roll_out
 
 Light = NDArray[np.float32]
+_SIDE, _DPI, _ACROSS = 2.0, 150, 4
+_DARKEST = 0.15
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,12 +59,12 @@ class ImageLook(Look):
         if head is not None and not 0 <= head < len(weights):
             raise UsageError(f"there is no head {head}; there are 0 to {len(weights) - 1}")
         chosen = weights.mean(0) if head is None else weights[head]
-        return self._on_patches(chosen[0] if self._held().n_extra else chosen.mean(0))
+        return self._on_patches(chosen[0] if self.held().n_extra else chosen.mean(0))
 
     def rolled_out(self) -> Light:
         """How much of each patch there is in what the head of the model reads, (rows, columns), summing to 1."""
         rolled = roll_out(self, "self")  # (T, T)
-        if self._held().n_extra:
+        if self.held().n_extra:
             return self._on_patches(rolled[0])
         if "pool" in self.maps:
             return self._on_patches(self.maps["pool"].weights[0, 0, 0] @ rolled)
@@ -67,33 +78,109 @@ class ImageLook(Look):
         """Draw the image and what was looked at in it."""
         if self.shown is None or kind is not None:
             return None
-        from regard.tasks.images.plot import draw_image
-
         return draw_image(self, path, layer=layer)
 
-    def page(self, path: Path | str) -> Path:
-        """Write one HTML file in which patches can be asked what they look at; it needs no network."""
-        if self.shown is None:
-            return super().page(path)
-        from regard.tasks.images.page import write_image_page
+    def html(self) -> str:
+        """The page in which patches can be asked what they look at."""
+        return super().html() if self.shown is None else image_page(self, self.shown)
 
-        return write_image_page(self, path)
-
-    def _repr_html_(self) -> str:
-        """The page inside a notebook."""
-        if self.shown is None:
-            return super()._repr_html_()
-        from regard.tasks.images.page import image_frame
-
-        return image_frame(self)
-
-    def _held(self) -> Shown:
+    def held(self) -> Shown:
+        """What was shown; a record that was read from a file does not hold it."""
         if self.shown is None:
             raise UsageError("this record was read from a file, and does not hold the image")
         return self.shown
 
     def _on_patches(self, weights: NDArray[np.floating]) -> Light:
-        held = self._held()
+        held = self.held()
         patches = weights[held.n_extra :].astype(np.float64).reshape(held.grid)
         light: Light = (patches / max(patches.sum(), 1e-12)).astype(np.float32)
         return light
+
+
+def image_page(look: ImageLook, shown: Shown) -> str:
+    """The whole page as one text."""
+    title = html.escape(f"What the model looked at in {look.title or 'the image'}")
+    parts = {"title": title, "heading": title, "record": inside_script(_facts(look, shown))}
+    return filled(file_text("regard.tasks.images", "page.html"), parts)
+
+
+def _facts(look: ImageLook, shown: Shown) -> dict[str, Any]:
+    found = look.of("self")
+    whole = found.layers == tuple(range(len(found.layers)))
+    rolled = roll_out(look, "self") if whole else found.weights.mean((0, 1))
+    answer = np.zeros((1, rolled.shape[1]), np.float32)
+    answer[0, shown.n_extra :] = look.rolled_out().reshape(-1) if whole else look.looked_at().reshape(-1)
+    said = [] if look.outputs is None else zip(look.outputs.tokens[0], look.outputs.probabilities[0], strict=True)
+    return {
+        "pixels": _packed(shown.pixels),
+        "size": shown.pixels.shape[:2],
+        "grid": shown.grid,
+        "extra": shown.n_extra,
+        "layers": found.layers,
+        "heads": len(found.heads),
+        "weights": _packed(_bytes(found.weights)),
+        "most": [float(f"{value:.3g}") for value in found.weights.max(-1).reshape(-1).tolist()],
+        "rollout": _packed(_bytes(np.concatenate((rolled, answer)))),
+        "asks": "The class token" if shown.n_extra else "All patches",
+        "said": [[name, round(probability, 4)] for name, probability in said],
+    }
+
+
+def _bytes(weights: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Rows of weights as shares of the largest of each, 0 … 255."""
+    most = np.maximum(weights.max(-1, keepdims=True), 1e-12)
+    shares: NDArray[np.uint8] = np.rint(255 * weights / most).astype(np.uint8)
+    return shares
+
+
+def _packed(numbers: NDArray[np.uint8]) -> str:
+    return base64.b64encode(np.ascontiguousarray(numbers).tobytes()).decode()
+
+
+def draw_image(look: ImageLook, path: Path | str, *, layer: int | None = None) -> Path:
+    """Draw the image, its rollout, what was pooled where there is that, and every head of a layer (else the last)."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    from regard.inspection.plots.panels import STYLE
+
+    pixels, found = look.held().pixels, look.of("self")
+    layer = found.layers[-1] if layer is None else layer
+    panels: list[tuple[str, Light | None]] = [("the image", None)]
+    if found.layers == tuple(range(len(found.layers))):
+        panels.append(("through all layers", look.rolled_out()))
+    if (pooled := look.pooled()) is not None:
+        panels.append(("taken for the answer", pooled))
+    panels.append((f"layer {layer}, all heads", look.looked_at(layer=layer)))
+    panels += [(f"layer {layer}, head {head}", look.looked_at(layer=layer, head=head)) for head in found.heads]
+    across = min(_ACROSS, len(panels))
+    down = -(-len(panels) // across)
+    shape = pixels.shape[0] / pixels.shape[1]
+    with matplotlib.rc_context(STYLE):
+        size = (_SIDE * across, (_SIDE * min(max(shape, 0.5), 2) + 0.3) * down + 0.4)
+        figure = Figure(figsize=size, layout="constrained")
+        axes = np.atleast_1d(figure.subplots(down, across)).reshape(-1)
+        for axis in axes:
+            axis.set_axis_off()
+        for axis, (title, light) in zip(axes, panels, strict=False):
+            axis.imshow(pixels if light is None else lit(pixels, light), interpolation="nearest")
+            axis.set_title(title, fontsize=8)
+        figure.suptitle(_said(look), fontsize=10)
+        figure.savefig(path, dpi=_DPI)
+    return Path(path)
+
+
+def lit(pixels: NDArray[np.uint8], light: Light) -> NDArray[np.uint8]:
+    """An image (H, W, 3) in the light of its patches (rows, columns)."""
+    share = light / max(float(light.max()), 1e-12)
+    rows, columns = (np.arange(n) * m // n for n, m in zip(pixels.shape[:2], light.shape, strict=True))
+    bright = _DARKEST + (1 - _DARKEST) * share[rows][:, columns]
+    shown: NDArray[np.uint8] = (pixels * bright[..., None]).astype(np.uint8)
+    return shown
+
+
+def _said(look: ImageLook) -> str:
+    if look.outputs is None:
+        return look.title
+    best = zip(look.outputs.tokens[0][:3], look.outputs.probabilities[0], strict=False)
+    return look.title + ": " + ", ".join(f"{name} {probability:.0%}" for name, probability in best)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoints.spec import ModelSpec, Pretrained, with_defaults
+from regard.checkpoints.spec import Pretrained
 from regard.checkpoints.weights import load_weights, weights_of
 from regard.config.recipe import Recipe
-from regard.errors import ConfigError
 from regard.layers.stems import LearnedGrid
-from regard.models.flops import count_parameters
 from regard.models.registry import build
 from regard.models.vit import ViT
 from regard.tasks.images.classifier import ImageClassifier
@@ -22,28 +19,26 @@ from regard.tasks.images.config import ImageConfig
 from regard.tasks.images.data import ImageFiles, ImageSets
 from regard.tasks.images.metrics import image_metrics
 from regard.tasks.images.training import ImageTraining, outputs_of
-from regard.training.setup import RunContext, Say
-from regard.training.warm_start import open_start
+from regard.training.setup import RunContext, Say, TaskSetup
+from regard.training.warm_start import begin_model, own_options, start_for
 
 _SMALL = 64  # pixels: up to this side an image is read by the hybrid, unless the recipe says otherwise
 _RESIDENT = 0.25  # of a GPU's memory may be filled with pixels
 
 
-class ImageSetup:
+class ImageSetup(TaskSetup):
     """Images, their classes, and a model for them."""
 
     def __init__(self, recipe: Recipe, context: RunContext) -> None:
-        self.recipe = recipe
-        self.files = ImageFiles(recipe.data, context.data_root, context.run.path / "data")
+        super().__init__(recipe)
+        self.files = ImageFiles(recipe.data, context.data_root, context.data)
         self.sets: ImageSets = context.first(lambda say: self.files.read(say=say))
-        start = open_start(recipe, context.data_root)
-        self.described = describe(recipe, self.sets, start)
-        torch.manual_seed(recipe.train.seed)
-        self.model = build(self.described.model, self.described.options)
+        start = start_for(recipe, context.data_root)
+        options = options_for(recipe, self.sets, start)
+        self.model, self.spec = begin_model(recipe, options, labels=self.sets.space.names)
         if start is not None:
             take_over(self.model, start)
-        if context.group.first:
-            self.sets.space.save(context.run.path)
+        context.keep(self.sets.space.save)
         train = recipe.train
         assert isinstance(train, ImageConfig)
         self.task = ImageTraining(
@@ -57,18 +52,18 @@ class ImageSetup:
             resident=_fits(context.device, self.sets),
         )
 
-    def introduction(self) -> str:
-        """The model's size, the images and the classes."""
+    def about(self) -> str:
+        """The images and the classes."""
         sets, (height, width) = self.sets, self.sets.space.size
         shown = "".join(f", {len(images):,} to report on" for images in sets.tests.values())
         return (
-            f"{self.described.model}: {count_parameters(self.model):,} parameters; {len(sets.space.names)} classes, "
-            f"images of {height} × {width}: {len(sets.train):,} to learn from, {len(sets.valid):,} to choose by{shown}"
+            f"{len(sets.space.names)} classes, images of {height} × {width}: {len(sets.train):,} to learn from, "
+            f"{len(sets.valid):,} to choose by{shown}"
         )
 
-    def facts(self) -> dict[str, Any]:
-        """How many images, and the fingerprints of their places."""
-        return {"images": len(self.sets.train), "fingerprints": self.files.fingerprints()}
+    def counts(self) -> dict[str, Any]:
+        """How many images."""
+        return {"images": len(self.sets.train)}
 
     def measure(self, say: Say) -> dict[str, dict[str, Any]]:
         """All figures on the validation images, and on every test set."""
@@ -82,18 +77,14 @@ class ImageSetup:
         return found
 
 
-def describe(recipe: Recipe, sets: ImageSets, start: Pretrained | None) -> ModelSpec:
-    """The model of a recipe, for these classes and images of this size."""
-    options = {key: value for key, value in recipe.model.items() if key not in ("name", "start")}
-    forced = {"n_classes": len(sets.space.names), "image": sets.space.size}
+def options_for(recipe: Recipe, sets: ImageSets, start: Pretrained | None) -> dict[str, Any]:
+    """The options of a recipe's model, for these classes and images of this size."""
+    options = own_options(recipe)
     if start is not None:
-        if start.model != recipe.model["name"]:
-            raise ConfigError(f"{start.origin} is a {start.model}; model.name says {recipe.model['name']!r}")
         options = dict(start.options) | {"pooler": False} | options
     elif not {"size", "d_model", "n_layers", "patch", "stem"} & set(options):
         options["size"] = "hybrid" if max(sets.space.size) <= _SMALL else "tiny"
-    described = with_defaults(ModelSpec(recipe.task, recipe.model["name"], options | forced))
-    return replace(described, labels=sets.space.names)
+    return options | {"n_classes": len(sets.space.names), "image": sets.space.size}
 
 
 def take_over(model: nn.Module, start: Pretrained) -> None:

@@ -7,14 +7,13 @@ than their numbers: the processor does nothing for an image. Where they are too 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data.batching.plan import Indices, Position, iterate
+from regard.data.batching.plan import EpochPlan, Indices
 from regard.data.batching.tensors import TensorBatch
 from regard.data.images.space import ImageSpace
 from regard.metrics.cross_entropy import Losses
@@ -23,7 +22,6 @@ from regard.tasks.images.classifier import ImageClassifier
 from regard.tasks.images.data import ImageSet
 from regard.tasks.images.metrics import Outputs, image_figures
 from regard.training.batching import BatchPlanMixin
-from regard.training.compiling import compiled
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class ImageBatch(TensorBatch):
 
 
 @dataclass(frozen=True)
-class ImagePlan:
+class ImagePlan(EpochPlan):
     """Which images go together: shuffled anew each epoch, all batches of one size."""
 
     n: int
@@ -51,10 +49,27 @@ class ImagePlan:
         return list(order[: self.n // size * size].reshape(-1, size))
 
 
+def outputs_of(classifier: ImageClassifier, images: ImageSet) -> Outputs:
+    """What a classifier says about the images of a set: log-probabilities (n, n_classes)."""
+    return classifier.outputs(len(images), images.pixels)
+
+
+def image_loss(model: nn.Module, images: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of images (B, 3, H, W) against shares of classes (B, n_classes): smoothed and plain, summed."""
+    logits = model(images).float().log_softmax(-1)
+    plain = -(targets * logits).sum()
+    if not smoothing:
+        return plain, plain.detach()
+    total = (1 - smoothing) * plain - smoothing * logits.mean(-1).sum()
+    return total, plain.detach()
+
+
 class ImageTraining(BatchPlanMixin):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "accuracy"
+    fixed_shape = True
+    _loss = staticmethod(image_loss)
 
     def __init__(
         self,
@@ -74,31 +89,12 @@ class ImageTraining(BatchPlanMixin):
         self.plan = ImagePlan(len(train), batch_examples, seed)
         self._labels = torch.from_numpy(train.labels)
         self._held: Tensor | None = None
-        self._loss: Callable[..., tuple[Tensor, Tensor]] = image_loss
-
-    def batches(self, position: Position, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Position, ImageBatch]]:
-        """Batches without end from a position on; each of `world` processes gets its share of every batch."""
-        for after, indices in iterate(self.plan, position):
-            yield after, self.batch(indices[rank::world])
 
     def batch(self, indices: Indices) -> ImageBatch:
         """The images of these numbers as one batch."""
         rows = torch.from_numpy(indices)
         pixels = None if self.resident else torch.from_numpy(self.train.pixels(indices))
         return ImageBatch(rows, self._labels[rows], pixels, len(indices))
-
-    @property
-    def static_shapes(self) -> bool:
-        """All batches have one shape."""
-        return True
-
-    def record(self) -> bool:
-        """All happens on the device, so its work can be recorded."""
-        return True
-
-    def compile(self) -> None:
-        """Let the compiler fuse what the loss computes of images that were changed already."""
-        self._loss = compiled(image_loss)
 
     def loss(self, model: nn.Module, batch: ImageBatch) -> Losses:
         """The summed loss of a batch's images, with gradients."""
@@ -119,29 +115,14 @@ class ImageTraining(BatchPlanMixin):
         """A few validation images: where they are, what they are, and what the model says."""
         if not n:
             return []
-        some = self.valid.some(np.arange(len(self.valid))[:: max(1, len(self.valid) // n)][:n])
+        shown = self.valid.part(np.arange(len(self.valid))[:: max(1, len(self.valid) // n)][:n])
         classifier = ImageClassifier(model, self.space)
-        said = [classifier.guess(row).label for row in outputs_of(classifier, some)]
-        names = [self.space.names[label] for label in some.labels.tolist()]
-        return list(zip(some.places(), names, said, strict=True))
+        guesses = [classifier.guess(row).label for row in outputs_of(classifier, shown)]
+        names = [self.space.names[label] for label in shown.labels.tolist()]
+        return list(zip(shown.places(), names, guesses, strict=True))
 
     def _on(self, device: torch.device) -> Tensor:
         """The pixels of all training images, on the device from the first batch on."""
         if self._held is None or self._held.device != device:
             self._held = torch.from_numpy(self.train.pixels()).to(device)
         return self._held
-
-
-def outputs_of(classifier: ImageClassifier, images: ImageSet) -> Outputs:
-    """What a classifier says about the images of a set: log-probabilities (n, n_classes)."""
-    return classifier.outputs(len(images), images.pixels)
-
-
-def image_loss(model: nn.Module, images: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of images (B, 3, H, W) against shares of classes (B, n_classes): smoothed and plain, summed."""
-    logits = model(images).float().log_softmax(-1)
-    plain = -(targets * logits).sum()
-    if not smoothing:
-        return plain, plain.detach()
-    total = (1 - smoothing) * plain - smoothing * logits.mean(-1).sum()
-    return total, plain.detach()

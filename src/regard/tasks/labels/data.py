@@ -9,20 +9,17 @@ in it, as GLUE's folders have them:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
-from regard.data.io.paths import find_data
 from regard.data.text.label_space import LabelSpace
 from regard.data.text.labelled import BadRows, Example, LabelSource, read_examples
 from regard.errors import ConfigError, DataError
+from regard.tasks.files import DataFiles, Say, split_off
 
-Say = Callable[[str], None]
 _PARTS = {"train": ("train",), "valid": ("dev", "valid", "validation", "val"), "test": ("test",)}
 
 
@@ -66,32 +63,26 @@ class LabelledSets:
     tests: dict[str, list[Example]]
 
 
-@dataclass(frozen=True)
-class LabelFiles:
-    """The files of a recipe, found: relative names are looked for here, then under the data root."""
-
-    data: LabelData
-    root: Path | None = None
+class LabelFiles(DataFiles[LabelData]):
+    """The labelled texts of a recipe."""
 
     @cached_property
     def train(self) -> list[LabelSource]:
         """Where the examples to learn from are."""
-        if not self.data.train:
-            raise ConfigError("data.train names no file", hint='give one with --train FILE, or data.train = ["FILE"]')
-        return self._sources(self.data.train, "train")
+        return self.sources(self.data.train, "train")
 
     @cached_property
     def valid(self) -> list[LabelSource]:
         """Where the examples to choose by are; none if they are to be held out of the training data."""
         if self.data.valid:
-            return self._sources(self.data.valid, "valid")
+            return self.sources(self.data.valid, "valid")
         return self._beside_train("valid")
 
     @cached_property
     def tests(self) -> dict[str, list[LabelSource]]:
         """Where the examples to report on are, by name."""
         if self.data.test:
-            return {name: self._sources(files, "test") for name, files in self.data.test.items()}
+            return {name: self.sources(files, "test") for name, files in self.data.test.items()}
         beside = [source for source in self._beside_train("test") if _has_labels(source)]
         return {"test": beside} if beside else {}
 
@@ -126,23 +117,20 @@ class LabelFiles:
         return {name: [source.fingerprint() for source in sources] for name, sources in sets.items() if sources}
 
     def sources(self, files: Sequence[str], part: str = "test") -> list[LabelSource]:
-        """Other files, read in the same way: of a folder, its `part`."""
-        return self._sources(files, part)
+        """Files, read in one way: of a folder, its `part`."""
+        data = self.data
+        paths = [path for name in self.find(files, what=part) for path in _files_of(name, part)]
+        return [LabelSource(path, data.text, data.label, data.pair, data.format) for path in paths]
 
     def _read(self, sources: Sequence[LabelSource], *, known: Sequence[str] | None, say: Say) -> list[Example]:
         options = {"numbers": self.numbers, "known": known, "bad": self.data.bad, "say": say}
         return [example for source in sources for example in read_examples(source, **options)]  # type: ignore[arg-type]
 
-    def _sources(self, files: Sequence[str], part: str) -> list[LabelSource]:
-        data = self.data
-        paths = [path for name in files for path in _files_of(find_data(name, self.root), part)]
-        return [LabelSource(path, data.text, data.label, data.pair, data.format) for path in paths]
-
     def _beside_train(self, part: str) -> list[LabelSource]:
         """The part of the training data's folder, where a folder is what the recipe names."""
-        folders = [name for name in self.data.train if Path(find_data(name, self.root)).is_dir()]
-        held = [name for name in folders if _files_of(find_data(name, self.root), part, needed=False)]
-        return self._sources(held, part)
+        folders = [path for path in self.find(self.data.train, what="train") if Path(path).is_dir()]
+        held = [path for path in folders if _files_of(path, part, needed=False)]
+        return self.sources(held, part) if held else []
 
 
 def _files_of(path: str, part: str, *, needed: bool = True) -> list[str]:
@@ -166,9 +154,7 @@ def _has_labels(source: LabelSource) -> bool:
 
 def _held_out(examples: list[Example], *, share: float) -> tuple[list[Example], list[Example]]:
     """What is left to learn from, and what is held out: chosen at random, the same every time."""
-    n = max(1, round(share * len(examples)))
-    if n >= len(examples):
+    kept, held = split_off(len(examples), share)
+    if not kept:
         raise DataError(f"{len(examples)} examples are too few to hold some out", hint="give validation data, or more")
-    chosen = set(np.random.default_rng(0).permutation(len(examples))[:n].tolist())
-    kept = [example for i, example in enumerate(examples) if i not in chosen]
-    return kept, [examples[i] for i in sorted(chosen)]
+    return [examples[i] for i in kept], [examples[i] for i in held]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from regard.config.recipe import Recipe
 from regard.config.training import TuningConfig
 from regard.data.text.labelled import Example
 from regard.errors import ConfigError
-from regard.models.flops import count_parameters
 from regard.models.registry import entry
 from regard.tasks.backbones import template_for
 from regard.tasks.labels.data import LabelFiles, LabelledSets
@@ -20,29 +18,27 @@ from regard.tasks.labels.training import LabelTraining
 from regard.tasks.measuring import Scores, measure
 from regard.tasks.templates import TemplatedRows
 from regard.tasks.tokenizing import tokenizer_for
-from regard.training.setup import RunContext, Say
+from regard.training.setup import RunContext, Say, TaskSetup
 from regard.training.warm_start import backbone_name, begin_with_backbone, open_start
 
 
-class LabelSetup:
+class LabelSetup(TaskSetup):
     """Examples, their labels, and a classifier."""
 
     def __init__(self, recipe: Recipe, context: RunContext) -> None:
-        self.recipe = recipe
+        super().__init__(recipe)
         self.files = LabelFiles(recipe.data, context.data_root)
         self.sets: LabelledSets = self.files.read(say=context.say if context.group.first else lambda _: None)
         start = open_start(recipe, context.data_root)
         self.tokenizer = tokenizer_for(recipe, context, start, lambda: self._texts(self.sets.train))
         backbone = backbone_name(recipe, start)
         forced = {"n_outputs": self.sets.space.n_outputs} | dict(entry(backbone).head)
-        length = recipe.data.max_tokens
-        self.model, self.described = begin_with_backbone(
-            recipe, self.tokenizer, start, context, forced=forced, n_positions=length
+        labels = self.sets.space.names or None
+        self.model, self.spec = begin_with_backbone(
+            recipe, self.tokenizer, start, context, forced=forced, labels=labels
         )
-        self.described = replace(self.described, labels=self.sets.space.names or None)
-        if context.group.first:
-            self.sets.space.save(context.run.path)
-        self.template = template_for(self.tokenizer, self.described.options, recipe)
+        context.keep(self.sets.space.save)
+        self.template = template_for(self.tokenizer, self.spec.options, recipe)
         train = recipe.train
         assert isinstance(train, TuningConfig)
         if train.lm_weight and not entry(backbone).continues:
@@ -64,15 +60,15 @@ class LabelSetup:
             objective=recipe.data.objective,
         )
 
-    def introduction(self) -> str:
-        """The model's size, the examples and the labels."""
+    def about(self) -> str:
+        """The examples and the labels."""
         space = self.sets.space
         what = "numbers" if space.numeric else f"{len(space.names)} labels"
-        return f"classifier: {count_parameters(self.model):,} parameters; {len(self.sets.train):,} examples, {what}"
+        return f"{len(self.sets.train):,} examples, {what}"
 
-    def facts(self) -> dict[str, Any]:
-        """How many examples, and the fingerprints of the files."""
-        return {"examples": len(self.sets.train), "fingerprints": self.files.fingerprints()}
+    def counts(self) -> dict[str, Any]:
+        """How many examples."""
+        return {"examples": len(self.sets.train)}
 
     def measure(self, say: Say) -> dict[str, dict[str, Any]]:
         """The task's figures on the validation examples, and on every test set."""

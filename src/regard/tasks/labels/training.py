@@ -6,7 +6,7 @@ made of; the T̄ of its language model's part is the mean number of predicted to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,9 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.batching.examples import example_plan
 from regard.data.batching.packing import PackedPlan, pack
-from regard.data.batching.plan import BatchPlan, Indices, Position, pad
+from regard.data.batching.plan import BatchPlan, Indices, example_plan, pad
 from regard.data.batching.tensors import TensorBatch
 from regard.data.text.label_space import LabelSpace
 from regard.data.text.labelled import Example
@@ -28,7 +27,6 @@ from regard.tasks.labels.loss import NOTHING, label_loss
 from regard.tasks.labels.metrics import encoded, label_figures, mean_loss, text_of
 from regard.tasks.templates import TemplatedRows, TextTemplate
 from regard.training.batching import BatchPlanMixin
-from regard.training.compiling import compiled
 
 
 @dataclass(frozen=True)
@@ -50,6 +48,8 @@ class LabelBatch(TensorBatch):
 
 class LabelTraining(BatchPlanMixin):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
+
+    _loss = staticmethod(label_loss)
 
     def __init__(
         self,
@@ -79,13 +79,7 @@ class LabelTraining(BatchPlanMixin):
             else example_plan(self.rows.lengths, budget_tokens=budget_tokens, batch_examples=batch_examples, seed=seed)
         )
         self._lm_scale = lm_weight / max(1.0, float((self.rows.lengths - 1).mean()))
-        self._loss: Callable[..., tuple[Tensor, Tensor, Tensor]] = label_loss
         self.few_lengths = 16 if batch_examples else 0
-
-    def batches(self, position: Position, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Position, LabelBatch]]:
-        """Batches without end from a position on; each of `world` processes gets its share of every batch."""
-        for after, indices in self.plan.iterate(position):
-            yield after, self.batch(indices[rank::world])
 
     def batch(self, indices: Indices) -> LabelBatch:
         """The examples of these numbers as one batch; none are a batch without examples."""
@@ -109,10 +103,6 @@ class LabelTraining(BatchPlanMixin):
             ids[None], lengths, pack(segments, 0, **room)[0][None], targets, real, n, plan.longest, coming
         )
 
-    def compile(self) -> None:
-        """Let the compiler fuse what the loss computes."""
-        self._loss = compiled(label_loss)
-
     def loss(self, model: Classifier, batch: LabelBatch) -> Losses:
         """The summed loss of a batch's examples, with gradients."""
         if self.lm_weight and not hasattr(model.backbone, "start"):
@@ -133,10 +123,10 @@ class LabelTraining(BatchPlanMixin):
 
     def samples(self, model: Classifier, n: int) -> list[tuple[str, str, str]]:
         """The first few validation examples: text, label, and what the model says."""
-        some = self.valid[:n]
-        found = self._labeller(model)([text_of(example) for example in some])
-        shown = [" ⏎ ".join((e.text,) if e.pair is None else (e.text, e.pair)) for e in some]
-        return [(text, e.label, said.label) for text, e, said in zip(shown, some, found, strict=True)]
+        examples = self.valid[:n]
+        labellings = self._labeller(model)([text_of(example) for example in examples])
+        texts = [" ⏎ ".join((e.text,) if e.pair is None else (e.text, e.pair)) for e in examples]
+        return [(text, e.label, found.label) for text, e, found in zip(texts, examples, labellings, strict=True)]
 
     def _labeller(self, model: Classifier) -> Labeller:
         return Labeller(model, self.template, self.space)

@@ -5,35 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 from regard.config.recipe import Recipe
-from regard.models.flops import count_parameters
 from regard.tasks.language.metrics import Documents, score_documents
 from regard.tasks.language.training import LanguageTraining
 from regard.tasks.language.writer import context_of
 from regard.tasks.measuring import Scores, measure, one_line
-from regard.tasks.texts import EncodedTexts, TextFiles, encode_texts
+from regard.tasks.texts import TextFiles, encode_texts
 from regard.tasks.tokenizing import with_tokenizer
-from regard.training.setup import RunContext, Say
-from regard.training.warm_start import begin_text_model, open_start
+from regard.training.setup import RunContext, Say, TaskSetup
+from regard.training.warm_start import begin_text_model, start_for
 
 
-class LanguageSetup:
+class LanguageSetup(TaskSetup):
     """Streams of ids, and a model that predicts the next one."""
 
     def __init__(self, recipe: Recipe, context: RunContext) -> None:
-        self.recipe = recipe
-        self.files = TextFiles(recipe.data, context.data_root, context.run.path / "data")
-        start = open_start(recipe, context.data_root)
+        super().__init__(recipe)
+        self.files = TextFiles(recipe.data, context.data_root, context.data)
+        start = start_for(recipe, context.data_root)
         pieces = with_tokenizer(recipe.tokenizer, start, context)
-
-        def prepare(say: Say) -> EncodedTexts:
-            return encode_texts(self.files, pieces, context.run.path / "data", say=say)
-
-        self.texts = context.first(prepare)
-        if context.group.first:
-            self.texts.tokenizer.save(context.run.path / "tokenizer.json")
+        self.texts = context.first(lambda say: encode_texts(self.files, pieces, context.data, say=say))
+        context.keep(self.texts.tokenizer.save)
         forced = {} if recipe.data.context is None else {"n_positions": recipe.data.context}
-        self.model, self.described = begin_text_model(recipe, self.texts.tokenizer, start, context, forced=forced)
-        self.context = context_of(self.described, recipe)
+        self.model, self.spec = begin_text_model(recipe, self.texts.tokenizer, start, context, forced=forced)
+        self.context = context_of(self.spec, recipe)
         self.task = LanguageTraining(
             *self.texts,
             context=self.context,
@@ -44,18 +38,13 @@ class LanguageSetup:
             label_smoothing=recipe.train.label_smoothing,
         )
 
-    def introduction(self) -> str:
-        """The model's size and the text's."""
-        name, size = self.recipe.model["name"], count_parameters(self.model)
-        return f"{name}: {size:,} parameters; {len(self.texts.train):,} tokens, rows of {self.context}"
+    def about(self) -> str:
+        """The text's size, and how much of it is read at once."""
+        return f"{len(self.texts.train):,} tokens, rows of {self.context}"
 
-    def facts(self) -> dict[str, Any]:
-        """How much text, and the fingerprints of the files."""
-        sources = {"train": self.files.train, "valid": self.files.valid} | self.files.tests
-        return {
-            "tokens": len(self.texts.train),
-            "fingerprints": {name: source.fingerprint() for name, source in sources.items() if source is not None},
-        }
+    def counts(self) -> dict[str, Any]:
+        """How much text."""
+        return {"tokens": len(self.texts.train)}
 
     def measure(self, say: Say) -> dict[str, dict[str, Any]]:
         """Perplexity and bits per character of the validation text, and of every test set."""

@@ -8,14 +8,13 @@ The validation text is read whole, in windows of T that do not overlap; see `per
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.batching.plan import Position
+from regard.data.batching.plan import Indices
 from regard.data.batching.rows import RowOrder, RowPlan
 from regard.data.batching.tensors import TensorBatch
 from regard.data.text.markers import Markers
@@ -28,7 +27,6 @@ from regard.tasks.language.detokenizer import text_after
 from regard.tasks.language.metrics import UNCOUNTED, measure_ids
 from regard.tasks.language.writer import Writer, WritingModel
 from regard.training.batching import BatchPlanMixin
-from regard.training.compiling import compiled
 
 
 @dataclass(frozen=True)
@@ -44,11 +42,26 @@ class TextBatch(TensorBatch):
         return self.labels.numel()
 
 
+def language_loss(model: LanguageModel, ids: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Summed loss, negative log-likelihood and tokens: tensors in, tensors out, so that it compiles whole."""
+    losses = linear_cross_entropy(
+        model.hidden(ids).flatten(0, 1),
+        model.output_weight,
+        labels.flatten(),
+        smoothing=smoothing,
+        ignore_id=UNCOUNTED,
+        bias=model.output_bias,
+    )
+    return losses.total, losses.nll, losses.n_tokens
+
+
 class LanguageTraining(BatchPlanMixin):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "valid_log_likelihood"
+    fixed_shape = True
     plan: RowPlan
+    _loss = staticmethod(language_loss)
 
     def __init__(
         self,
@@ -69,31 +82,16 @@ class LanguageTraining(BatchPlanMixin):
         rows = max(1, budget_tokens // context)
         self.plan = RowPlan(len(train), context, rows_per_batch=rows, seed=seed, order=order)
         self.decode = decode or DecodeOptions(strategy="sample", temperature=0.8, max_length=min(64, context))
-        self._loss: Callable[..., tuple[Tensor, Tensor, Tensor]] = language_loss
 
-    def batches(self, position: Position, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Position, TextBatch]]:
-        """Batches without end from a position on; each of `world` processes gets its share of every batch."""
-        for after, starts in self.plan.iterate(position):
-            rows = torch.from_numpy(self.train.rows(starts[rank::world], self.context + 1))
-            yield after, TextBatch(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
+    def batch(self, starts: Indices) -> TextBatch:
+        """The rows that begin there as one batch."""
+        rows = torch.from_numpy(self.train.rows(starts, self.context + 1))
+        return TextBatch(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
 
     @property
     def batches_an_epoch(self) -> int:
         """How many batches the first pass over the data takes."""
         return max(1, self.plan.rows_per_epoch // self.plan.rows_per_batch)
-
-    @property
-    def static_shapes(self) -> bool:
-        """Whether all batches have one shape: they do."""
-        return True
-
-    def record(self) -> bool:
-        """The device's work can be recorded."""
-        return True
-
-    def compile(self) -> None:
-        """Let the compiler fuse what the loss computes."""
-        self._loss = compiled(language_loss)
 
     def loss(self, model: LanguageModel, batch: TextBatch) -> Losses:
         """The summed loss of a batch, with gradients."""
@@ -129,16 +127,3 @@ class LanguageTraining(BatchPlanMixin):
             (self.tokenizer.decode(prompt), text_after(self.tokenizer, prompt, real), several[0].text)
             for prompt, real, several in zip(prompts, after, found, strict=True)
         ]
-
-
-def language_loss(model: LanguageModel, ids: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Summed loss, negative log-likelihood and tokens: tensors in, tensors out, so that it compiles whole."""
-    losses = linear_cross_entropy(
-        model.hidden(ids).flatten(0, 1),
-        model.output_weight,
-        labels.flatten(),
-        smoothing=smoothing,
-        ignore_id=UNCOUNTED,
-        bias=model.output_bias,
-    )
-    return losses.total, losses.nll, losses.n_tokens

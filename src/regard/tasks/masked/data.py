@@ -11,16 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from regard.data.io.cache import store_key
 from regard.data.io.paths import find_data
-from regard.data.text.corpus import corpus_key
 from regard.data.text.documents import Document, Split
 from regard.data.text.splitting import split_lines, split_sentences
 from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import ConfigError, DataError
+from regard.tasks.files import Say
 from regard.tasks.masked.masking import Masking, word_beginnings
 from regard.tasks.masked.sentences import SentenceCorpus
-from regard.tasks.texts import Say, TextData, TextFiles, TokenizerKind
+from regard.tasks.texts import TextData, TextFiles, TokenizerKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +99,7 @@ def encode_documents(
     held_out = data.held_out if files.valid is None else None
     given = None if pieces.file is None else Tokenizer.load(find_data(pieces.file, files.root))
     facts = (repr(pieces), held_out, given.fingerprint() if given is not None else None)
-    made = folder / corpus_key("masked", *(source.fingerprint() for source in sources), *facts)[:24]
+    made = folder / store_key("masked", *(source.fingerprint() for source in sources), *facts)[:24]
     if not (made / "tokenizer.json").exists():
         tokenizer = given if given is not None else _learn(files, pieces)
         masking_of(tokenizer, data, seed=0)  # what cannot mask is refused before anything is built on it
@@ -121,7 +122,7 @@ def corpus_of(
 ) -> SentenceCorpus:
     """Documents as sentences on disk under `folder`, which belongs to these documents and this tokenizer."""
     longest = data.length - len(tokenizer.frame([], []).ids)
-    key = corpus_key(folder.name, name, tokenizer.fingerprint(), data.sentences, longest)
+    key = store_key(folder.name, name, tokenizer.fingerprint(), data.sentences, longest)
     split = split_lines if data.sentences == "lines" else split_sentences
 
     def build(place: Path) -> SentenceCorpus:

@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.batching.plan import Position
+from regard.data.batching.plan import Position, no_such_batch
 from regard.errors import DataError, UsageError
 from regard.tasks.masked.sentences import SentenceCorpus
 
@@ -102,8 +102,7 @@ class PairPlan:
                 if place > done:
                     yield Position(number + 1) if last else Position(number, place), batch
             if done > place:
-                message = f"batch {done} of epoch {number} does not exist, the epoch has {place}"
-                raise UsageError(message, hint="the data, the budget or the seed is not that of the run to be resumed")
+                raise no_such_batch(position, place)
             number, done = number + 1, 0
 
     def epoch(self, number: int) -> Iterator[Examples]:

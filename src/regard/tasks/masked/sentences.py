@@ -11,59 +11,53 @@ whole or absent; what was cut short later is noticed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.io.atomic import whole_or_absent, write_synced
-from regard.data.io.cache import Cached
+from regard.data.io.cache import REBUILD, Header, Store, whole_numbers
 from regard.data.text.documents import Document
 from regard.data.text.memmap_ids import ID_TYPES, MemmapIds, MemmapIdWriter
 from regard.data.text.splitting import split_sentences
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import DataError, UsageError
 
-FORMAT = 1
-_HEADER = "sentences.json"
-_FILES = (_HEADER, "sentences.ids", "sentences.offsets", "documents.offsets")
 _CHUNK = 4096  # sentences encoded at once
-_REBUILD = "delete the folder and build it again"
 
 
-@dataclass(frozen=True)
-class SentenceHeader:
+@dataclass(frozen=True, kw_only=True)
+class SentenceHeader(Header):
     """What `sentences.json` says."""
 
     documents: int
     sentences: int
     tokens: int
     dtype: str
-    fingerprint: str
-    format: int = FORMAT
+
+    def sound(self) -> bool:
+        """Whether there is a token, and ids are of a type that is written."""
+        return self.dtype in ID_TYPES and whole_numbers(self.documents, self.sentences, self.tokens, least=1)
 
 
-class SentenceCorpus(Cached):
+class SentenceCorpus(Store):
     """Tokenised documents, sentence by sentence. Made by `SentenceCorpus.build`, `open` or `cached`."""
 
+    what, header_file, header_type = "a corpus of sentences", "sentences.json", SentenceHeader
+    files = ("sentences.ids", "sentences.offsets", "documents.offsets")
+
     def __init__(self, folder: Path, header: SentenceHeader) -> None:
-        self.folder, self.header = folder, header
+        super().__init__(folder, header)
         file = MemmapIds(folder, "sentences", sentences=header.sentences, tokens=header.tokens, dtype=header.dtype)
         self.ids = file.flat  # (tokens,)
         self.borders: npt.NDArray[np.int64] = np.concatenate([[0], np.cumsum(file.lengths, dtype=np.int64)])
         self.documents = _read_offsets(folder / "documents.offsets", header)  # (documents + 1,) in sentences
 
     def __len__(self) -> int:
-        return self.header.documents
-
-    @property
-    def fingerprint(self) -> str:
-        """Of what the corpus was made from, as given to `build`."""
-        return self.header.fingerprint
+        return int(self.header.documents)
 
     def sentences(self, document: int) -> list[npt.NDArray[Any]]:
         """The ids of each sentence of a document, as views of the file."""
@@ -88,7 +82,7 @@ class SentenceCorpus(Cached):
         if longest is not None and longest < 1:
             raise UsageError(f"the longest sentence has {longest} pieces, at least 1 is needed")
         folder = Path(folder)
-        with whole_or_absent(folder, files=_FILES, what="a corpus of sentences") as draft:
+        with cls.writing(folder) as draft:
             with (
                 MemmapIdWriter(draft, "sentences", tokenizer) as writer,
                 open(draft / "documents.offsets", "wb") as offsets,
@@ -96,15 +90,9 @@ class SentenceCorpus(Cached):
                 n = _write(documents, writer, offsets, split=split, longest=longest)
             if not writer.count:
                 raise DataError("no sentences: there are no documents, or none that hold text", hint="check the input")
-            header = SentenceHeader(n, writer.count, writer.tokens, writer.dtype.str, fingerprint)
-            write_synced(draft / _HEADER, json.dumps(asdict(header), indent=2).encode())
+            counts = {"documents": n, "sentences": writer.count, "tokens": writer.tokens}
+            cls.write_header(draft, SentenceHeader(**counts, dtype=writer.dtype.str, fingerprint=fingerprint))
         return cls.open(folder)
-
-    @classmethod
-    def open(cls, folder: Path | str) -> Self:
-        """Open what `build` wrote; anything else, or anything cut short, is an error."""
-        folder = Path(folder)
-        return cls(folder, _read_header(folder))
 
 
 def _write(
@@ -155,24 +143,9 @@ def _read_offsets(path: Path, header: SentenceHeader) -> npt.NDArray[np.int64]:
     try:
         offsets = np.fromfile(path, "<i8").astype(np.int64)
     except OSError as error:
-        raise DataError(f"{path}: damaged ({error.strerror or error})", hint=_REBUILD) from None
+        raise DataError(f"{path}: damaged ({error.strerror or error})", hint=REBUILD) from None
     if len(offsets) != header.documents + 1 or offsets[0] != 0 or offsets[-1] != header.sentences:
-        raise DataError(f"{path}: damaged (it does not fit {header.sentences} sentences)", hint=_REBUILD)
+        raise DataError(f"{path}: damaged (it does not fit {header.sentences} sentences)", hint=REBUILD)
     if not (np.diff(offsets) > 0).all():
-        raise DataError(f"{path}: damaged (its documents are not in order)", hint=_REBUILD)
+        raise DataError(f"{path}: damaged (its documents are not in order)", hint=REBUILD)
     return offsets
-
-
-def _read_header(folder: Path) -> SentenceHeader:
-    path = folder / _HEADER
-    try:
-        header = SentenceHeader(**json.loads(path.read_text(encoding="utf-8")))
-        counts = (header.documents, header.sentences, header.tokens)
-        ok = header.format == FORMAT and min(counts) >= 1 and {*map(type, counts)} == {int} and header.dtype in ID_TYPES
-    except FileNotFoundError:
-        raise DataError(f"{folder}: holds no corpus of sentences (no {_HEADER})", hint="build it first") from None
-    except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"{path}: cannot be read ({error})", hint=_REBUILD) from error
-    if not ok:
-        raise DataError(f"{path}: not a corpus of sentences of format {FORMAT}", hint=_REBUILD)
-    return header

@@ -11,7 +11,6 @@ constant, batches that are accumulated, shared or packed add up to exactly one b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.batching.plan import Position
 from regard.data.batching.tensors import rows_of
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import ConfigError
@@ -32,13 +30,39 @@ from regard.tasks.masked.metrics import HiddenPieces, guess_figures, guess_table
 from regard.tasks.masked.sentence_pairs import Examples, PairPlan
 from regard.tasks.masked.sentences import SentenceCorpus
 from regard.training.batching import BatchPlanMixin
-from regard.training.compiling import compiled
+
+
+def masked_loss(
+    model: Bert,
+    ids: Tensor,
+    lengths: Tensor,
+    segments: Tensor,
+    places: Tensor,
+    labels: Tensor,
+    nexts: Tensor,
+    longest: int | None,
+    nsp_weight: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Summed loss, negative log-likelihood and number of the guesses: tensors in, tensors out, so that it compiles."""
+    rows = rows_of(ids, lengths, longest)
+    encoded = model.encode(rows, segments=segments if model.config.n_segments else None)
+    chosen = encoded.flatten(0, 1).index_select(0, places)  # (N, D)
+    losses = linear_cross_entropy(
+        model.mlm_hidden(chosen), model.output_weight, labels, ignore_id=UNUSED, bias=model.output_bias
+    )
+    if not nsp_weight:
+        return losses.total, losses.nll, losses.n_tokens
+    logits = model.next_sentence(encoded, rows)
+    judged = F.cross_entropy(logits, nexts, ignore_index=UNUSED, reduction="sum")
+    return losses.total + nsp_weight * judged, losses.nll, losses.n_tokens
 
 
 class MaskedTraining(BatchPlanMixin):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "mlm_accuracy"
+    fixed_shape = True
+    _loss = staticmethod(masked_loss)
 
     def __init__(
         self,
@@ -66,33 +90,16 @@ class MaskedTraining(BatchPlanMixin):
             most = max(most, int(budget_tokens / float(first.lengths.mean() + self._train.marks) * 4 / 3))
         self.plan = self._plan(train, most=most, seed=seed, budget=budget_tokens if packed else None)
         self.nsp_weight = float(self._train.masking.counts(first.lengths).mean()) if data.next_sentence else 0.0
-        self._loss: Callable[..., tuple[Tensor, Tensor, Tensor]] = masked_loss
 
-    def batches(self, position: Position, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Position, MaskedBatch]]:
-        """Batches without end from a position on; each of `world` processes gets its share of every batch."""
-        before = position
-        for after, examples in self.plan.iterate(position):
-            yield after, self.batch(examples[rank::world], epoch=before.epoch, world=world)
-            before = after
+    def share(self, examples: Examples, *, epoch: int, rank: int, world: int) -> MaskedBatch:
+        """One process's share of a batch; an empty one is a batch without tokens."""
+        return self.batch(examples[rank::world], epoch=epoch, world=world)
 
     def batch(self, examples: Examples, *, epoch: int, world: int = 1) -> MaskedBatch:
         """A share of at most one in `world` of a batch's examples; an empty share is a batch without tokens."""
         if self.is_packed:
             return self._train.packed(examples, epoch=epoch, budget=self.budget, most=self.plan.max_examples)
         return self._train.padded(examples, epoch=epoch, n_rows=-(-self.plan.max_examples // world))
-
-    @property
-    def static_shapes(self) -> bool:
-        """Whether all batches have one shape: they do."""
-        return True
-
-    def record(self) -> bool:
-        """The device's work can be recorded."""
-        return True
-
-    def compile(self) -> None:
-        """Let the compiler fuse what the loss computes."""
-        self._loss = compiled(masked_loss)
 
     def loss(self, model: Bert, batch: MaskedBatch) -> Losses:
         """The summed loss of a batch's guesses and judgements, with gradients; `nll` is that of the guesses alone."""
@@ -136,31 +143,6 @@ class MaskedTraining(BatchPlanMixin):
             next_sentence=data.next_sentence,
             short=data.short,
         )
-
-
-def masked_loss(
-    model: Bert,
-    ids: Tensor,
-    lengths: Tensor,
-    segments: Tensor,
-    places: Tensor,
-    labels: Tensor,
-    nexts: Tensor,
-    longest: int | None,
-    nsp_weight: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Summed loss, negative log-likelihood and number of the guesses: tensors in, tensors out, so that it compiles."""
-    rows = rows_of(ids, lengths, longest)
-    encoded = model.encode(rows, segments=segments if model.config.n_segments else None)
-    chosen = encoded.flatten(0, 1).index_select(0, places)  # (N, D)
-    losses = linear_cross_entropy(
-        model.mlm_hidden(chosen), model.output_weight, labels, ignore_id=UNUSED, bias=model.output_bias
-    )
-    if not nsp_weight:
-        return losses.total, losses.nll, losses.n_tokens
-    logits = model.next_sentence(encoded, rows)
-    judged = F.cross_entropy(logits, nexts, ignore_index=UNUSED, reduction="sum")
-    return losses.total + nsp_weight * judged, losses.nll, losses.n_tokens
 
 
 def _encode(model: Bert, batch: MaskedBatch) -> Tensor:

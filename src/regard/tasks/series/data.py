@@ -25,13 +25,13 @@ from typing import Literal
 import numpy as np
 
 from regard.data.io.lines import hash_file
-from regard.data.io.paths import find_data
 from regard.data.io.tables import missing_column
 from regard.data.series.files import Missing, Series, join_series, read_header, read_series, stem_of
 from regard.data.series.space import SeriesSpace
 from regard.data.series.timestamps import marks_of, parse_timestamps, step_of
 from regard.data.series.windows import Windows, places_in
 from regard.errors import ConfigError, DataError, UsageError
+from regard.tasks.files import DataFiles
 
 Names = str | tuple[str, ...]
 
@@ -100,24 +100,18 @@ class SeriesSets:
     test: Windows
 
 
-@dataclass(frozen=True)
-class SeriesFiles:
-    """The files of a recipe, found: relative names are looked for here, then under the data root."""
-
-    data: SeriesData
-    root: Path | None = None
+class SeriesFiles(DataFiles[SeriesData]):
+    """The series of a recipe."""
 
     @cached_property
     def paths(self) -> list[str]:
         """Where the series are."""
-        if not self.data.train:
-            raise ConfigError("data.train names no file", hint='give one with --train FILE, or data.train = ["FILE"]')
-        return self.found(self.data.train)
+        return self.tables(self.data.train, what="train")
 
-    def found(self, files: Sequence[str]) -> list[str]:
+    def tables(self, files: Sequence[str], *, what: str = "data") -> list[str]:
         """Files as they are; of a folder, the CSV files in it."""
         paths = []
-        for path in (find_data(name, self.root) for name in files):
+        for path in self.find(files, what=what):
             inside = sorted(str(entry) for entry in Path(path).glob("*.csv*")) if Path(path).is_dir() else [path]
             if not inside:
                 raise DataError(f"{path}: there is no CSV file in this folder")
@@ -153,7 +147,7 @@ class SeriesFiles:
 
     def read_columns(self, files: Sequence[str], space: SeriesSpace, columns: Sequence[str]) -> Series:
         """These columns of other files, which stand for those of the recipe in the same order."""
-        paths = self.found(files)
+        paths = self.tables(files)
         names = space.names
         if names and len(paths) != len(names):
             names = tuple(name for name in names if any(column.startswith(f"{name}.") for column in columns))

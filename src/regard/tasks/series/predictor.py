@@ -33,7 +33,7 @@ from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, fol
 from regard.tasks.series.baselines import Ridge
 from regard.tasks.series.data import SeriesFiles
 from regard.tasks.series.forecasting import Forecast, forecasts, forecasts_of, inputs_of
-from regard.tasks.series.look import SeriesLook, Told
+from regard.tasks.series.look import SeriesLook, ShownForecast
 from regard.tasks.series.metrics import Errors, blocks_of, errors_of
 from regard.tasks.series.report import compared
 from regard.tasks.series.setup import BASELINE
@@ -205,7 +205,7 @@ class SeriesPredictor(Predictor[Forecast]):
                       "cross": ("cross", "future", "past")}  # fmt: skip
         return ForwardCase(self.module, inputs_of(cut, self.device), axes, sides, options=options, title=title), spans
 
-    def _told(self, series: Series, place: int, spans: Any) -> Told:
+    def _told(self, series: Series, place: int, spans: Any) -> ShownForecast:
         forecast, name = self._forecast(series, [len(series)]), self.space.targets[place]
         n = self.config.data.context
         past, read = np.full(n, np.nan), None
@@ -217,7 +217,7 @@ class SeriesPredictor(Predictor[Forecast]):
         linear = self.forecaster.linear_shares(place).cpu().numpy() if self.shape.linear else None
         begin = n - self.config.data.lead
         times = [*self._behind(series)[:begin], *forecast.times]
-        return Told(name, past, forecast.point[:, place], band, times, spans, begin, read, linear)
+        return ShownForecast(name, past, forecast.point[:, place], band, times, spans, begin, read, linear)
 
     def _some(self, data: ScoreData, n: int) -> Cut:
         """Windows to verify on."""

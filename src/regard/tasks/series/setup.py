@@ -6,37 +6,33 @@ from typing import Any
 
 import torch
 
-from regard.checkpoints.spec import ModelSpec, with_defaults
 from regard.checkpoints.weights import write_tensors
 from regard.config.recipe import Recipe
 from regard.data.series.windows import Windows
-from regard.errors import ConfigError
 from regard.metrics.scores import Metric
-from regard.models.flops import count_parameters
 from regard.models.interfaces.series import Forecaster
-from regard.models.registry import build
 from regard.tasks.series.baselines import Ridge
 from regard.tasks.series.config import SeriesConfig
 from regard.tasks.series.data import SeriesFiles
 from regard.tasks.series.forecasting import forecasts
 from regard.tasks.series.report import compared, lines_of
 from regard.tasks.series.training import SeriesTraining
-from regard.training.setup import RunContext, Say
+from regard.training.setup import RunContext, Say, TaskSetup
+from regard.training.warm_start import begin_model, own_options, refuse_start
 
 BASELINE = "baseline.safetensors"  # the linear forecast, beside the weights
 
 
-class SeriesSetup:
+class SeriesSetup(TaskSetup):
     """Windows of a series, and a forecaster."""
 
     def __init__(self, recipe: Recipe, context: RunContext) -> None:
-        self.recipe = recipe
+        super().__init__(recipe)
         self.files = SeriesFiles(recipe.data, context.data_root)
         self.sets = self.files.read()
         self.ridge = Ridge.fit(self.sets.train, self.sets.valid)
         space, train = self.sets.space, recipe.train
-        if "start" in recipe.model:
-            raise ConfigError("model.start is for models of texts; a forecaster begins anew")
+        refuse_start(recipe, "a forecaster")
         shape = {
             "context": recipe.data.context,
             "horizon": recipe.data.horizon,
@@ -46,15 +42,12 @@ class SeriesSetup:
             "n_outputs": max(1, len(recipe.data.quantiles)),
             "lead": recipe.data.lead,
         }
-        options = {key: value for key, value in recipe.model.items() if key != "name"}
-        self.described = with_defaults(ModelSpec(recipe.task, recipe.model["name"], options | shape))
-        torch.manual_seed(train.seed)
-        self.model = build(self.described.model, self.described.options)
+        self.model, self.spec = begin_model(recipe, own_options(recipe) | shape)
+        weights = torch.from_numpy(self.ridge.weights)
         if isinstance(self.model, Forecaster) and self.model.config.linear:
-            self.model.start(torch.from_numpy(self.ridge.weights))
-        if context.group.first:
-            space.save(context.run.path)
-            write_tensors(context.run.path / BASELINE, {"ridge": torch.from_numpy(self.ridge.weights)})
+            self.model.start(weights)
+        context.keep(space.save)
+        context.keep(lambda folder: write_tensors(folder / BASELINE, {"ridge": weights}))
         assert isinstance(train, SeriesConfig)
         self.task = SeriesTraining(
             space,
@@ -66,18 +59,18 @@ class SeriesSetup:
             quantiles=recipe.data.quantiles,
         )
 
-    def introduction(self) -> str:
-        """The model's size, the columns and the windows."""
+    def about(self) -> str:
+        """The columns and the windows."""
         sets, space, data = self.sets, self.sets.space, self.recipe.data
         return (
-            f"{self.recipe.model['name']}: {count_parameters(self.model):,} parameters; {len(space.targets)} columns "
-            f"from {len(space.inputs)}, {data.horizon} steps from {data.context}; windows: {len(sets.train):,} to "
-            f"learn from, {len(sets.valid):,} to choose by, {len(sets.test):,} to report on"
+            f"{len(space.targets)} columns from {len(space.inputs)}, {data.horizon} steps from {data.context}; "
+            f"windows: {len(sets.train):,} to learn from, {len(sets.valid):,} to choose by, "
+            f"{len(sets.test):,} to report on"
         )
 
-    def facts(self) -> dict[str, Any]:
-        """How many windows, and the fingerprints of the files."""
-        return {"windows": len(self.sets.train), "fingerprints": self.files.fingerprints()}
+    def counts(self) -> dict[str, Any]:
+        """How many windows."""
+        return {"windows": len(self.sets.train)}
 
     def measure(self, say: Say) -> dict[str, dict[str, Any]]:
         """All figures on the validation and the test part, with those of the simple forecasts beside them."""

@@ -8,7 +8,7 @@ A loss is the mean over the steps and targets of a window, summed over windows; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data.batching.examples import example_plan
-from regard.data.batching.plan import Indices, Position
+from regard.data.batching.plan import Indices, example_plan
 from regard.data.batching.tensors import TensorBatch
 from regard.data.series.space import SeriesSpace
 from regard.data.series.windows import Windows
@@ -25,7 +24,6 @@ from regard.metrics.cross_entropy import Losses
 from regard.tasks.series.forecasting import forecasts
 from regard.tasks.series.metrics import errors_of
 from regard.training.batching import BatchPlanMixin
-from regard.training.compiling import compiled
 
 LossName = Literal["mse", "mae"]
 
@@ -41,10 +39,22 @@ class SeriesBatch(TensorBatch):
     n_tokens: int
 
 
+def series_loss(said: Tensor, future: Tensor, kind: str, quantiles: Sequence[float]) -> Tensor:
+    """Forecasts (B, T, K, Q) against what came (B, T, K): the mean of each window, summed, in single precision."""
+    apart = future[..., None] - said.float()
+    if kind == "pinball":
+        share = apart.new_tensor(list(quantiles))
+        loss = torch.maximum(share * apart, (share - 1) * apart)
+    else:
+        loss = apart.square() if kind == "mse" else apart.abs()
+    return loss.flatten(1).mean(1).sum()
+
+
 class SeriesTraining(BatchPlanMixin):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "minus_loss"
+    _loss = staticmethod(series_loss)
 
     def __init__(
         self,
@@ -63,12 +73,6 @@ class SeriesTraining(BatchPlanMixin):
         self.plan = example_plan(
             np.ones(len(train), np.int64), budget_tokens=0, batch_examples=batch_examples, seed=seed
         )
-        self._loss = series_loss
-
-    def batches(self, position: Position, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Position, SeriesBatch]]:
-        """Batches without end from a position on; each of `world` processes gets its share of every batch."""
-        for after, indices in self.plan.iterate(position):
-            yield after, self.batch(indices[rank::world])
 
     def batch(self, indices: Indices) -> SeriesBatch:
         """The windows of these numbers as one batch."""
@@ -78,10 +82,6 @@ class SeriesTraining(BatchPlanMixin):
     def record(self) -> bool:
         """The device's work can be recorded: batches are full, or the last one."""
         return True
-
-    def compile(self) -> None:
-        """Let the compiler fuse what the loss computes."""
-        self._loss = compiled(series_loss)
 
     def loss(self, model: nn.Module, batch: SeriesBatch) -> Losses:
         """The summed loss of a batch's windows, with gradients."""
@@ -109,14 +109,3 @@ class SeriesTraining(BatchPlanMixin):
     def _shown(self, values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> str:
         own = self.space.unscaled(values[:, None])[:, 0]
         return "  ".join(f"{name} {value:.4g}" for name, value in list(zip(self.space.targets, own, strict=True))[:4])
-
-
-def series_loss(said: Tensor, future: Tensor, kind: str, quantiles: Sequence[float]) -> Tensor:
-    """Forecasts (B, T, K, Q) against what came (B, T, K): the mean of each window, summed, in single precision."""
-    apart = future[..., None] - said.float()
-    if kind == "pinball":
-        share = apart.new_tensor(list(quantiles))
-        loss = torch.maximum(share * apart, (share - 1) * apart)
-    else:
-        loss = apart.square() if kind == "mse" else apart.abs()
-    return loss.flatten(1).mean(1).sum()

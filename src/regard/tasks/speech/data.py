@@ -11,10 +11,9 @@ by, and the rest trained on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -27,9 +26,8 @@ from regard.data.io.paths import find_data
 from regard.data.synthetic.digits import DigitStrings, Recordings
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import ConfigError, DataError
+from regard.tasks.files import DataFiles, Say, split_off
 from regard.tasks.texts import TokenizerKind
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,16 +106,10 @@ class SpokenSets(NamedTuple):
     tests: Mapping[str, Utterances]
 
 
-@dataclass(frozen=True)
-class SpeechFiles:
-    """The recordings of a recipe, found: relative names are looked for here, then under the data root.
+class SpeechFiles(DataFiles[SpeechData]):
+    """The recordings of a recipe; what is decoded of them is kept in the folder `made`."""
 
-    What is decoded of them is kept in the folder `made`.
-    """
-
-    data: SpeechData
-    root: Path | None
-    made: Path
+    holds = "file or folder"
 
     def read(self, *, say: Say = lambda _: None) -> SpokenSets:
         """Everything, decoded and checked."""
@@ -142,15 +134,8 @@ class SpeechFiles:
         return AudioCorpus.build(rows, self.made, rate=self.data.rate, bad=self.data.bad, say=say)
 
     def _rows(self, files: Sequence[str], what: str) -> list[Spoken]:
-        if not files:
-            raise ConfigError(
-                f"data.{what} names no file or folder",
-                hint=f'give one with --{what} FILE: a table with the columns audio and text, or data.{what} = ["FILE"]',
-            )
-        data = self.data
-        return [
-            row for name in files for row in read_spoken(find_data(name, self.root), audio=data.audio, text=data.text)
-        ]
+        paths, data = self.find(files, what=what), self.data
+        return [row for path in paths for row in read_spoken(path, audio=data.audio, text=data.text)]
 
     def _decoded(self, rows: Sequence[Spoken], say: Say) -> Utterances:
         data = self.data
@@ -186,13 +171,12 @@ class SpeechFiles:
 
 def _held_out(rows: list[Spoken], *, share: float) -> tuple[list[Spoken], list[Spoken]]:
     """What is left to learn from, and what is held out: chosen at random, the same every time."""
-    n = max(1, round(share * len(rows)))
-    if n >= len(rows):
+    kept, held = split_off(len(rows), share)
+    if not kept:
         raise DataError(
             f"{len(rows)} recordings are too few to hold some out", hint="give others with --valid, or more"
         )
-    chosen = set(np.random.default_rng(0).permutation(len(rows))[:n].tolist())
-    return [row for i, row in enumerate(rows) if i not in chosen], [rows[i] for i in sorted(chosen)]
+    return [rows[i] for i in kept], [rows[i] for i in held]
 
 
 def encode_texts(tokenizer: Tokenizer, spoken: Utterances) -> list[list[int]]:

@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 from regard.attention import Rows
 from regard.data.audio.files import Samples
 from regard.data.text.tokenizers import Tokenizer
-from regard.inspection.forward_case import ForwardCase, OutputNames
+from regard.inspection.forward_case import PAIR_SIDES, ForwardCase, OutputNames
 from regard.inspection.record import Axis, Look, Map, MapKind, Weights
 from regard.inspection.words import Words
 from regard.tasks.speech.options import SpeechOptions
 from regard.tasks.speech.prompting import prompt_ids
 from regard.tasks.speech.transcriber import Transcriber
+
+_DPI, _WIDTH = 150, 9.6
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +61,6 @@ class SpeechLook(Look):
         """Draw spectrogram and attention one below the other."""
         if self.sound is None or kind not in (None, "cross"):
             return None
-        from regard.tasks.speech.plot import draw_speech
-
         rows = self.axes["target"].shown
         return draw_speech(self.sound, self.listened(layer=layer), path, rows=rows, title=self.title)
 
@@ -81,12 +81,11 @@ class SpokenCase:
         sizes = {"source": slice(self.n_places), "target": slice(first, None), "fed": slice(first, None)}
         axes = {name: _cut_axis(axis, sizes[name]) for name, axis in seen.axes.items()}
         maps = {kind: _cut_map(found, sizes) for kind, found in seen.maps.items()}
-        said = seen.outputs
-        if said is not None:
-            said = replace(
-                said, tokens=said.tokens[first:], probabilities=said.probabilities[first:], given=said.given[first:]
-            )
-        return SpeechLook(axes, maps, said, seen.title, self.sound, self.heads)
+        outputs = seen.outputs
+        if outputs is not None:
+            kept = {name: getattr(outputs, name)[first:] for name in ("tokens", "probabilities", "given")}
+            outputs = replace(outputs, **kept)
+        return SpeechLook(axes, maps, outputs, seen.title, self.sound, self.heads)
 
 
 def speech_case(
@@ -111,12 +110,10 @@ def speech_case(
         "target": Axis(marks[1:] + pieces + end, words=replace_marks(words, len(opening) - 1).with_mark()),
         "fed": Axis(marks + pieces, words=fed),
     }
-    sides: Any = {"self": ("self", "source", "source"), "masked": ("masked", "target", "fed"),
-                  "cross": ("cross", "target", "source")}  # fmt: skip
     given = [*opening[1:], *ids, tokenizer.eos_id]
-    speech = OutputNames("target", "here", lambda index: tokenizer.tokens([index])[0], given)
+    names = OutputNames("target", "here", lambda index: tokenizer.tokens([index])[0], given)
     module: Any = transcriber.model
-    case = ForwardCase(module, (frames, Rows(target)), axes, sides, speech, title=title)
+    case = ForwardCase(module, (frames, Rows(target)), axes, PAIR_SIDES, names, title=title)
     mel = frames.values[0, : transcriber.front.n_frames(len(samples))].float().cpu().numpy()
     sound = Sound(mel, transcriber.front.n_hop / transcriber.front.rate, each)
     return SpokenCase(case, sound, len(opening), min(transcriber.n_places(len(samples)), n_places), options.heads)
@@ -139,3 +136,36 @@ def _cut_axis(axis: Axis, kept: slice) -> Axis:
 def _cut_map(found: Map, sizes: dict[str, slice]) -> Map:
     weights = np.ascontiguousarray(found.weights[:, :, sizes[found.rows], sizes[found.columns]])
     return replace(found, weights=weights, computed=None)
+
+
+def draw_speech(
+    sound: Sound, weights: NDArray[np.float32], path: Path | str, *, rows: Sequence[str], title: str = ""
+) -> Path:
+    """Draw a spectrogram (T, M) and weights (U, S) over one time axis; `rows` are the pieces, from top to bottom."""
+    import matplotlib
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.figure import Figure
+
+    from regard.inspection.plots.panels import BLUE, GREY, STYLE
+
+    paper = LinearSegmentedColormap.from_list("paper", ["#ffffff", "#9cc3e6", BLUE, "#06254d"])
+    seconds = max(len(sound.mel) * sound.hop, weights.shape[1] * sound.place)
+    each = min(0.24, max(0.11, 5.6 / max(1, len(rows))))
+    height = each * len(rows)
+    with matplotlib.rc_context(STYLE | {"axes.grid": False}):
+        figure = Figure(figsize=(_WIDTH, 2.6 + height), layout="constrained")
+        above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (1.7, max(0.8, height))})
+        heard = {"origin": "lower", "aspect": "auto", "interpolation": "nearest"}
+        above.imshow(sound.mel.T, cmap="magma", extent=(0, len(sound.mel) * sound.hop, 0, sound.mel.shape[1]), **heard)
+        above.set_ylabel("mel band")
+        above.set_title(title, loc="left")
+        strongest = np.maximum(weights.max(1, keepdims=True), 1e-9)
+        extent = (0, weights.shape[1] * sound.place, len(rows), 0)
+        below.imshow(weights / strongest, cmap=paper, extent=extent, aspect="auto", interpolation="nearest")
+        below.set_yticks(np.arange(len(rows)) + 0.5, list(rows), fontsize=min(11.0, 72 * each * 0.75))
+        below.tick_params(axis="y", length=0)
+        below.set_xlabel("seconds")
+        below.set_ylabel("written", color=GREY)
+        below.set_xlim(0, seconds)
+        figure.savefig(path, dpi=_DPI)
+    return Path(path)

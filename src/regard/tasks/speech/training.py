@@ -8,7 +8,7 @@ like length go together, within a budget of seconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from regard.attention import Rows
 from regard.data.audio.augmentation import Changes, Drawn, alter, hide, stacked
 from regard.data.audio.corpus import Utterances
 from regard.data.audio.mel import Front
-from regard.data.batching.plan import BatchPlan, Indices, Position, like_lengths
+from regard.data.batching.plan import BatchPlan, Indices, like_lengths
 from regard.data.batching.tensors import TensorBatch
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import ConfigError
@@ -86,12 +86,9 @@ class SpeechTraining(BatchPlanMixin):
             )
         self.plan = BatchPlan(lengths, lengths, budget_tokens=budget, seed=seed)
 
-    def batches(self, position: Position, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Position, SpeechBatch]]:
-        """Batches without end from a position on; each of `world` processes gets its share of every batch."""
-        before = position
-        for after, indices in self.plan.iterate(position):
-            yield after, self.batch(indices[rank::world], epoch=before.epoch)
-            before = after
+    def share(self, examples: Indices, *, epoch: int, rank: int, world: int) -> SpeechBatch:
+        """One process's share of a batch; an empty one is a batch without tokens."""
+        return self.batch(examples[rank::world], epoch=epoch)
 
     def batch(self, indices: Indices, *, epoch: int) -> SpeechBatch:
         """The recordings of these numbers as one batch; an empty share is a batch without tokens."""

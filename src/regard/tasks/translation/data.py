@@ -13,20 +13,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from regard.data.io.lines import STDIN
-from regard.data.io.paths import find_data, keep_stdin
+from regard.data.io.cache import store_key
+from regard.data.io.paths import find_data
 from regard.data.synthetic.dates import write_dates
 from regard.data.text.checks import Action, Policy, check_pairs, pair_hashes
-from regard.data.text.corpus import Corpus, corpus_key
+from regard.data.text.corpus import Corpus
 from regard.data.text.moses import moses_detokenize, moses_tokenize
 from regard.data.text.pairs import Pair, PairSource
 from regard.data.text.tokenizer_files import read_tokenizers, save_tokenizers
 from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import ConfigError
-
-Say = Callable[[str], None]
-TokenizerKind = Literal["bpe", "unigram", "wordpiece", "chars", "bytes", "words"]
+from regard.tasks.files import DataFiles, Say
+from regard.tasks.texts import TokenizerKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,13 +140,10 @@ class Languages:
         return cls(TextSide(source, languages[0]), TextSide(target or source, languages[1]))
 
 
-@dataclass(frozen=True)
-class PairFiles:
-    """The files of a recipe, found: relative names are looked for here, then under the data root."""
+class PairFiles(DataFiles[PairData]):
+    """The pairs of a recipe."""
 
-    data: PairData
-    root: Path | None
-    made: Path
+    ending = ".tsv"
 
     def source(self, files: Sequence[str], *, what: str) -> PairSource:
         """Describe one set of pairs."""
@@ -177,17 +173,19 @@ class PairFiles:
             return {"test": self._part("test", ())}
         return {name: self.source(files, what=f"test.{name}") for name, files in self.data.test.items()}
 
+    def fingerprints(self) -> dict[str, str]:
+        """A SHA-256 of every set, and of the way it is read."""
+        sources = {"train": self.train, "valid": self.valid} | dict(self.tests)
+        return {name: source.fingerprint() for name, source in sources.items()}
+
     def _part(self, part: str, files: Sequence[str]) -> PairSource:
         if self.data.synthetic is None:
-            return self.source(
-                [str(keep_stdin(self.made / f"stdin-{part}.tsv")) if name == STDIN else name for name in files],
-                what=part,
-            )
+            return self.source([self.keep(name, part) for name in files], what=part)
         path = self.made / f"{part}.tsv"
         if not path.exists():
             counts = {f"n_{name}": getattr(self.data, f"n_{name}") for name in ("train", "valid", "test")}
-            for written in write_dates(self.made / ".draft", **counts, seed=0).values():
-                written.replace(self.made / written.name)  # whole or absent, whenever a kill comes
+            for draft in write_dates(self.made / ".draft", **counts, seed=0).values():
+                draft.replace(self.made / draft.name)  # whole or absent, whenever a kill comes
             (self.made / ".draft").rmdir()
         return PairSource(path)
 
@@ -227,7 +225,7 @@ def encode_training(
     data = files.data
     held_out = [files.valid, *files.tests.values()]
     given = [] if known is None else [side.tokenizer.core.to_str() for side in (known.source, known.target)]
-    key = corpus_key(*(s.fingerprint() for s in (files.train, *held_out)), repr(data), repr(pieces), *given)
+    key = store_key(*(s.fingerprint() for s in (files.train, *held_out)), repr(data), repr(pieces), *given)
     made = folder / key[:24]
     if (made / "corpus" / "corpus.json").exists():
         return Languages.load(made, moses=data.moses), Corpus.open(made / "corpus")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from regard.data.batching.packing import PackedPlan
-from regard.data.batching.plan import BatchPlan, Indices, Position
+from regard.data.batching.plan import BatchPlan, Indices
 from regard.data.batching.tensors import rows_of
 from regard.data.text.corpus import Corpus
 from regard.data.text.pairs import Pair
@@ -24,13 +24,46 @@ from regard.tasks.translation.data import Languages
 from regard.tasks.translation.metrics import usual_bleu
 from regard.tasks.translation.translator import Translator
 from regard.training.batching import BatchPlanMixin
-from regard.training.compiling import compiled
+
+
+def pair_loss(
+    model: Seq2SeqModel,
+    source: Tensor,
+    source_lengths: Tensor,
+    target: Tensor,
+    target_lengths: Tensor,
+    labels: Tensor,
+    longest: int | None,
+    smoothing: float,
+    r_drop: float,
+    pad_id: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Summed loss, negative log-likelihood and tokens of a batch: tensors in, tensors out, so that it compiles whole.
+
+    With R-Drop two passes with different dropout both have to be right, and to agree with each other.
+    """
+    rows = rows_of(source, source_lengths, longest), rows_of(target, target_lengths, longest)
+    states = [model.hidden(*rows).flatten(0, 1) for _ in range(2 if r_drop else 1)]
+    labels = labels.flatten()
+    losses = [
+        linear_cross_entropy(
+            x, model.output_weight, labels, smoothing=smoothing, ignore_id=pad_id, bias=model.output_bias
+        )
+        for x in states
+    ]
+    total = losses[0].total
+    if r_drop:
+        apart = symmetric_kl(model.unembed(states[0]), model.unembed(states[1]), labels, ignore_id=pad_id)
+        total = (losses[0].total + losses[1].total) / 2 + r_drop * apart
+    return total, losses[0].nll, losses[0].n_tokens
 
 
 class PairTraining(BatchPlanMixin):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "bleu"
+    plan: PackedPlan | BatchPlan
+    _loss = staticmethod(pair_loss)
 
     def __init__(
         self,
@@ -48,33 +81,22 @@ class PairTraining(BatchPlanMixin):
     ) -> None:
         self.languages, self.corpus, self.valid = languages, corpus, list(valid)
         self.label_smoothing, self.r_drop = label_smoothing, r_drop
-        self._loss: Callable[..., tuple[Tensor, Tensor, Tensor]] = pair_loss
         self.decode = decode or DecodeOptions(max_ratio=2.0, max_extra=10)
         source_lengths, target_lengths = corpus.source_lengths + 1, corpus.target_lengths + 1
         self._recuts = BpeDropoutCorpus(languages, corpus, rate=piece_dropout, seed=seed) if piece_dropout else None
         if self._recuts:
             source_lengths, target_lengths = self._recuts.expected(source_lengths, target_lengths, most=budget_tokens)
-        self.plan: PackedPlan | BatchPlan
-        if packed:
-            self.plan = PackedPlan(source_lengths, target_lengths, budget_tokens=budget_tokens, seed=seed)
-        else:
-            self.plan = BatchPlan(source_lengths, target_lengths, budget_tokens=budget_tokens, seed=seed)
+        kind = PackedPlan if packed else BatchPlan
+        self.plan = kind(source_lengths, target_lengths, budget_tokens=budget_tokens, seed=seed)
 
-    def batches(self, position: Position, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Position, PairBatch]]:
-        """Batches without end from a position on; each of `world` processes gets its share of every batch."""
-        before = position
-        for after, indices in self.plan.iterate(position):
-            yield after, self.batch(indices, epoch=before.epoch, share=slice(rank, None, world))
-            before = after
+    def share(self, examples: Indices, *, epoch: int, rank: int, world: int) -> PairBatch:
+        """One process's share of a batch; an empty one is a batch without tokens."""
+        return self.batch(examples, epoch=epoch, share=slice(rank, None, world))
 
     def batch(self, indices: Indices, *, epoch: int, share: slice = slice(None)) -> PairBatch:
         """A share of the examples of these numbers as one batch; an empty share is a batch without tokens."""
         sources, targets = self._examples(indices, epoch=epoch, share=share)
         return batch_of(self.languages, sources, targets, plan=self.plan)
-
-    def compile(self) -> None:
-        """Let the compiler fuse what the loss computes."""
-        self._loss = compiled(pair_loss)
 
     def loss(self, model: Seq2SeqModel, batch: PairBatch) -> Losses:
         """The summed loss of a batch's target tokens, with gradients."""
@@ -94,9 +116,9 @@ class PairTraining(BatchPlanMixin):
 
     def samples(self, model: Seq2SeqModel, n: int) -> list[tuple[str, str, str]]:
         """The first few validation sentences: source, reference, translation."""
-        some = self.valid[:n]
-        found = self._translator(model)([pair.source for pair in some], self.decode)
-        return [(pair.source, pair.target, out[0].text) for pair, out in zip(some, found, strict=True)]
+        shown = self.valid[:n]
+        translations = self._translator(model)([pair.source for pair in shown], self.decode)
+        return [(pair.source, pair.target, out[0].text) for pair, out in zip(shown, translations, strict=True)]
 
     @property
     def _pad_id(self) -> int:
@@ -132,35 +154,3 @@ class PairTraining(BatchPlanMixin):
             )
             total, count = total + float(losses.nll), count + batch.n_tokens
         return total, count
-
-
-def pair_loss(
-    model: Seq2SeqModel,
-    source: Tensor,
-    source_lengths: Tensor,
-    target: Tensor,
-    target_lengths: Tensor,
-    labels: Tensor,
-    longest: int | None,
-    smoothing: float,
-    r_drop: float,
-    pad_id: int,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Summed loss, negative log-likelihood and tokens of a batch: tensors in, tensors out, so that it compiles whole.
-
-    With R-Drop two passes with different dropout both have to be right, and to agree with each other.
-    """
-    rows = rows_of(source, source_lengths, longest), rows_of(target, target_lengths, longest)
-    states = [model.hidden(*rows).flatten(0, 1) for _ in range(2 if r_drop else 1)]
-    labels = labels.flatten()
-    losses = [
-        linear_cross_entropy(
-            x, model.output_weight, labels, smoothing=smoothing, ignore_id=pad_id, bias=model.output_bias
-        )
-        for x in states
-    ]
-    total = losses[0].total
-    if r_drop:
-        apart = symmetric_kl(model.unembed(states[0]), model.unembed(states[1]), labels, ignore_id=pad_id)
-        total = (losses[0].total + losses[1].total) / 2 + r_drop * apart
-    return total, losses[0].nll, losses[0].n_tokens

@@ -12,20 +12,20 @@ import torch
 
 from regard.checkpoints.provenance import commit, hardware, versions
 from regard.checkpoints.run import RunFolder
-from regard.checkpoints.spec import ModelSpec, with_defaults
+from regard.checkpoints.spec import ModelSpec
 from regard.checkpoints.weights import load_weights, weights_of
 from regard.config.recipe import Recipe
 from regard.data.io.paths import find_data
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.models.flops import count_parameters
-from regard.models.registry import build
 from regard.models.word_vectors import WordVectors
 from regard.tasks.words.data import measure, read_test
 from regard.tasks.words.skipgrams import RESERVED, WordStream, cutter, read_words, word_tokenizer
 from regard.tasks.words.training import SkipGramOptions, Told, learn_vectors
 from regard.training.setup import RunContext
 from regard.training.signals import Interrupted, listening
+from regard.training.warm_start import begin_model, own_options
 
 _SECONDS, _SAVED = 2.0, 60.0  # between two reports, and two checkpoints
 
@@ -39,10 +39,10 @@ def train_words(recipe: Recipe, context: RunContext, resume: bool) -> dict[str, 
     fingerprint = files.train.fingerprint()
     stream = _read(files.train, cut, recipe)
     tokenizer = word_tokenizer(stream.words, recipe.tokenizer.kind, lowercase=recipe.tokenizer.lowercase)
-    model, described = _model(recipe, len(tokenizer))
+    model, spec = _model(recipe, len(tokenizer))
     so_far = _restore(model, run, fingerprint)  # before anything is written over
     run.write_config(recipe.resolved())
-    run.write_model(described)
+    run.write_model(spec)
     tokenizer.save(run.path / "tokenizer.json")
     context.say(
         f"{len(stream.words):,} words with {model.config.d_model} numbers each, {len(stream.ids):,} occurrences; "
@@ -78,14 +78,10 @@ def _read(source: Any, cut: Callable[[str], list[str]], recipe: Recipe) -> WordS
 
 
 def _model(recipe: Recipe, n_tokens: int) -> tuple[WordVectors, ModelSpec]:
-    options = {name: value for name, value in recipe.model.items() if name not in ("name", "start")}
-    fitting = options | {"n_tokens": n_tokens, "n_reserved": len(RESERVED)}
-    described = with_defaults(ModelSpec(recipe.task, recipe.model["name"], fitting))
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.train.seed)
-        model = build(described.model, described.options)
+        model, spec = begin_model(recipe, own_options(recipe) | {"n_tokens": n_tokens, "n_reserved": len(RESERVED)})
     assert isinstance(model, WordVectors)
-    return model.eval(), described
+    return model.eval(), spec
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from regard.errors import ShapeError
@@ -19,6 +17,9 @@ _BLUE, _INK = "#0b5cad", "#202124"
 
 def draw_words(path: Path | str, words: Sequence[str], places: Tensor, *, title: str = "") -> None:
     """Draw a dot and its word at each place (n, 2); the ending of the file says which kind of picture."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
     if places.shape != (len(words), 2):
         raise ShapeError(f"{len(words)} words and places of shape {tuple(places.shape)}; each word has two numbers")
     with matplotlib.rc_context({"font.family": "DejaVu Sans", "font.size": 11, "svg.hashsalt": "regard"}):

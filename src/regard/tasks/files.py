@@ -1,0 +1,60 @@
+"""The files of a recipe, found: relative names are looked for here, then under the data root.
+
+What every task does about them: names become paths, standard input is kept, and a share may be held out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+
+from regard.data.io.lines import STDIN
+from regard.data.io.paths import find_data, keep_stdin
+from regard.errors import ConfigError
+
+Data = TypeVar("Data")
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class DataFiles(Generic[Data]):
+    """Where the files of a `[data]` section are. What has to be made of them on the way is kept under `made`."""
+
+    data: Data
+    root: Path | None = None
+    made: Path = Path("data")
+
+    holds: ClassVar[str] = "file"  # what a set names, in messages
+    example: ClassVar[str] = "FILE"
+    ending: ClassVar[str] = ""  # of standard input, where it can be read
+
+    def find(self, names: Sequence[str], *, what: str) -> list[str]:
+        """The paths of what `data.what` names; that it names nothing is the user's to change."""
+        if not names:
+            raise ConfigError(
+                f"data.{what} names no {self.holds}",
+                hint=f'give it with --{what} {self.example}, or as data.{what} = ["{self.example}"]',
+            )
+        return [find_data(self.keep(name, what), self.root) for name in names]
+
+    def keep(self, name: str, what: str) -> str:
+        """A file's name; standard input becomes a file, since it is read more than once."""
+        kept = name == STDIN and self.ending
+        return str(keep_stdin(self.made / f"stdin-{what}{self.ending}")) if kept else name
+
+    def sets(self) -> dict[str, tuple[str, ...]]:
+        """What the recipe names, by set: training, validation and every test set; sets without files are left out."""
+        section: Any = self.data
+        named = {"train": section.train, "valid": section.valid} | dict(section.test)
+        return {name: files for name, files in named.items() if files}
+
+
+def split_off(n: int, share: float, *, seed: int = 0) -> tuple[list[int], list[int]]:
+    """Which of `n` examples are left to learn from, and which are held out: at random, the same every time."""
+    order = np.random.default_rng(seed).permutation(n)
+    held = max(1, round(share * n))
+    return np.sort(order[held:]).tolist(), np.sort(order[:held]).tolist()
