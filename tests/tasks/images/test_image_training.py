@@ -13,7 +13,8 @@ from regard.tasks.images.augmentation import Augmentation
 from regard.tasks.images.classifier import ImageClassifier
 from regard.tasks.images.config import ImageConfig
 from regard.tasks.images.data import ImageData, ImageFiles
-from regard.tasks.images.training import ImagePlan, ImageTraining, image_loss, outputs_of
+from regard.tasks.images.classifier import outputs_of
+from regard.tasks.images.training import ImagePlan, ImageTraining, image_loss
 
 
 @pytest.fixture(scope="module")
