@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from regard.models.nadaraya_watson import NadarayaWatson
     from regard.tasks.base import Predictor
     from regard.tasks.opening import load
-    from regard.tasks.translation.predictor import Prediction
+    from regard.tasks.predictions import Prediction
 
 __version__ = "0.1.0"
 __all__ = [
@@ -36,7 +36,7 @@ __all__ = [
 
 _LAZY = {
     "NadarayaWatson": "regard.models.nadaraya_watson",
-    "Prediction": "regard.tasks.translation.predictor",
+    "Prediction": "regard.tasks.predictions",
     "Predictor": "regard.tasks.base",
     "load": "regard.tasks.opening",
 }

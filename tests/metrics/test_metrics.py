@@ -12,7 +12,8 @@ from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
 from regard.errors import UsageError
-from regard.metrics.scores import bleu, bleu_by_length, exact_match, paired_bootstrap, score_translations
+from regard.metrics.comparing import paired_bootstrap
+from regard.metrics.scores import bleu, bleu_by_length, exact_match, score_translations
 
 REFERENCES = [
     "A dog runs along the beach.",

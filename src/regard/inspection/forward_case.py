@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from regard.attention.taps import Kind, Tap
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import UsageError
-from regard.inspection.record import Axis, MapKind, Says
+from regard.inspection.record import Axis, Look, MapKind, Says
 from regard.inspection.words import Words
 
 Sides = Mapping[Kind, tuple[MapKind, str, str]]
@@ -58,6 +58,7 @@ class ForwardCase:
     output_names: OutputNames | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     title: str = ""
+    kinds: tuple[str, ...] | None = None  # what is looked at unless something else is asked for
 
     def __post_init__(self) -> None:
         if not any(isinstance(part, Tap) for part in self.module.modules()):
@@ -70,6 +71,10 @@ class ForwardCase:
     def speaks(self) -> bool:
         """Whether the output can be read as probabilities."""
         return self.output_names is not None and _has_output(self.module)
+
+    def finish(self, seen: Look) -> Look:
+        """The record of what was looked at, with what a task has to add to it."""
+        return seen
 
     def run(self) -> Any:
         """Run the model."""

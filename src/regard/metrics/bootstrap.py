@@ -42,10 +42,10 @@ def bootstrap(
         raise UsageError(f"{resamples} resamples of {n} examples cannot be drawn; both are 1 or more")
     if not 0 < level < 1:
         raise UsageError(f"an interval's level is between 0 and 1, not {level}")
-    drawn = draws(n, seed=seed, resamples=resamples, block=block)
-    found = np.array([statistic(some) for some in drawn], np.float64)
+    resampled = draws(n, seed=seed, resamples=resamples, block=block)
+    figures = np.array([statistic(drawn) for drawn in resampled], np.float64)
     tail = 100 * (1 - level) / 2
-    low, high = np.percentile(found, (tail, 100 - tail), axis=0)
+    low, high = np.percentile(figures, (tail, 100 - tail), axis=0)
     return low, high
 
 

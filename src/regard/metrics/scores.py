@@ -4,7 +4,7 @@
     bleu(hypotheses, references)                    BLEU alone, quick enough for use during training
     exact_match(hypotheses, references)             the share of lines that equal their reference
     bleu_by_length(sources, hypotheses, references) BLEU for short, longer, long sources
-    paired_bootstrap(references, a, b)              both scores, their difference, its 95 % interval, a p-value
+    TextFigures(hypotheses, references)(drawn)      the same of lines drawn, for `comparing.paired`
 
 Texts are plain (detokenised) lines, one reference each. `tokenize` is one of sacreBLEU's ways to cut, or "moses-lower":
 lower-cased Moses tokens scored without smoothing, which is what multi-bleu.perl gives on lower-cased, tokenised text.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -47,6 +48,10 @@ class Metric:
         interval = {} if self.low is None or self.high is None else {"low": self.low, "high": self.high}
         return {"value": self.value, "signature": self.signature} | interval
 
+    def __str__(self) -> str:
+        interval = "" if self.low is None else f"95 % [{self.low:.{self.digits}f}, {self.high:.{self.digits}f}]  "
+        return f"{self.name:<20}{self.value:>9.{self.digits}f}   {interval}{self.signature}"
+
 
 @dataclass(frozen=True)
 class LengthBucket:
@@ -63,21 +68,6 @@ class LengthBucket:
         return f"{self.low}+" if self.high is None else f"{self.low}–{self.high}"
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """System b against system a: `difference` is b − a, `low` to `high` its 95 % bootstrap interval."""
-
-    name: str
-    score_a: float
-    score_b: float
-    difference: float
-    low: float
-    high: float
-    p_value: float
-    n: int
-    signature: str
-
-
 def score_translations(
     hypotheses: Sequence[str],
     references: Sequence[str],
@@ -90,7 +80,7 @@ def score_translations(
 
     `tokenize` is BLEU's alone, `lowercase` BLEU's and chrF's: TER always compares lower case, as sacreBLEU prints it.
     """
-    _check_lines(hypotheses=hypotheses, references=references)
+    check_lines(hypotheses=hypotheses, references=references)
     scorers = (_Scorer(name, tokenize=tokenize, lowercase=lowercase, language=language) for name in METRICS)
     return [scorer.score(hypotheses, references) for scorer in scorers]
 
@@ -104,14 +94,14 @@ def bleu(
     language: str | None = None,
 ) -> Metric:
     """BLEU over all lines together; "moses-lower" needs the target `language`, such as "de"."""
-    _check_lines(hypotheses=hypotheses, references=references)
+    check_lines(hypotheses=hypotheses, references=references)
     scorer = _Scorer("bleu", tokenize=tokenize, lowercase=lowercase, language=language)
     return scorer.score(hypotheses, references)
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
     """The share of lines, 0 to 1, that equal their reference to the last character."""
-    _check_lines(hypotheses=hypotheses, references=references)
+    check_lines(hypotheses=hypotheses, references=references)
     n_equal = sum(one == other for one, other in zip(hypotheses, references, strict=True))
     return Metric("exact match", n_equal / len(references), "nrefs:1|case:mixed|tok:none", digits=4)
 
@@ -127,7 +117,7 @@ def bleu_by_length(
     language: str | None = None,
 ) -> list[LengthBucket]:
     """BLEU in buckets of source length in words; each edge begins a bucket, so (10, 20) gives 0–9, 10–19, 20+."""
-    _check_lines(sources=sources, hypotheses=hypotheses, references=references)
+    check_lines(sources=sources, hypotheses=hypotheses, references=references)
     if not edges or any(low >= high for low, high in pairwise((0, *edges))):
         raise UsageError(f"edges {list(edges)} do not bound buckets", hint="give rising lengths above 0: (10, 20, 30)")
     scorer = _Scorer("bleu", tokenize=tokenize, lowercase=lowercase, language=language)
@@ -140,38 +130,34 @@ def bleu_by_length(
     return buckets
 
 
-def paired_bootstrap(
-    references: Sequence[str],
-    system_a: Sequence[str],
-    system_b: Sequence[str],
-    *,
-    metric: str = "bleu",
-    n: int = 1000,
-    seed: int,
-    tokenize: str = "13a",
-    lowercase: bool = False,
-    language: str | None = None,
-) -> Comparison:
-    """Compare two systems on `n` test sets drawn with replacement from the lines, the same lines for both.
+class TextFigures:
+    """Metrics of lines drawn from a set: what each metric counts in every line is kept, and summed over those drawn."""
 
-    The p-value is two-sided: how often the difference, centred on zero, is at least as large as the one observed.
-    """
-    _check_lines(system_a=system_a, system_b=system_b, references=references)
-    if n < 1:
-        raise UsageError(f"{n} resamples cannot be drawn; n is 1 or more")
-    scorer = _Scorer(metric, tokenize=tokenize, lowercase=lowercase, language=language)
-    sums_a, sums_b = scorer.statistics(system_a, references), scorer.statistics(system_b, references)
-    score_a, score_b = scorer.value(sums_a.sum(0)), scorer.value(sums_b.sum(0))
-    rng = np.random.default_rng(seed)
-    differences = np.empty(n)
-    for i in range(n):  # one draw at a time: memory stays that of the statistics, however many lines there are
-        times_drawn = np.bincount(rng.integers(len(references), size=len(references)), minlength=len(references))
-        differences[i] = scorer.value(times_drawn @ sums_b) - scorer.value(times_drawn @ sums_a)
-    observed = score_b - score_a
-    n_as_large = int((np.abs(differences - differences.mean()) >= abs(observed)).sum())
-    low, high = np.percentile(differences, (2.5, 97.5)).tolist()
-    p_value = (n_as_large + 1) / (n + 1)
-    return Comparison(scorer.name, score_a, score_b, observed, low, high, p_value, n, scorer.signature())
+    def __init__(
+        self,
+        hypotheses: Sequence[str],
+        references: Sequence[str],
+        *,
+        metrics: Sequence[str] = METRICS,
+        tokenize: str = "13a",
+        lowercase: bool = False,
+        language: str | None = None,
+    ) -> None:
+        check_lines(hypotheses=hypotheses, references=references)
+        self._texts = hypotheses, references
+        self._scorers = [_Scorer(name, tokenize=tokenize, lowercase=lowercase, language=language) for name in metrics]
+
+    def __call__(self, drawn: NDArray[np.int64]) -> dict[str, float]:
+        """The metrics of these lines, by name."""
+        return {scorer.name: scorer.value(counts[drawn].sum(0)) for scorer, counts in self._counts}
+
+    def signatures(self) -> dict[str, str]:
+        """Each metric's signature, by name."""
+        return {scorer.name: scorer.signature() for scorer, _ in self._counts}
+
+    @cached_property
+    def _counts(self) -> list[tuple[_Scorer, NDArray[np.float64]]]:
+        return [(scorer, scorer.statistics(*self._texts)) for scorer in self._scorers]
 
 
 class _Scorer:
@@ -234,7 +220,7 @@ def _core(metric: str, *, tokenize: str, lowercase: bool) -> Any:
     return BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")
 
 
-def _check_lines(**texts: Sequence[str]) -> None:
+def check_lines(**texts: Sequence[str]) -> None:
     """As many lines of each, at least one, and lists of lines rather than one text."""
     for name, lines in texts.items():
         if isinstance(lines, str):

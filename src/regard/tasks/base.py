@@ -1,41 +1,60 @@
 """What every trained model can do once it is loaded, whatever its task.
 
-model("…")              one prediction        model(["…", "…"])     one each; nothing depends on the neighbours
-model.evaluate(…)       figures on test sets, each with how it was computed
-model.compare(b, …)     whether another model is better, or whether that is chance
-model.verify(…)         whether batching, caching, fused kernels, saving and padding leave its results alone
+model("…")              one output            model(["…", "…"])     one each; nothing depends on the neighbours
+model.evaluate()        figures on the recipe's test sets, each with how it was computed; or on files of one's own
+model.compare(other)    whether another model is better, or whether that is chance
+model.verify()          whether batching, caching, fused kernels, saving and padding leave its results alone
 model.look("…")         what it looked at
+
+A task says how its inputs become outputs (`predict`), what its test sets hold (`given_examples`, `recipe_tests`), how
+they are scored (`score`), on what its promises are measured (`sample`, `random_sample`, `promises`), and what there is
+to look at (`case`).
 """
 
 from __future__ import annotations
 
+import os
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Generic, Protocol, Self, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    cast,
+    overload,
+)
 
+import torch
 from torch import Tensor, nn
 
 from regard.checkpoints.spec import ModelSpec, Pretrained
 from regard.config.recipe import Recipe
 from regard.config.schema import typed
 from regard.data.text.tokenizers import Tokenizer
-from regard.decoding import DecodeOptions
-from regard.decoding.options import ONLY_FOR
-from regard.errors import CheckpointError, DataError, UsageError
-from regard.inspection.forward_case import ForwardCase
-from regard.inspection.invariants import Check
-from regard.inspection.look import look_at
-from regard.inspection.record import Look
+from regard.decoding.options import ONLY_FOR, DecodeOptions
+from regard.errors import CheckpointError, RegardError, UsageError
 from regard.metrics.comparing import Compared
 from regard.metrics.scores import LengthBucket, Metric
+from regard.models.flops import count_parameters
+from regard.tasks.measuring import Scores, compared
+
+if TYPE_CHECKING:  # loaded when a model is looked at or verified
+    from regard.inspection.forward_case import ForwardCase
+    from regard.inspection.invariants import Check
+    from regard.inspection.record import Look
 
 
-class Answer(Protocol):
+class Result(Protocol):
     """What a model says about one input."""
 
     def plain(self) -> str:
@@ -47,7 +66,10 @@ class Answer(Protocol):
         ...
 
 
-Said = TypeVar("Said", bound=Answer)
+Input = TypeVar("Input")
+Output = TypeVar("Output", bound=Result)
+Given = TypeVar("Given", contravariant=True)
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -62,6 +84,7 @@ class ScoreData:
     made: Path = field(default_factory=lambda: _passing_folder())
 
 
+TestData = ScoreData | str | Path | Sequence[str | Path] | None
 _passing: list[TemporaryDirectory[str]] = []  # removed when the process ends
 
 
@@ -70,7 +93,7 @@ def _passing_folder() -> Path:
     return Path(_passing[-1].name)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """All that is said about one test set: `n` of what `unit` names, figures, and what the model said."""
 
@@ -89,92 +112,123 @@ class Evaluation:
             record["by_length"] = [asdict(bucket) | {"label": bucket.label} for bucket in self.by_length]
         return record
 
+    def __str__(self) -> str:
+        lines = [f"{self.data}: {self.n:,} {self.unit}", *(f"  {metric}" for metric in self.metrics.values())]
+        if self.by_length:
+            lines.append("  words in the source    pairs     BLEU")
+        for bucket in self.by_length:
+            score = "–" if bucket.metric is None else f"{bucket.metric.value:.2f}"
+            lines.append(f"  {bucket.label:<19}{bucket.n:>9,}{score:>9}")
+        return "\n".join(lines)
 
-class Predictor(ABC, Generic[Said]):
+    def __repr__(self) -> str:
+        figures = ", ".join(f"{metric.name} {metric.value:.{metric.digits}f}" for metric in self.metrics.values())
+        return f"<Evaluation on {self.data}, {self.n:,} {self.unit}: {figures}>"
+
+
+class Call(Protocol[Given, Output, P]):
+    """A bound `__call__`: one input gives one output, several give a list."""
+
+    @overload
+    def __call__(self, inputs: Given, /, *args: P.args, **options: P.kwargs) -> Output: ...
+
+    @overload
+    def __call__(self, inputs: Sequence[Given], /, *args: P.args, **options: P.kwargs) -> list[Output]: ...
+
+
+class CallOf(Protocol[Given, Output, P]):
+    """A `__call__` in the body of a class."""
+
+    def __get__(self, model: Any, owner: type[Any] | None = None, /) -> Call[Given, Output, P]:
+        """Bound to a model."""
+        ...
+
+
+def one_or_many(predict: Callable[Concatenate[Any, Sequence[Input], P], list[Output]]) -> CallOf[Input, Output, P]:
+    """The `__call__` that belongs to a `predict`, so that its options are known by name and type to who calls."""
+    return cast(CallOf[Input, Output, P], Predictor.__call__)
+
+
+class Predictor(ABC, Generic[Input, Output]):
     """A model with the recipe it was made by, ready for its task. Made by `load`.
 
-    `say` is told what a user should know about inputs, such as that one was cut; by default nobody listens.
-    `multiline` says that predictions may have several lines.
+    `say` is told what a user should know about inputs, such as that one was cut; by default nobody listens. `folder` is
+    the run, if it is one. `multiline` says that outputs may have several lines. `undecoded` is why options of decoding
+    mean nothing when the model is scored, where they do not. `verified_on` names what promises are measured on, and
+    what stands in where there is no test set.
     """
 
-    multiline = False
+    multiline: ClassVar[bool] = False
+    undecoded: ClassVar[str] = ""
+    verified_on: ClassVar[tuple[str, str]] = ("texts", "random pieces")
 
     def __init__(self, module: nn.Module, config: Recipe) -> None:
         self.module, self.config = module, config
         self.say: Callable[[str], None] = lambda _: None
+        self.folder: Path | None = None
+
+    def __repr__(self) -> str:
+        kind = f"{self.config.task} with a {self.config.model['name']}"
+        size = f"{count_parameters(self.module):,} parameters"
+        return f"<{type(self).__name__}: {kind}, {size}, on {self.device}>"
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.module.parameters()).device
+
+    # ---- how a model is opened, kept and given to others
 
     @classmethod
     @abstractmethod
-    def open(cls, found: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
+    def open(cls, pretrained: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
         """The predictor of an opened model, with what lies beside its weights."""
 
     @classmethod
-    def reading(cls, found: Pretrained) -> dict[str, Any]:
+    def reading(cls, pretrained: Pretrained) -> dict[str, Any]:
         """What the `[data]` section says about how a model of others reads: as much as it can."""
         return {}
 
     @classmethod
-    def keep(cls, found: Pretrained, folder: Path) -> None:
+    def keep(cls, pretrained: Pretrained, folder: Path) -> None:
         """Write what a run keeps beside the weights of a model that others trained."""
 
     @classmethod
-    def for_others(cls, found: Pretrained) -> tuple[ModelSpec, Mapping[str, Tensor], Mapping[str, Any]]:
+    def for_others(cls, pretrained: Pretrained) -> tuple[ModelSpec, Mapping[str, Tensor], Mapping[str, Any]]:
         """What a model is in the terms of others, its weights, and JSON files that go beside them."""
-        return ModelSpec(found.task, found.model, found.options, found.labels, found.decode), found.tensors, {}
+        facts = (pretrained.task, pretrained.model, pretrained.options, pretrained.labels, pretrained.decode)
+        return ModelSpec(*facts), pretrained.tensors, {}
+
+    # ---- inputs and outputs
 
     @overload
-    def __call__(self, inputs: str, /, **options: Any) -> Said: ...
+    def __call__(self, inputs: Input, /, *args: Any, **options: Any) -> Output: ...
 
     @overload
-    def __call__(self, inputs: Sequence[str], /, **options: Any) -> list[Said]: ...
+    def __call__(self, inputs: Sequence[Input], /, *args: Any, **options: Any) -> list[Output]: ...
 
-    def __call__(self, inputs: str | Sequence[str], /, **options: Any) -> Said | list[Said]:
-        """Predict for one text, or for each of several; what `options` can be is said by `predict`."""
-        texts = [inputs] if isinstance(inputs, str) else list(inputs)
-        check_texts(texts)
-        said = self.predict(texts, **options)
-        return said[0] if isinstance(inputs, str) else said
-
-    @abstractmethod
-    def predict(self, texts: Sequence[str], *, keys: Sequence[int] | None = None, **options: Any) -> list[Said]:
-        """A prediction for each text. `keys` name the texts in random streams; by default they are their places."""
+    def __call__(self, inputs: Any, /, *args: Any, **options: Any) -> Output | list[Output]:
+        """Predict for one input, or for each of several; what `options` can be is said by `predict`."""
+        single = self.is_single(inputs) or not isinstance(inputs, Iterable)
+        several = [inputs] if single else list(inputs)
+        self.check_inputs(several)
+        outputs = self.predict(several, *args, **options)
+        return outputs[0] if single else outputs
 
     @abstractmethod
-    def evaluate(self, data: ScoreData, **options: Any) -> Iterator[Evaluation]:
-        """Figures on each test set."""
+    def predict(self, inputs: Sequence[Input], *args: Any, **options: Any) -> list[Output]:
+        """An output for each input. `keys` name the inputs in random streams; by default they are their places."""
 
-    @abstractmethod
-    def compare(
-        self, other: Any, data: ScoreData, *, resamples: int = 1000, seed: int = 1, **options: Any
-    ) -> Iterator[Compared]:
-        """Another model for the same task (b) against this one (a) on each test set, by paired bootstrap."""
+    def is_single(self, inputs: Any) -> bool:
+        """Whether this is one input, not several."""
+        return isinstance(inputs, str)
 
-    @abstractmethod
-    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Check]:
-        """What this model promises, measured on `n` texts: of a test set, or random ones where it is not here."""
-
-    def look(
-        self,
-        text: str,
-        target: str | None = None,
-        *,
-        layers: Collection[int] | None = None,
-        kinds: Collection[str] | None = None,
-        queries: bool = False,
-        **options: Any,
-    ) -> Look:
-        """What the model looks at when it reads a text and, where it writes, says the target.
-
-        `layers` and `kinds` are what to look at, `queries` keeps queries and keys as well.
-        """
-        return look_at(self.case(text, target, **options), layers=layers, kinds=kinds, queries=queries)
-
-    def case(self, text: str, target: str | None = None, **options: Any) -> ForwardCase:
-        """The model and what it is given, ready to be looked at; a model without attention has nothing to show."""
-        raise UsageError(f"a model for {self.config.task} has no attention to look at")
+    def check_inputs(self, inputs: Sequence[Any]) -> None:
+        """Refuse what is no input, by its number: unless a task says otherwise, inputs are texts."""
+        check_texts(inputs)
 
     def can_stream(self, **options: Any) -> bool:
-        """Whether a prediction with these options can be shown as it comes."""
+        """Whether an output with these options can be shown as it comes."""
         return False
 
     def options(self, overrides: Mapping[str, Any]) -> Any:
@@ -189,12 +243,151 @@ class Predictor(ABC, Generic[Said]):
             kept, given = _of_one_strategy(kept, given)
         return typed(type(section), kept | given, where="decode")
 
-    def _check_same_task(self, other: Any) -> None:
+    # ---- figures
+
+    def evaluate(
+        self, data: TestData = None, *, data_root: Path | str | None = None, **options: Any
+    ) -> list[Evaluation]:
+        """Figures on each test set: on the files given, else on those of the recipe, found under the data root."""
+        chosen = self.scoring_options(options)
+        return self.evaluations(self.score_data(data, data_root), lambda examples: self.score(examples, chosen))
+
+    def compare(
+        self,
+        other: Self,
+        data: TestData = None,
+        *,
+        data_root: Path | str | None = None,
+        resamples: int = 1000,
+        seed: int = 1,
+        **options: Any,
+    ) -> list[Compared]:
+        """Another model for the same task (b) against this one (a) on each test set, by paired bootstrap."""
         if type(other) is not type(self):
             raise UsageError(
                 f"a model for {self.config.task} and one for {other.config.task} cannot be compared",
                 hint="give two runs of the same task",
             )
+        chosen, theirs = self.scoring_options(options), other.scoring_options(options)
+        self.check_comparable(other)
+        where, found = self.score_data(data, data_root), []
+        for name, examples in self.test_sets(where).items():
+            a, b = self.shared(other, name, examples, where)
+            scores = self.score_compared(a, chosen), other.score_compared(b, theirs)
+            found.append(compared(name, *scores, resamples=resamples, seed=seed))
+        return found
+
+    def score_data(self, data: TestData, data_root: Path | str | None) -> ScoreData:
+        """What to score on, as the command line understands it: `REGARD_DATA` is where recipes find their data."""
+        if isinstance(data, ScoreData):
+            return data
+        files = [] if data is None else [data] if isinstance(data, str | Path) else data
+        root = data_root or os.environ.get("REGARD_DATA")
+        made = _passing_folder() if self.folder is None else self.folder / "data"
+        return ScoreData([str(file) for file in files], Path(root) if root else None, made)
+
+    def evaluations(self, data: ScoreData, score: Callable[[Any], Scores]) -> list[Evaluation]:
+        """What a way to score says about each test set."""
+        found = []
+        for name, examples in self.test_sets(data).items():
+            scores = score(examples)
+            found.append(Evaluation(name, scores.n, scores.unit, scores.metrics(), scores.outputs))
+        return found
+
+    def test_sets(self, data: ScoreData) -> Mapping[str, Any]:
+        """The examples to score on, by name: those of the files given, else of every test set of the recipe."""
+        sets = {data.files[0]: self.given_examples(data)} if data.files else self.recipe_tests(data)
+        if not sets:
+            raise UsageError("the recipe names no test set", hint="say what to score on: --data FILE")
+        return sets
+
+    @abstractmethod
+    def given_examples(self, data: ScoreData) -> Any:
+        """The examples of the files given, as one test set."""
+
+    @abstractmethod
+    def recipe_tests(self, data: ScoreData) -> Mapping[str, Any]:
+        """The recipe's test sets by name; else what was held out, if anything was."""
+
+    @abstractmethod
+    def score(self, examples: Any, options: Any) -> Scores:
+        """What this model makes of a test set."""
+
+    def score_compared(self, examples: Any, options: Any) -> Scores:
+        """The same where two models are compared, if that is by other figures."""
+        return self.score(examples, options)
+
+    def check_comparable(self, other: Self) -> None:
+        """Refuse a model of the same task whose figures mean something else."""
+
+    def shared(self, other: Self, name: str, examples: Any, data: ScoreData) -> tuple[Any, Any]:
+        """What this model and the other are scored on: the same examples, each as it reads them."""
+        return examples, examples
+
+    def scoring_options(self, overrides: Mapping[str, Any]) -> Any:
+        """The options that a test set is decoded by; refused where nothing is decoded."""
+        if self.undecoded:
+            refuse_options(overrides, self.undecoded)
+        return self.options(overrides)
+
+    # ---- promises
+
+    def verify(self, data: TestData = None, *, data_root: Path | str | None = None, n: int = 24) -> list[Check]:
+        """What this model promises, measured on `n` examples: of a test set, or random ones where it is not here."""
+        return list(self.checks(self.score_data(data, data_root), n=n))
+
+    def checks(self, data: ScoreData, *, n: int) -> Iterator[Check]:
+        """The same, one after the other."""
+        unit, name = self.verified_on
+        try:
+            tests, examples = next(iter(self.test_sets(data).items()))
+            sample = self.sample(examples, n)
+        except RegardError:
+            sample = []
+        if len(sample) > 1:
+            name = tests
+        else:
+            sample = self.random_sample(n)
+        self.say(f"on {len(sample)} {unit} of {name}")
+        yield from self.promises(sample)
+
+    @abstractmethod
+    def sample(self, examples: Any, n: int) -> list[Any]:
+        """Up to `n` of a test set to measure promises on."""
+
+    @abstractmethod
+    def random_sample(self, n: int) -> list[Any]:
+        """What stands in for a test set."""
+
+    @abstractmethod
+    def promises(self, sample: list[Any]) -> Iterator[Check]:
+        """Every promise, measured on these."""
+
+    # ---- attention
+
+    def look(
+        self,
+        input: Input,
+        target: str | None = None,
+        *,
+        layers: Collection[int] | None = None,
+        kinds: Collection[str] | None = None,
+        queries: bool = False,
+        **options: Any,
+    ) -> Look:
+        """What the model looks at when it reads an input and, where it writes, says the target.
+
+        `layers` and `kinds` are what to look at, `queries` keeps queries and keys as well.
+        """
+        from regard.inspection.look import look_at
+
+        self.check_inputs([input])
+        case = self.case(input, target, **options)
+        return case.finish(look_at(case, layers=layers, kinds=kinds or case.kinds, queries=queries))
+
+    def case(self, input: Input, target: str | None = None, **options: Any) -> ForwardCase:
+        """The model and what it is given, ready to be looked at; a model without attention has nothing to show."""
+        raise UsageError(f"a model for {self.config.task} has no attention to look at")
 
 
 def _of_one_strategy(base: dict[str, Any], given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -206,29 +399,16 @@ def _of_one_strategy(base: dict[str, Any], given: dict[str, Any]) -> tuple[dict[
     return {name: value for name, value in base.items() if ONLY_FOR.get(name, strategy) == strategy}, given
 
 
-Set = TypeVar("Set")
-
-
-def test_sets(found: Mapping[str, Set]) -> Mapping[str, Set]:
-    """The test sets by name; none at all is the user's to change."""
-    if not found:
-        raise UsageError("the recipe names no test set", hint="say what to score on: --data FILE")
-    return found
-
-
-def refuse_options(options: Mapping[str, Any], what: str) -> None:
+def refuse_options(options: Mapping[str, Any], why: str) -> None:
     """Refuse decoding options where nothing is decoded."""
     if options:
-        raise UsageError(f"decode.{next(iter(options))} means nothing {what}")
+        raise UsageError(f"decode.{next(iter(options))} means nothing {why}")
 
 
-def first_of(sets: Callable[[], Mapping[str, Iterable[Set]]], n: int) -> tuple[str, list[Set]]:
-    """The name and the first `n` of the first test set; none where the data is not here."""
-    try:
-        name, examples = next(iter(sets().items()))
-        return name, list(islice(examples, n))
-    except (DataError, UsageError):
-        return "", []
+def refuse_target(target: str | None) -> None:
+    """A model that writes nothing cannot be made to say something."""
+    if target is not None:
+        raise UsageError("a target was given, and this model writes nothing", hint="leave --target out")
 
 
 def random_texts(tokenizer: Tokenizer, n: int, *, seed: int = 1) -> list[str]:
@@ -236,12 +416,6 @@ def random_texts(tokenizer: Tokenizer, n: int, *, seed: int = 1) -> list[str]:
     chance = random.Random(seed)
     pieces = [index for index in range(len(tokenizer)) if index not in tokenizer.special_ids]
     return [tokenizer.decode(chance.choices(pieces, k=chance.randint(3, 20))) for _ in range(n)]
-
-
-def refuse_target(target: str | None) -> None:
-    """A model that writes nothing cannot be made to say something."""
-    if target is not None:
-        raise UsageError("a target was given, and this model writes nothing", hint="leave --target out")
 
 
 def varied(texts: Sequence[str]) -> list[str]:
@@ -260,17 +434,17 @@ def check_texts(texts: Sequence[object]) -> None:
             raise UsageError(f"input {number} is not valid Unicode: {text[:40]!a}") from None
 
 
-def tokenizer_of(found: Pretrained) -> Tokenizer:
+def tokenizer_of(pretrained: Pretrained) -> Tokenizer:
     """The tokenizer of a model, without which nothing can be asked of it."""
-    if found.tokenizer is None:
+    if pretrained.tokenizer is None:
         raise CheckpointError(
-            f"{found.origin}: there is no tokenizer beside the weights",
+            f"{pretrained.origin}: there is no tokenizer beside the weights",
             hint="put its files into the same folder",
         )
-    return found.tokenizer
+    return pretrained.tokenizer
 
 
-def folder_of(found: Pretrained) -> Path:
+def folder_of(pretrained: Pretrained) -> Path:
     """Where a model lies."""
-    origin = Path(found.origin)
+    origin = Path(pretrained.origin)
     return origin if origin.is_dir() else origin.parent

@@ -37,9 +37,9 @@ def load(folder: Path | str, device: str = "auto", *, precision: str = "auto") -
     return predictor_of(found.task).open(found, recipe, module, precision=precision)
 
 
-def predictor_of(task: str) -> type[Predictor[Any]]:
+def predictor_of(task: str) -> type[Predictor[Any, Any]]:
     """The class of a task's predictors."""
-    found: type[Predictor[Any]] = resolve(task_spec(task).predictor)
+    found: type[Predictor[Any, Any]] = resolve(task_spec(task).predictor)
     return found
 
 

@@ -16,7 +16,8 @@ from regard.data.text.label_space import LabelSpace
 from regard.data.text.labelled import Example
 from regard.errors import ConfigError
 from regard.tasks.labels.labeller import Labeller
-from regard.tasks.labels.training import LabelBatch, LabelTraining, metrics
+from regard.tasks.labels.metrics import label_metrics
+from regard.tasks.labels.training import LabelBatch, LabelTraining
 from regard.tasks.templates import TextTemplate
 
 SOME = np.array([3, 17, 4, 30, 21])
@@ -221,7 +222,7 @@ def test_evaluation_is_what_the_labeller_says() -> None:
     alone = labeller([texts[5]])[0]
     assert alone.probability == pytest.approx(said[5].probability, rel=1e-5)
     outputs = labeller.outputs(task.valid_rows)
-    measured = metrics(task.space, outputs, task.valid, resamples=50)
+    measured = label_metrics(task.space, outputs, task.valid, resamples=50)
     assert {name: metric.value for name, metric in measured.items()} == pytest.approx(
         {name: value for name, value in found.items() if name != "valid_loss"}
     )

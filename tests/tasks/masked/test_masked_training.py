@@ -193,7 +193,7 @@ def test_an_evaluation_is_that_of_each_example(tmp_path: Path) -> None:
     model = make_model(task.tokenizer)
     figures = task.evaluate(model)
     guesses, right, judgements, judged, n, pairs = 0.0, 0, 0.0, 0, 0, 0
-    for batch in task.valid_batches():
+    for batch in task.valid.batches():
         for ids, segments, label, asked in examples_in(batch):
             encoded = model.encode(torch.tensor([ids]), segments=torch.tensor([segments]))
             logits, verdict = model.unembed(model.mlm_hidden(encoded))[0], model.next_sentence(encoded)

@@ -9,8 +9,9 @@ from tiny_pairs import learn, make_model, some_pairs
 from regard.attention import Rows
 from regard.decoding import DecodeOptions
 from regard.models.interfaces.text import Seq2SeqModel
+from regard.tasks.predictions import Prediction
 from regard.tasks.translation.data import Languages, TextSide
-from regard.tasks.translation.translator import Translation, Translator
+from regard.tasks.translation.translator import Translator
 
 LANGUAGES = learn(some_pairs(60))
 TEXTS = ["3. März 2021", "", "the 3rd of March 2021 and the fourth", "x", "  ", "lunes, 5 de mayo de 1997", "12/12/12"]
@@ -34,7 +35,7 @@ def options_of(case: str) -> DecodeOptions:
     return DecodeOptions(**{"max_length": 14} | OPTIONS[case])
 
 
-def assert_same(one: list[Translation], other: list[Translation]) -> None:
+def assert_same(one: list[Prediction], other: list[Prediction]) -> None:
     assert [(t.text, t.ids, t.tokens, t.finished) for t in one] == [
         (t.text, t.ids, t.tokens, t.finished) for t in other
     ]
@@ -85,10 +86,10 @@ def test_order_is_kept_whatever_the_lengths(name: str) -> None:
 def test_texts_without_words_have_translations_without_words() -> None:
     translator = Translator([make_model(LANGUAGES)], LANGUAGES)
     assert translator([], options_of("greedy")) == []
-    assert translator(["", " \t\n "], options_of("beam")) == [[Translation("")], [Translation("")]]
+    assert translator(["", " \t\n "], options_of("beam")) == [[Prediction("")], [Prediction("")]]
 
 
-def log_prob(model: Seq2SeqModel, text: str, translation: Translation, *, languages: Languages) -> float:
+def log_prob(model: Seq2SeqModel, text: str, translation: Prediction, *, languages: Languages) -> float:
     """What the model says of a translation when it is fed to it."""
     source = [*languages.source.encode([text])[0], 3]
     said = [*translation.ids, 3] if translation.finished else translation.ids

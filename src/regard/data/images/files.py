@@ -69,6 +69,13 @@ def decode_image(content: bytes, *, where: str, size: int | tuple[int, int] | No
     return _as_tensor(image)
 
 
+def convert_image(image: Any, *, size: int | tuple[int, int] | None = None, fit: Fit = COVER) -> Tensor:
+    """An image of pillow as `read_image` gives the file that it came from: uint8 (3, H, W)."""
+    height, width = _sides(size)
+    image = _upright_rgb(image)
+    return _as_tensor(image if size is None else _fitted(image, (height, width), fit))
+
+
 def fit_image(pixels: Tensor, *, size: int | tuple[int, int] | None, fit: Fit = COVER) -> Tensor:
     """Pixels (3, H, W) brought to a size."""
     height, width = _sides(size)

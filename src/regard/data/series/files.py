@@ -80,8 +80,14 @@ def read_header(path: Path | str) -> tuple[list[str], str | None]:
 
 def read_series(path: Path | str, *, columns: Sequence[str] | None = None, missing: Missing = "refuse") -> Series:
     """The columns of a CSV file (comma, semicolon or tab; gzip is undone; "-" is standard input)."""
-    name = display_name(path)
-    (_, header), *rows = table = _rows(path)
+    return series_of_rows(_rows(path), name=display_name(path), columns=columns, missing=missing)
+
+
+def series_of_rows(
+    table: Sequence[tuple[int, list[str]]], *, name: str, columns: Sequence[str] | None, missing: Missing
+) -> Series:
+    """The columns of a table of cells: a header and rows, each with the number of its line."""
+    (_, header), *rows = table
     date = _date_column(table)
     chosen = [column for column in header if column != date] if columns is None else list(columns)
     for column in chosen:

@@ -14,9 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from regard.errors import UsageError
-from regard.metrics.bootstrap import bootstrap, signature
+from regard.metrics.bootstrap import Drawn, bootstrap, signature
 from regard.metrics.scores import Metric
+from regard.tasks.answers.answerer import Answerer
+from regard.tasks.answers.data import AnswerOptions
 from regard.tasks.answers.squad import Question
+from regard.tasks.measuring import Scores
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -73,6 +76,17 @@ def answer_metrics(
         for i, name in enumerate(("exact", "f1")):
             found[prefix + name] = Metric(prefix + name, float(means[i]), how, float(low[i]), float(high[i]))
     return found
+
+
+def score_answers(answerer: Answerer, questions: Sequence[Question], options: AnswerOptions) -> Scores:
+    """What a reader answers to questions, against what people answered."""
+    answers = [answer.text for answer in answerer.answer(questions, options)]
+    table = _table(answers, questions)
+
+    def figures(drawn: Drawn) -> dict[str, float]:
+        return dict(zip(("exact", "f1"), table[drawn].mean(0).tolist(), strict=True))
+
+    return Scores(len(questions), "questions", lambda: answer_metrics(answers, questions), figures, answers, digits=2)
 
 
 def _table(said: Sequence[str], questions: Sequence[Question]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:

@@ -9,10 +9,10 @@ from regard.config.training import TuningConfig
 from regard.models.span_reader import SpanReader
 from regard.tasks.answers.answerer import Answerer
 from regard.tasks.answers.data import AnswerFiles, QuestionSets
-from regard.tasks.answers.metrics import answer_metrics
+from regard.tasks.answers.metrics import score_answers
 from regard.tasks.answers.training import AnswerTraining
 from regard.tasks.answers.windows import Windows
-from regard.tasks.backbones import template_for
+from regard.tasks.measuring import measure
 from regard.tasks.tokenizing import tokenizer_for
 from regard.training.setup import RunContext, Say, TaskSetup
 from regard.training.warm_start import begin_with_backbone, open_start
@@ -30,7 +30,7 @@ class AnswerSetup(TaskSetup):
             recipe, context, start, lambda: (text for q in self.sets.train for text in (q.question, q.context))
         )
         self.model, self.spec = begin_with_backbone(recipe, self.tokenizer, start, context, forced={})
-        self.windows = windows_for(self.tokenizer, self.spec.options, recipe)
+        self.windows = Windows.of(self.tokenizer, self.spec.options, recipe)
         train = recipe.train
         assert isinstance(train, TuningConfig)
         self.task = AnswerTraining(
@@ -56,16 +56,5 @@ class AnswerSetup(TaskSetup):
     def measure(self, say: Say) -> dict[str, dict[str, Any]]:
         """Exact match and F1 on the validation questions, and on every test set."""
         assert isinstance(self.model, SpanReader)
-        answerer, found = Answerer(self.model, self.windows), {}
-        for name, questions in ({"valid": self.sets.valid} | self.sets.tests).items():
-            said = [answer.text for answer in answerer.answer(questions, self.recipe.decode)]
-            figures = answer_metrics(said, questions)
-            found[name] = {key: metric.record() for key, metric in figures.items()}
-            say(f"{name}: " + "  ".join(f"{metric.name} {metric.value:.2f}" for metric in figures.values()))
-        return found
-
-
-def windows_for(tokenizer: Any, options: Any, recipe: Recipe) -> Windows:
-    """How questions and passages become rows for this backbone."""
-    template = template_for(tokenizer, options, recipe)
-    return Windows(template, overlap=recipe.data.overlap, max_question=recipe.data.max_question)
+        answerer, sets = Answerer(self.model, self.windows), {"valid": self.sets.valid} | self.sets.tests
+        return measure(sets, lambda questions: score_answers(answerer, questions, self.recipe.decode), say=say)

@@ -10,13 +10,16 @@ tokenizer, so that an answer is always an exact piece of the passage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from regard.config.recipe import Recipe
 from regard.data.text.templates import TemplatedIds
+from regard.data.text.tokenizers import Tokenizer
 from regard.errors import UsageError
 from regard.tasks.answers.squad import Answer, Question
+from regard.tasks.backbones import template_for
 from regard.tasks.templates import TextTemplate
 
 NOT_HERE = 0  # the row's first token: [CLS]
@@ -62,6 +65,12 @@ class Windows:
             raise UsageError(f"{template.max_tokens} tokens have no room for a question and a passage")
         self.template, self.overlap, self.room = template, overlap, room
         self.max_question = min(max_question, room // 2)  # a long question must not leave the passage without room
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, options: Mapping[str, Any], recipe: Recipe) -> Windows:
+        """How questions and passages become rows for the backbone that a model's options name."""
+        template = template_for(tokenizer, options, recipe)
+        return cls(template, overlap=recipe.data.overlap, max_question=recipe.data.max_question)
 
     def __call__(self, questions: Sequence[Question]) -> Iterator[Passage]:
         """The windows of each question, in order."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -11,9 +13,18 @@ from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, decode
 from regard.models.interfaces.captions import Captioner
 from regard.tasks.captions.data import without_unknown
-from regard.tasks.translation.translator import Translation as Caption
+from regard.tasks.predictions import Prediction
 
-__all__ = ["Caption", "CaptionWriter"]
+
+@dataclass(frozen=True)
+class Caption(Prediction):
+    """What a model says about an image, which is called `image` if it has a name."""
+
+    image: str = ""
+
+    def record(self) -> dict[str, Any]:
+        """Image, caption, score and words, and those of the alternatives."""
+        return {"image": self.image} | super().record()
 
 
 class CaptionWriter:
@@ -60,4 +71,6 @@ class CaptionWriter:
     def _caption(self, hypothesis: Hypothesis) -> Caption:
         ids = list(hypothesis.tokens)
         text, tokens = self.tokenizer.decode(ids), self.tokenizer.tokens(ids)
-        return Caption(text, tokens, ids, hypothesis.score, hypothesis.log_prob, hypothesis.finished)
+        return Caption(
+            text, hypothesis.score, tokens, log_prob=hypothesis.log_prob, ids=ids, finished=hypothesis.finished
+        )

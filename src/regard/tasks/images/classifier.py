@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from regard.data.images.space import ImageSpace
 from regard.metrics.scores import Outputs, probabilities
+from regard.tasks.images.data import ImageSet
 
 _AT_ONCE = 2**22  # pixels that are read together
 
@@ -85,3 +86,8 @@ class ImageClassifier:
     def _log_probs(self, images: Tensor) -> Tensor:
         log_probs: Tensor = self.model(images).double().log_softmax(-1)
         return log_probs
+
+
+def outputs_of(classifier: ImageClassifier, images: ImageSet) -> Outputs:
+    """What a classifier says about the images of a set: log-probabilities (n, n_classes)."""
+    return classifier.outputs(len(images), images.pixels)

@@ -22,15 +22,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
+from regard.data.images.space import ImageSpace
 from regard.errors import UsageError
+from regard.inspection.forward_case import ForwardCase, OutputNames, Sides, device_of
 from regard.inspection.page import file_text, filled, inside_script
-from regard.inspection.record import Look, MapKind
+from regard.inspection.record import Axis, Look, MapKind
 from regard.inspection.rollout import roll_out
+from regard.models.vit import ViT
 
 Light = NDArray[np.float32]
 _SIDE, _DPI, _ACROSS = 2.0, 150, 4
 _DARKEST = 0.15
+_SIDES: Sides = {"self": ("self", "image", "image"), "cross": ("pool", "label", "image")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +100,29 @@ class ImageLook(Look):
         patches = weights[held.n_extra :].astype(np.float64).reshape(held.grid)
         light: Light = (patches / max(patches.sum(), 1e-12)).astype(np.float32)
         return light
+
+
+@dataclass(frozen=True)
+class ImageCase(ForwardCase):
+    """An image, ready to be looked at."""
+
+    shown: Shown | None = None
+
+    def finish(self, seen: Look) -> ImageLook:
+        """The record with the image."""
+        return ImageLook(seen.axes, seen.maps, seen.outputs, seen.title, self.shown)
+
+
+def image_case(model: ViT, space: ImageSpace, pixels: Tensor, *, title: str = "") -> ImageCase:
+    """Pixels uint8 (3, H, W) as a model reads them, ready to be looked at."""
+    grid = rows, columns = model.stem.grid(*space.size)
+    places = [f"{row},{column}" for row in range(rows) for column in range(columns)]
+    labels = ["class", *places] if model.class_token is not None else places
+    axes = {"image": Axis(labels, "patches"), "label": Axis(["label"], "labels")}
+    names = OutputNames("label", "label", lambda index: space.names[index]) if model.config.n_classes else None
+    images = space.normalised(pixels[None]).to(device_of(model))
+    shown = Shown(pixels.permute(1, 2, 0).numpy(), grid, int(model.class_token is not None))
+    return ImageCase(model, (images,), axes, _SIDES, names, title=title, shown=shown)
 
 
 def image_page(look: ImageLook, shown: Shown) -> str:

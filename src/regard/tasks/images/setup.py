@@ -17,8 +17,9 @@ from regard.models.vit import ViT
 from regard.tasks.images.classifier import ImageClassifier
 from regard.tasks.images.config import ImageConfig
 from regard.tasks.images.data import ImageFiles, ImageSets
-from regard.tasks.images.metrics import image_metrics
-from regard.tasks.images.training import ImageTraining, outputs_of
+from regard.tasks.images.metrics import score_images, without_classes
+from regard.tasks.images.training import ImageTraining
+from regard.tasks.measuring import measure
 from regard.training.setup import RunContext, Say, TaskSetup
 from regard.training.warm_start import begin_model, own_options, start_for
 
@@ -67,14 +68,8 @@ class ImageSetup(TaskSetup):
 
     def measure(self, say: Say) -> dict[str, dict[str, Any]]:
         """All figures on the validation images, and on every test set."""
-        found = {}
-        classifier = ImageClassifier(self.model, self.sets.space)
-        for name, images in ({"valid": self.sets.valid} | self.sets.tests).items():
-            figures = image_metrics(outputs_of(classifier, images), images.labels, self.sets.space.names)
-            found[name] = {key: metric.record() for key, metric in figures.items()}
-            some = [metric for key, metric in figures.items() if not key.startswith("accuracy of")]
-            say(f"{name}: " + "  ".join(f"{metric.name} {metric.value:.4f}" for metric in some))
-        return found
+        classifier, sets = ImageClassifier(self.model, self.sets.space), {"valid": self.sets.valid} | self.sets.tests
+        return measure(sets, lambda images: score_images(classifier, images), say=say, lines=without_classes)
 
 
 def options_for(recipe: Recipe, sets: ImageSets, start: Pretrained | None) -> dict[str, Any]:

@@ -18,9 +18,9 @@ from regard.data.batching.tensors import TensorBatch
 from regard.data.images.space import ImageSpace
 from regard.metrics.cross_entropy import Losses
 from regard.tasks.images.augmentation import Augmentation
-from regard.tasks.images.classifier import ImageClassifier
+from regard.tasks.images.classifier import ImageClassifier, outputs_of
 from regard.tasks.images.data import ImageSet
-from regard.tasks.images.metrics import Outputs, image_figures
+from regard.tasks.images.metrics import image_figures
 from regard.training.batching import BatchPlanMixin
 
 
@@ -47,11 +47,6 @@ class ImagePlan(EpochPlan):
         order = np.random.default_rng([self.seed, number]).permutation(self.n)
         size = min(self.batch_examples, self.n)
         return list(order[: self.n // size * size].reshape(-1, size))
-
-
-def outputs_of(classifier: ImageClassifier, images: ImageSet) -> Outputs:
-    """What a classifier says about the images of a set: log-probabilities (n, n_classes)."""
-    return classifier.outputs(len(images), images.pixels)
 
 
 def image_loss(model: nn.Module, images: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:

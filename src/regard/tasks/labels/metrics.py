@@ -15,11 +15,75 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from regard.data.text.label_space import LabelSpace
+from regard.data.text.labelled import Example
 from regard.errors import UsageError
 from regard.metrics.bootstrap import bootstrap, signature
-from regard.metrics.scores import Metric
+from regard.metrics.scores import Metric, Outputs, probabilities
+from regard.tasks.labels.labeller import Labeller
+from regard.tasks.measuring import Scores
+from regard.tasks.templates import TemplatedRows, Text
 
 Numbers = npt.NDArray[np.float64]
+
+
+def text_of(example: Example) -> Text:
+    """The text of an example, or both of its texts."""
+    return example.text if example.pair is None else (example.text, example.pair)
+
+
+def encoded(space: LabelSpace, examples: Sequence[Example]) -> Any:
+    """The labels as a model learns them: numbers of classes (n,) int64, or numbers (n,) float32."""
+    return np.array([space.encode(e.label) for e in examples], np.float32 if space.numeric else np.int64)
+
+
+def label_figures(space: LabelSpace, outputs: Outputs, examples: Sequence[Example]) -> dict[str, float]:
+    """All figures of a model's outputs (n, n_outputs) for labelled examples, by name."""
+    return _figures(space, *truth_and_labels(space, outputs, examples))
+
+
+def label_metrics(
+    space: LabelSpace, outputs: Outputs, examples: Sequence[Example], *, seed: int = 1, resamples: int = 1000
+) -> dict[str, Metric]:
+    """The same with 95 % intervals."""
+    pair = truth_and_labels(space, outputs, examples)
+    if space.numeric:
+        return number_metrics(*pair, seed=seed, resamples=resamples)
+    return class_metrics(*pair, names=space.names, seed=seed, resamples=resamples)
+
+
+def score_labels(labeller: Labeller, examples: Sequence[Example], rows: TemplatedRows) -> Scores:
+    """What a classifier makes of labelled examples, whose texts are framed in `rows`."""
+    space, outputs = labeller.space, labeller.outputs(rows)
+    truth, predicted = truth_and_labels(space, outputs, examples)
+    return Scores(
+        len(examples),
+        "examples",
+        lambda: label_metrics(space, outputs, examples),
+        lambda drawn: _figures(space, truth[drawn], predicted[drawn]),
+        [labeller.labelling(row).plain() for row in outputs],
+    )
+
+
+def truth_and_labels(space: LabelSpace, outputs: Outputs, examples: Sequence[Example]) -> tuple[Any, Any]:
+    """True and predicted classes (n,), or numbers in their own units."""
+    if space.numeric:
+        return np.array([float(e.label) for e in examples]), space.mean + space.scale * outputs[:, 0]
+    return encoded(space, examples), outputs.argmax(1)
+
+
+def mean_loss(space: LabelSpace, outputs: Outputs, examples: Sequence[Example]) -> float:
+    """The mean loss of an example, without smoothing."""
+    targets = encoded(space, examples)
+    if space.numeric:
+        return float(np.mean((outputs[:, 0] - targets) ** 2))
+    return float(-np.log(np.maximum(probabilities(outputs)[np.arange(len(targets)), targets], 1e-300)).mean())
+
+
+def _figures(space: LabelSpace, truth: npt.ArrayLike, predicted: npt.ArrayLike) -> dict[str, float]:
+    if space.numeric:
+        return number_figures(truth, predicted)
+    return class_figures(truth, predicted, n_classes=len(space.names))
 
 
 def class_figures(truth: npt.ArrayLike, predicted: npt.ArrayLike, *, n_classes: int) -> dict[str, float]:

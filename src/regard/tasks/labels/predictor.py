@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-import numpy as np
 from torch import Tensor, nn
 
 from regard.checkpoints.spec import ModelSpec, Pretrained
@@ -20,36 +19,35 @@ from regard.config.recipe import Recipe
 from regard.data.text.label_space import LabelSpace
 from regard.data.text.labelled import Example
 from regard.errors import UsageError
-from regard.inspection.forward_case import ForwardCase
-from regard.inspection.invariants import Check, Given, Trial, measure_alone, measure_reading
-from regard.inspection.look import text_case
-from regard.metrics.comparing import Compared, Figures, paired
-from regard.metrics.scores import Outputs
 from regard.models.classifier import Classifier
 from regard.tasks.backbones import longest, template_for
 from regard.tasks.base import (
-    Evaluation,
     Predictor,
     ScoreData,
-    check_texts,
-    first_of,
     folder_of,
+    one_or_many,
     random_texts,
-    refuse_options,
     refuse_target,
-    test_sets,
     tokenizer_of,
     varied,
 )
+from regard.tasks.decode_settings import NoSettings
 from regard.tasks.labels.data import LabelFiles
 from regard.tasks.labels.labeller import Labeller, Labelling
-from regard.tasks.labels.metrics import class_figures, number_figures
-from regard.tasks.labels.training import encoded, metrics, text_of
+from regard.tasks.labels.metrics import score_labels, text_of
+from regard.tasks.measuring import Scores
+from regard.tasks.registry import NoOptions
 from regard.tasks.templates import TemplatedRows, Text, TextTemplate, padded
 
+if TYPE_CHECKING:
+    from regard.inspection.forward_case import ForwardCase
+    from regard.inspection.invariants import Check
 
-class LabelPredictor(Predictor[Labelling]):
+
+class LabelPredictor(Predictor[str, Labelling]):
     """A classifier with its tokenizer and its labels."""
+
+    undecoded = "to a classifier: all its labels have their probability"
 
     def __init__(self, module: nn.Module, template: TextTemplate, space: LabelSpace, config: Recipe) -> None:
         super().__init__(module, config)
@@ -57,91 +55,92 @@ class LabelPredictor(Predictor[Labelling]):
         self.space, self.labeller = space, Labeller(module, template, space)
 
     @classmethod
-    def open(cls, found: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
+    def open(cls, pretrained: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
         """The predictor of an opened model."""
-        return cls(module, template_for(tokenizer_of(found), found.options, recipe), label_space(found), recipe)
+        return cls(
+            module, template_for(tokenizer_of(pretrained), pretrained.options, recipe), label_space(pretrained), recipe
+        )
 
     @classmethod
-    def reading(cls, found: Pretrained) -> dict[str, Any]:
+    def reading(cls, pretrained: Pretrained) -> dict[str, Any]:
         """How long its texts may be, and whether it says classes or numbers."""
-        return longest(found) | {"labels": "numbers" if found.options["n_outputs"] == 1 else "classes"}
+        return longest(pretrained) | {"labels": "numbers" if pretrained.options["n_outputs"] == 1 else "classes"}
 
     @classmethod
-    def keep(cls, found: Pretrained, folder: Path) -> None:
+    def keep(cls, pretrained: Pretrained, folder: Path) -> None:
         """Its labels."""
-        label_space(found).save(folder)
+        label_space(pretrained).save(folder)
 
     @classmethod
-    def for_others(cls, found: Pretrained) -> tuple[ModelSpec, Mapping[str, Tensor], Mapping[str, Any]]:
+    def for_others(cls, pretrained: Pretrained) -> tuple[ModelSpec, Mapping[str, Tensor], Mapping[str, Any]]:
         """With its labels; numbers were learnt on a scale, and others have no place for one but the last weights."""
-        described, tensors, files = super().for_others(found)
-        space = label_space(found)
+        described, tensors, files = super().for_others(pretrained)
+        space = label_space(pretrained)
         described = replace(described, labels=space.names or ("LABEL_0",))
         if space.numeric:
             weight, bias = tensors["output.weight"] * space.scale, tensors["output.bias"] * space.scale + space.mean
             tensors = dict(tensors) | {"output.weight": weight, "output.bias": bias}
         return described, tensors, files
 
-    def predict(self, texts: Sequence[str], *, keys: Sequence[int] | None = None, **options: Any) -> list[Labelling]:
+    def predict(
+        self, inputs: Sequence[str], *, keys: Sequence[int] | None = None, **options: Unpack[NoSettings]
+    ) -> list[Labelling]:
         """Label each text; a tab parts the two texts of a pair."""
-        refuse_options(options, "to a classifier: all its labels have their probability")
-        rows = self._rows([_parts(text) for text in texts])
+        self.scoring_options(options)
+        rows = self._rows([_parts(text) for text in inputs])
         return [self.labeller.labelling(row) for row in self.labeller.outputs(rows)]
 
-    def case(self, text: str, target: str | None = None, **options: Any) -> ForwardCase:
+    __call__ = one_or_many(predict)
+
+    def case(self, input: str, target: str | None = None, **options: Any) -> ForwardCase:
         """A text, or a pair, ready to be looked at."""
-        check_texts([text])
+        from regard.inspection.forward_case import text_case
+
         refuse_target(target)
         template = self.labeller.template
-        framed = template([_parts(text)])[0]
+        framed = template([_parts(input)])[0]
         names = () if self.space.numeric else self.space.names
         return text_case(
             self.module, template.tokenizer, framed.ids, segments=framed.segments, says="label", names=names
         )
 
-    def tests(self, data: ScoreData) -> Mapping[str, Sequence[Example]]:
-        """The examples to score on, by name: those of the files given, else of every test set of the recipe."""
+    def given_examples(self, data: ScoreData) -> Sequence[Example]:
+        """The examples of the files given."""
         files = LabelFiles(self.config.data, data.root)
-        if data.files:
-            return {data.files[0]: files.read_known(files.sources(data.files), self.space)}
+        return files.read_known(files.sources(data.files), self.space)
+
+    def recipe_tests(self, data: ScoreData) -> Mapping[str, Sequence[Example]]:
+        """The examples of every test set of the recipe, else those held out."""
         if not self.config.data.train:  # it was trained elsewhere
-            return test_sets({})
-        sets = files.read()
-        return test_sets(sets.tests or {"valid": sets.valid})
+            return {}
+        sets = LabelFiles(self.config.data, data.root).read()
+        return sets.tests or {"valid": sets.valid}
 
-    def evaluate(self, data: ScoreData, **options: Any) -> Iterator[Evaluation]:
-        """The figures of the task on each test set, with 95 % intervals."""
-        refuse_options(options, "to a classifier: all its labels have their probability")
-        for name, examples in self.tests(data).items():
-            outputs = self._outputs(examples)
-            said = [self.labeller.labelling(row).plain() for row in outputs]
-            yield Evaluation(name, len(examples), "examples", metrics(self.space, outputs, examples), said)
+    def score(self, examples: Sequence[Example], options: NoOptions) -> Scores:
+        """All figures of the labels of a test set."""
+        return score_labels(self.labeller, examples, self._rows([text_of(example) for example in examples]))
 
-    def compare(
-        self, other: Any, data: ScoreData, *, resamples: int = 1000, seed: int = 1, **options: Any
-    ) -> Iterator[Compared]:
-        """All figures of both models' labels of the same examples."""
-        refuse_options(options, "to a classifier: all its labels have their probability")
-        self._check_same_task(other)
+    def check_comparable(self, other: Self) -> None:
+        """Both know the same labels."""
         if self.space.names != other.space.names:
             raise UsageError(f"the two models have different labels: {_named(self.space)}, and {_named(other.space)}")
-        for name, examples in self.tests(data).items():
-            systems = (self._figures(examples), other._figures(examples))
-            found = paired(systems, len(examples), resamples=resamples, seed=seed)
-            yield Compared(name, len(examples), "examples", found)
 
-    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Check]:
-        """What this model promises, measured on texts of a test set, or on random pieces."""
-        name, examples = first_of(lambda: self.tests(data), n)
-        tokenizer, texts = self.labeller.template.tokenizer, varied([example.text for example in examples])
-        if len(texts) < 2:
-            name, texts = "random pieces", random_texts(tokenizer, n)
-        self.say(f"on {len(texts)} texts of {name}")
-        pairs = [example.pair for example in examples] if len(examples) > 1 else [None] * len(texts)
-        framed = [text if pair is None else (text, pair) for text, pair in zip(texts, pairs, strict=True)]
-        rows = TemplatedRows.of(self.labeller.template, framed)
-        device = next(self.module.parameters()).device
-        given, segments = padded(rows, range(len(rows)), tokenizer.pad_id, device=device)
+    def sample(self, examples: Sequence[Example], n: int) -> list[Text]:
+        """The first texts, with what they are paired with, if anything."""
+        texts = zip(varied([example.text for example in examples[:n]]), examples, strict=False)
+        return [text if example.pair is None else (text, example.pair) for text, example in texts]
+
+    def random_sample(self, n: int) -> list[Text]:
+        """Random pieces."""
+        return list(random_texts(self.labeller.template.tokenizer, n))
+
+    def promises(self, sample: list[Text]) -> Iterator[Check]:
+        """Batching, fused kernels, saving and padding."""
+        from regard.inspection.invariants import Given, Trial, measure_alone, measure_reading
+
+        rows = TemplatedRows.of(self.labeller.template, sample)
+        pad_id = self.labeller.template.tokenizer.pad_id
+        given, segments = padded(rows, range(len(rows)), pad_id, device=self.device)
         limit = self.labeller.model.config.backbone.get("n_positions")
         trial = Trial(self.module, Given((given,), segments), by_token=False, limit=limit)
         yield measure_alone(trial)
@@ -154,18 +153,6 @@ class LabelPredictor(Predictor[Labelling]):
             self.say(f"{rows.shortened:,} of {len(texts):,} texts were cut to {longest:,} tokens")
         return rows
 
-    def _outputs(self, examples: Sequence[Example]) -> Outputs:
-        return self.labeller.outputs(self._rows([text_of(example) for example in examples]))
-
-    def _figures(self, examples: Sequence[Example]) -> Figures:
-        outputs = self._outputs(examples)
-        if self.space.numeric:
-            truth = np.array([float(example.label) for example in examples])
-            numbers = self.space.mean + self.space.scale * outputs[:, 0]
-            return lambda drawn: number_figures(truth[drawn], numbers[drawn])
-        labels, said, n = encoded(self.space, examples), outputs.argmax(1), len(self.space.names)
-        return lambda drawn: class_figures(labels[drawn], said[drawn], n_classes=n)
-
 
 def _named(space: LabelSpace) -> str:
     return "numbers" if space.numeric else ", ".join(space.names)
@@ -176,10 +163,10 @@ def _parts(text: str) -> Text:
     return (first, second) if tab else first
 
 
-def label_space(found: Pretrained) -> LabelSpace:
+def label_space(pretrained: Pretrained) -> LabelSpace:
     """What a classifier's outputs mean: the run's labels, else those that were published; one output is a number."""
-    folder = folder_of(found)
+    folder = folder_of(pretrained)
     if (folder / "labels.json").exists():
         return LabelSpace.load(folder)
-    n = int(found.options["n_outputs"])
-    return LabelSpace((found.labels or tuple(f"LABEL_{i}" for i in range(n))) if n > 1 else ())
+    n = int(pretrained.options["n_outputs"])
+    return LabelSpace((pretrained.labels or tuple(f"LABEL_{i}" for i in range(n))) if n > 1 else ())

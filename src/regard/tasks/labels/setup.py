@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from regard.config.recipe import Recipe
 from regard.config.training import TuningConfig
 from regard.data.text.labelled import Example
 from regard.errors import ConfigError
-from regard.metrics.scores import Metric
-from regard.models.classifier import Classifier
 from regard.models.registry import entry
 from regard.tasks.backbones import template_for
 from regard.tasks.labels.data import LabelFiles, LabelledSets
 from regard.tasks.labels.labeller import Labeller
-from regard.tasks.labels.training import LabelTraining, metrics, text_of
-from regard.tasks.templates import TemplatedRows, TextTemplate
+from regard.tasks.labels.metrics import score_labels, text_of
+from regard.tasks.labels.training import LabelTraining
+from regard.tasks.measuring import Scores, measure
+from regard.tasks.templates import TemplatedRows
 from regard.tasks.tokenizing import tokenizer_for
 from regard.training.setup import RunContext, Say, TaskSetup
 from regard.training.warm_start import backbone_name, begin_with_backbone, open_start
@@ -71,18 +72,12 @@ class LabelSetup(TaskSetup):
 
     def measure(self, say: Say) -> dict[str, dict[str, Any]]:
         """The task's figures on the validation examples, and on every test set."""
-        found = {}
-        for name, examples in ({"valid": self.sets.valid} | self.sets.tests).items():
-            figures = measured(self.model, self.template, self.sets.space, examples)  # type: ignore[arg-type]
-            found[name] = {key: metric.record() for key, metric in figures.items()}
-            say(f"{name}: " + "  ".join(f"{metric.name} {metric.value:.4f}" for metric in figures.values()))
-        return found
+        labeller = Labeller(self.model, self.template, self.sets.space)  # type: ignore[arg-type]
+
+        def score(examples: Sequence[Example]) -> Scores:
+            return score_labels(labeller, examples, TemplatedRows.of(self.template, map(text_of, examples)))
+
+        return measure({"valid": self.sets.valid} | self.sets.tests, score, say=say)
 
     def _texts(self, examples: list[Example]) -> Any:
         return (part for example in examples for part in (example.text, example.pair) if part is not None)
-
-
-def measured(model: Classifier, template: TextTemplate, space: Any, examples: list[Example]) -> dict[str, Metric]:
-    """What the metrics of the task say about a classifier."""
-    outputs = Labeller(model, template, space).outputs(TemplatedRows.of(template, (text_of(e) for e in examples)))
-    return metrics(space, outputs, examples)

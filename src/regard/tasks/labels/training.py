@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,12 +21,11 @@ from regard.data.text.label_space import LabelSpace
 from regard.data.text.labelled import Example
 from regard.errors import ConfigError
 from regard.metrics.cross_entropy import Losses
-from regard.metrics.scores import Metric, Outputs, probabilities
 from regard.models.classifier import Classifier
 from regard.tasks.labels.labeller import Labeller
 from regard.tasks.labels.loss import NOTHING, label_loss
-from regard.tasks.labels.metrics import class_figures, class_metrics, number_figures, number_metrics
-from regard.tasks.templates import TemplatedRows, Text, TextTemplate
+from regard.tasks.labels.metrics import encoded, label_figures, mean_loss, text_of
+from regard.tasks.templates import TemplatedRows, TextTemplate
 from regard.training.batching import BatchPlanMixin
 
 
@@ -121,7 +119,9 @@ class LabelTraining(BatchPlanMixin):
     def evaluate(self, model: Classifier) -> dict[str, float]:
         """The loss of an example and all figures on the validation data."""
         outputs = self._labeller(model).outputs(self.valid_rows)
-        return {"valid_loss": mean_loss(self.space, outputs, self.valid)} | figures(self.space, outputs, self.valid)
+        return {"valid_loss": mean_loss(self.space, outputs, self.valid)} | label_figures(
+            self.space, outputs, self.valid
+        )
 
     def samples(self, model: Classifier, n: int) -> list[tuple[str, str, str]]:
         """The first few validation examples: text, label, and what the model says."""
@@ -134,42 +134,6 @@ class LabelTraining(BatchPlanMixin):
 
     def _labeller(self, model: Classifier) -> Labeller:
         return Labeller(model, self.template, self.space)
-
-
-def text_of(example: Example) -> Text:
-    """The text of an example, or both of its texts."""
-    return example.text if example.pair is None else (example.text, example.pair)
-
-
-def encoded(space: LabelSpace, examples: Sequence[Example]) -> Any:
-    """The labels as a model learns them: numbers of classes (n,) int64, or numbers (n,) float32."""
-    return np.array([space.encode(e.label) for e in examples], np.float32 if space.numeric else np.int64)
-
-
-def figures(space: LabelSpace, outputs: Outputs, examples: Sequence[Example]) -> dict[str, float]:
-    """All figures of a model's outputs (n, n_outputs) for labelled examples, by name."""
-    if space.numeric:
-        return number_figures([float(e.label) for e in examples], space.mean + space.scale * outputs[:, 0])
-    return class_figures(encoded(space, examples), outputs.argmax(1), n_classes=len(space.names))
-
-
-def metrics(
-    space: LabelSpace, outputs: Outputs, examples: Sequence[Example], *, seed: int = 1, resamples: int = 1000
-) -> dict[str, Metric]:
-    """The same with 95 % intervals."""
-    if space.numeric:
-        truth, predicted = [float(e.label) for e in examples], space.mean + space.scale * outputs[:, 0]
-        return number_metrics(truth, predicted, seed=seed, resamples=resamples)
-    truth = encoded(space, examples)
-    return class_metrics(truth, outputs.argmax(1), names=space.names, seed=seed, resamples=resamples)
-
-
-def mean_loss(space: LabelSpace, outputs: Outputs, examples: Sequence[Example]) -> float:
-    """The mean loss of an example, without smoothing."""
-    targets = encoded(space, examples)
-    if space.numeric:
-        return float(np.mean((outputs[:, 0] - targets) ** 2))
-    return float(-np.log(np.maximum(probabilities(outputs)[np.arange(len(targets)), targets], 1e-300)).mean())
 
 
 def _objective(given: str | None, space: LabelSpace) -> str:

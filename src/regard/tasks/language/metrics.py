@@ -13,7 +13,7 @@ before any tokenizer, and the loss of the marks between documents is part of the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -26,11 +26,14 @@ from regard.data.text.markers import Markers
 from regard.data.text.streams import Extent
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import DataError, UsageError
+from regard.metrics.bootstrap import Drawn
 from regard.metrics.cross_entropy import linear_cross_entropy
 from regard.metrics.scores import Metric
 from regard.models.interfaces.text import LanguageModel
+from regard.tasks.measuring import Scores
 
 Ids = npt.NDArray[Any]
+Documents = Callable[[], Iterable[Document]]
 UNCOUNTED = -1  # the label of what another window predicts
 
 
@@ -85,6 +88,13 @@ class TextMeasure:
         }
 
 
+class Passages(NamedTuple):
+    """Texts that two models both read, and whether they are the same tokens to them, so that these can be compared."""
+
+    texts: list[str]
+    same_tokens: bool
+
+
 def measure_text(
     model: LanguageModel,
     tokenizer: Tokenizer,
@@ -116,6 +126,43 @@ def measure_text(
         stride=max(1, context // 2) if stride is None else stride,
         batch_tokens=batch_tokens,
     )
+
+
+def score_documents(
+    documents: Documents,
+    model: LanguageModel,
+    tokenizer: Tokenizer,
+    *,
+    context: int,
+    separated: bool,
+    stride: int | None = None,
+) -> Scores:
+    """How well a model expects whole documents."""
+    read = list(documents())
+    measured = measure_text(model, tokenizer, read, context=context, stride=stride, separated=separated)
+
+    def figures(_: Drawn) -> dict[str, float]:
+        raise UsageError("documents are not drawn; models are compared on passages of them")
+
+    return Scores(sum(not one.more for one in read), "documents", measured.metrics, figures)
+
+
+def score_passages(
+    passages: Passages, model: LanguageModel, tokenizer: Tokenizer, *, context: int, separated: bool
+) -> Scores:
+    """How well a model expects passages, each read by itself."""
+    measured = [
+        measure_text(model, tokenizer, [Document(text, "")], context=context, separated=separated)
+        for text in passages.texts
+    ]
+    table = np.array([(one.nll, one.extent.characters, one.n_tokens) for one in measured])
+
+    def figures(drawn: Drawn) -> dict[str, float]:
+        nll, characters, n_tokens = table[drawn].sum(0)
+        bits = {"bits per character": float(nll / np.log(2) / characters)}
+        return bits | ({"loss": float(nll / n_tokens)} if passages.same_tokens else {})
+
+    return Scores(len(measured), "passages", dict, figures)
 
 
 def measure_ids(

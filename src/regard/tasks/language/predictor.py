@@ -1,18 +1,19 @@
 """A language model that goes on with texts.
 
 model = regard.load("runs/shakespeare")
-model("ROMEO:", max_length=200)            → Written: text, log_prob, tokens, alternatives
+model("ROMEO:", max_length=200)            → Continuation: text, log_prob, tokens, alternatives
 for piece in model.stream("ROMEO:"): …     as it comes
 model.log_probs("To be, or not to be")     what it thinks of a text, piece by piece
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -22,68 +23,38 @@ from regard.data.text.documents import Document
 from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions
 from regard.errors import UsageError
-from regard.inspection.forward_case import ForwardCase
-from regard.inspection.invariants import Check
-from regard.inspection.look import text_case
-from regard.metrics.bootstrap import Drawn
-from regard.metrics.comparing import Compared, Figures, paired
 from regard.models.precision import in_precision
 from regard.tasks.base import (
     Evaluation,
     Predictor,
     ScoreData,
+    TestData,
     check_texts,
-    first_of,
+    one_or_many,
     random_texts,
-    refuse_options,
-    test_sets,
     tokenizer_of,
     varied,
 )
-from regard.tasks.language.invariants import measure_continuing
-from regard.tasks.language.metrics import TextMeasure, measure_text
-from regard.tasks.language.setup import context_of
-from regard.tasks.language.writer import Continuation, Writer
+from regard.tasks.decode_settings import DecodeSettings
+from regard.tasks.language.metrics import Documents, Passages, score_documents, score_passages
+from regard.tasks.language.writer import Continuation, Writer, context_of
+from regard.tasks.measuring import Scores
 from regard.tasks.texts import TextFiles
+
+if TYPE_CHECKING:
+    from regard.inspection.forward_case import ForwardCase
+    from regard.inspection.invariants import Check
 
 PASSAGE = 2000  # characters that are compared at once
 _LOOKED_AT = 100_000  # of a document, where a few passages are enough
 
 
-@dataclass(frozen=True)
-class Written:
-    """How a model went on: the text after the prompt, how sure it was, the pieces, and other ways to go on."""
-
-    prompt: str
-    text: str
-    score: float = 0.0
-    log_prob: float = 0.0
-    tokens: list[str] = field(default_factory=list)
-    finished: bool = True
-    alternatives: list[Written] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, prompt: str, several: Sequence[Continuation]) -> Written:
-        """The first of several, with the others as its alternatives."""
-        made = [cls(prompt, c.text, c.score, c.log_prob, c.tokens, c.finished) for c in several]
-        made[0].alternatives.extend(made[1:])
-        return made[0]
-
-    def plain(self) -> str:
-        """The prompt and how it goes on."""
-        return self.prompt + self.text
-
-    def record(self) -> dict[str, Any]:
-        """Prompt, text, score and pieces, and those of the alternatives."""
-        others = [other._facts() for other in self.alternatives]
-        return {"prompt": self.prompt} | self._facts() | {"alternatives": others}
-
-    def _facts(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("text", "score", "log_prob", "finished", "tokens")}
-
-
-class LanguagePredictor(Predictor[Written]):
+class LanguagePredictor(Predictor[str, Continuation]):
     """A language model with its tokenizer."""
+
+    multiline = True
+    undecoded = "when a text is measured: nothing is decoded"
+    verified_on = ("passages", "random pieces")
 
     def __init__(
         self, module: nn.Module, tokenizer: Tokenizer, config: Recipe, *, context: int, precision: str = "auto"
@@ -92,13 +63,11 @@ class LanguagePredictor(Predictor[Written]):
         self.tokenizer, self.context = tokenizer, context
         self.writer = self._writer(in_precision(module, precision))
 
-    multiline = True
-
     @classmethod
-    def open(cls, found: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
+    def open(cls, pretrained: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
         """The predictor of an opened model."""
-        context = context_of(found, recipe)
-        return cls(module, tokenizer_of(found), recipe, context=context, precision=precision)
+        context = context_of(pretrained, recipe)
+        return cls(module, tokenizer_of(pretrained), recipe, context=context, precision=precision)
 
     def can_stream(self, **options: Any) -> bool:
         """Whether one text is written, token by token."""
@@ -107,22 +76,25 @@ class LanguagePredictor(Predictor[Written]):
 
     def predict(
         self,
-        texts: Sequence[str],
+        inputs: Sequence[str],
         *,
         keys: Sequence[int] | None = None,
         stop: Sequence[str] | str = (),
-        **options: Any,
-    ) -> list[Written]:
+        **options: Unpack[DecodeSettings],
+    ) -> list[Continuation]:
         """Go on with each text. `stop` are strings after which it is over, `options` fields of `DecodeOptions`."""
-        stops = [stop] if isinstance(stop, str) else list(stop)
-        found = self.writer(texts, self.decoding(options), stop=stops, keys=keys)
-        return [Written.of(text, several) for text, several in zip(texts, found, strict=True)]
+        written = self.writer(inputs, self.decoding(options), stop=_listed(stop), keys=keys)
+        pairs = zip(inputs, written, strict=True)
+        return [Continuation.of(best_first, prompt=text) for text, best_first in pairs]
 
-    def stream(self, text: str, *, stop: Sequence[str] | str = (), key: int = 0, **options: Any) -> Iterator[str]:
+    __call__ = one_or_many(predict)
+
+    def stream(
+        self, text: str, *, stop: Sequence[str] | str = (), key: int = 0, **options: Unpack[DecodeSettings]
+    ) -> Iterator[str]:
         """Go on with one text, piece by piece as it comes."""
         check_texts([text])
-        stops = [stop] if isinstance(stop, str) else list(stop)
-        return self.writer.stream(text, self.decoding(options), stop=stops, key=key)
+        return self.writer.stream(text, self.decoding(options), stop=_listed(stop), key=key)
 
     def decoding(self, overrides: Mapping[str, Any]) -> DecodeOptions:
         """How to go on; ids beyond the tokenizer's, which some models have to fill up, never come."""
@@ -137,75 +109,84 @@ class LanguagePredictor(Predictor[Written]):
         marks = self.writer.marks
         ids = [*(marks.opening or marks.nothing), *self.tokenizer.encode(text)]
         self._check_fits(len(ids) - 1)
-        logits = self.module(torch.tensor([ids], device=next(self.module.parameters()).device))[0].float()
+        logits = self.module(torch.tensor([ids], device=self.device))[0].float()
         terms = logits[:-1].log_softmax(-1).gather(-1, torch.tensor(ids[1:], device=logits.device)[:, None])[:, 0]
         return list(zip(self.tokenizer.tokens(ids[1:]), terms.tolist(), strict=True))
 
-    def case(self, text: str, target: str | None = None, **options: Any) -> ForwardCase:
+    def case(self, input: str, target: str | None = None, **options: Any) -> ForwardCase:
         """A text, ready to be looked at."""
-        check_texts([text] if target is None else [text, target])
-        ids = self.writer.prompt(text + (target or ""))
+        from regard.inspection.forward_case import text_case
+
+        check_texts([input] if target is None else [input, target])
+        ids = self.writer.prompt(input + (target or ""))
         self._check_fits(len(ids))
         return text_case(self.module, self.tokenizer, ids, says="next")
 
-    def tests(self, data: ScoreData) -> Mapping[str, Callable[[], Iterable[Document]]]:
-        """The texts to score on, by name: of the files given, else of the recipe's test sets, else held out."""
+    def evaluate(
+        self,
+        data: TestData = None,
+        *,
+        data_root: Path | str | None = None,
+        stride: int | None = None,
+        **options: Any,
+    ) -> list[Evaluation]:
+        """Loss, perplexity and bits per character of each test text; `stride` is by how much the window moves."""
+        self.scoring_options(options)
+        return self.evaluations(self.score_data(data, data_root), lambda documents: self._score(documents, stride))
+
+    def given_examples(self, data: ScoreData) -> Documents:
+        """The documents of the files given."""
+        return TextFiles(self.config.data, data.root, data.made).source(tuple(data.files), what="data").documents
+
+    def recipe_tests(self, data: ScoreData) -> Mapping[str, Documents]:
+        """The documents of the recipe's test sets, else those held out."""
         files = TextFiles(self.config.data, data.root, data.made)
-        if data.files:
-            return {data.files[0]: files.source(tuple(data.files), what="data").documents}
-        found = {name: source.documents for name, source in files.tests.items()}
         held_out = {"valid": files.valid_documents} if self.config.data.train else {}
-        return test_sets(found or held_out)
+        return {name: source.documents for name, source in files.tests.items()} or held_out
 
-    def evaluate(self, data: ScoreData, *, stride: int | None = None, **options: Any) -> Iterator[Evaluation]:
-        """Loss, perplexity and bits per character of each test text."""
-        refuse_options(options, "when a text is measured: nothing is decoded")
-        for name, documents in self.tests(data).items():
-            found = list(documents())
-            measure = self._measure(found, stride=stride)
-            yield Evaluation(name, sum(not one.more for one in found), "documents", measure.metrics(), [])
+    def score(self, examples: Documents, options: DecodeOptions) -> Scores:
+        """How well the model expects documents."""
+        return self._score(examples, None)
 
-    def compare(
-        self, other: Any, data: ScoreData, *, resamples: int = 1000, seed: int = 1, **options: Any
-    ) -> Iterator[Compared]:
-        """Bits per character of both models on the same passages; the loss a token, too, where tokens are the same.
+    def shared(self, other: Self, name: str, examples: Documents, data: ScoreData) -> tuple[Passages, Passages]:
+        """Passages of the documents that both can read; tokens are compared, too, where they are the same."""
+        texts = [text for document in examples() for text in passages(document.text)]
+        texts = [text for text in texts if min(self._pieces(text), other._pieces(text)) > 1]
+        both = Passages(texts, self.tokenizer.fingerprint() == other.tokenizer.fingerprint())
+        return both, both
 
-        Documents are cut into passages, each read by itself.
-        """
-        refuse_options(options, "when a text is measured: nothing is decoded")
-        self._check_same_task(other)
-        same = self.tokenizer.fingerprint() == other.tokenizer.fingerprint()
-        for name, documents in self.tests(data).items():
-            texts = [text for document in documents() for text in passages(document.text)]
-            texts = [text for text in texts if min(self._pieces(text), other._pieces(text)) > 1]
-            systems = (_figures(self, texts, tokens=same), _figures(other, texts, tokens=same))
-            found = paired(systems, len(texts), resamples=resamples, seed=seed)
-            yield Compared(name, len(texts), "passages", found)
+    def score_compared(self, examples: Passages, options: DecodeOptions) -> Scores:
+        """Bits per character of passages, each read by itself; the loss a token, too, where tokens are the same."""
+        model: Any = self.module
+        separated = self.config.data.separated
+        return score_passages(examples, model, self.tokenizer, context=self.context, separated=separated)
 
-    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Check]:
-        """What this model promises, measured on passages of a test text, or on random pieces."""
-        sets = lambda: {name: _short_passages(documents()) for name, documents in self.tests(data).items()}  # noqa: E731
-        name, texts = first_of(sets, n)
-        usable = [text for text in varied(texts) if self._pieces(text) > 1]
-        if len(usable) < 2:
-            name, usable = "random pieces", [t for t in random_texts(self.tokenizer, n) if self._pieces(t) > 1]
-        self.say(f"on {len(usable)} passages of {name}")
-        return measure_continuing(self.module, self._writer, texts=usable)
+    def sample(self, examples: Documents, n: int) -> list[str]:
+        """Short passages of the documents."""
+        return self._readable(varied(list(islice(_short_passages(examples()), n))))
+
+    def random_sample(self, n: int) -> list[str]:
+        """Random pieces."""
+        return self._readable(random_texts(self.tokenizer, n))
+
+    def promises(self, sample: list[str]) -> Iterator[Check]:
+        """Batching, caching, fused kernels, saving and padding."""
+        from regard.tasks.language.invariants import measure_continuing
+
+        return measure_continuing(self.module, self._writer, texts=sample)
 
     def _writer(self, module: nn.Module) -> Writer:
         model: Any = module
         separated = self.config.data.separated
         return Writer([model], self.tokenizer, context=self.context, separated=separated, say=lambda t: self.say(t))
 
-    def _measure(self, documents: Sequence[Document], *, stride: int | None = None) -> TextMeasure:
-        return measure_text(
-            self.module,  # type: ignore[arg-type]  # the task's models are language models
-            self.tokenizer,
-            documents,
-            context=self.context,
-            stride=stride,
-            separated=self.config.data.separated,
-        )
+    def _score(self, documents: Documents, stride: int | None) -> Scores:
+        model: Any = self.module
+        reading: Any = {"context": self.context, "separated": self.config.data.separated}
+        return score_documents(documents, model, self.tokenizer, stride=stride, **reading)
+
+    def _readable(self, texts: Iterable[str]) -> list[str]:
+        return [text for text in texts if self._pieces(text) > 1]
 
     def _pieces(self, text: str) -> int:
         return len(self.writer.marks.opening) + len(self.tokenizer.encode(text))
@@ -234,13 +215,5 @@ def _short_passages(documents: Iterable[Document]) -> Iterator[str]:
     return (text for document in documents for text in passages(document.text[:_LOOKED_AT], longest=200))
 
 
-def _figures(predictor: LanguagePredictor, texts: Sequence[str], *, tokens: bool) -> Figures:
-    found = [predictor._measure([Document(text, "")]) for text in texts]
-    table = np.array([(one.nll, one.extent.characters, one.n_tokens) for one in found])
-
-    def figures(drawn: Drawn) -> dict[str, float]:
-        nll, characters, n_tokens = table[drawn].sum(0)
-        bits = {"bits per character": float(nll / np.log(2) / characters)}
-        return bits | ({"loss": float(nll / n_tokens)} if tokens else {})
-
-    return figures
+def _listed(stop: Sequence[str] | str) -> list[str]:
+    return [stop] if isinstance(stop, str) else list(stop)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from regard.checkpoints.spec import ModelSpec
 from regard.config.recipe import Recipe
-from regard.tasks.language.metrics import TextMeasure, measure_text
+from regard.tasks.language.metrics import Documents, score_documents
 from regard.tasks.language.training import LanguageTraining
+from regard.tasks.language.writer import context_of
+from regard.tasks.measuring import Scores, measure, one_line
 from regard.tasks.texts import TextFiles, encode_texts
 from regard.tasks.tokenizing import with_tokenizer
 from regard.training.setup import RunContext, Say, TaskSetup
@@ -47,26 +48,16 @@ class LanguageSetup(TaskSetup):
 
     def measure(self, say: Say) -> dict[str, dict[str, Any]]:
         """Perplexity and bits per character of the validation text, and of every test set."""
-        found = {"valid": self._measured(self.files.valid_documents())}
-        found |= {name: self._measured(source.documents()) for name, source in self.files.tests.items()}
-        for name, measure in found.items():
-            say(f"{name}: loss {measure.loss:.4f}  perplexity {measure.perplexity:.2f}  "
-                f"bits per character {measure.bits_per_character:.4f}")  # fmt: skip
-        return {
-            name: {key: metric.record() for key, metric in measure.metrics().items()} for name, measure in found.items()
-        }
+        sets = {"valid": self.files.valid_documents}
+        sets |= {name: source.documents for name, source in self.files.tests.items()}
+        shown = ("loss", "perplexity", "bits_per_character")
+        return measure(sets, self._score, say=say, lines=lambda metrics: [one_line(metrics, shown)])
 
-    def _measured(self, documents: Any) -> TextMeasure:
-        return measure_text(
+    def _score(self, documents: Documents) -> Scores:
+        return score_documents(
+            documents,
             self.model,  # type: ignore[arg-type]  # the task's models are language models
             self.texts.tokenizer,
-            documents,
             context=self.context,
             separated=self.recipe.data.separated,
         )
-
-
-def context_of(spec: ModelSpec, recipe: Recipe) -> int:
-    """How many tokens the model reads at once: as many as the recipe says, else as it can."""
-    limit = int(spec.options["n_positions"])
-    return limit if recipe.data.context is None else min(limit, recipe.data.context)

@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 
 from regard.attention import Rows
+from regard.checkpoints.spec import ModelSpec
+from regard.config.recipe import Recipe
 from regard.data.batching.plan import like_lengths, pad
 from regard.data.text.markers import Markers
 from regard.data.text.tokenizers import FOREIGN, Tokenizer
@@ -26,6 +28,7 @@ from regard.decoding.ranking import Ranking
 from regard.errors import UsageError
 from regard.models.interfaces.text import LanguageModel
 from regard.tasks.language.detokenizer import IncrementalDetokenizer, StoppingStepper, cut_at, text_after
+from regard.tasks.predictions import Prediction
 
 
 class WritingModel(LanguageModel, Protocol):
@@ -37,18 +40,20 @@ class WritingModel(LanguageModel, Protocol):
 
 
 @dataclass(frozen=True)
-class Continuation:
-    """What was written after a prompt: the text, its pieces, and how sure the model is.
+class Continuation(Prediction):
+    """How a model went on after a `prompt`; a stop string ends a text, and is not part of it."""
 
-    `finished` says that it ended by itself or with a stop string, which is not part of the text.
-    """
+    prompt: str = ""
 
-    text: str
-    tokens: list[str] = field(default_factory=list)
-    ids: list[int] = field(default_factory=list)
-    score: float = 0.0
-    log_prob: float = 0.0
-    finished: bool = True
+    shown: ClassVar[tuple[str, ...]] = ("text", "score", "log_prob", "finished", "tokens")
+
+    def plain(self) -> str:
+        """The prompt and how it goes on."""
+        return self.prompt + self.text
+
+    def record(self) -> dict[str, Any]:
+        """Prompt, text, score and pieces, and those of the alternatives."""
+        return {"prompt": self.prompt} | super().record()
 
 
 @dataclass
@@ -252,8 +257,14 @@ class Writer:
         text, stopped = cut_at(text_after(self.tokenizer, draft.prompt, draft.ids), stop)
         log_prob = sum(draft.log_probs)
         score = draft.score if draft.rounds == 1 else Ranking.of(options).score(log_prob, len(draft.log_probs))
-        tokens = self.tokenizer.tokens(draft.ids)
-        return Continuation(text, tokens, draft.ids, score, log_prob, draft.finished or stopped)
+        tokens, finished = self.tokenizer.tokens(draft.ids), draft.finished or stopped
+        return Continuation(text, score, tokens, log_prob=log_prob, ids=draft.ids, finished=finished)
+
+
+def context_of(described: ModelSpec, recipe: Recipe) -> int:
+    """How many tokens the model reads at once: as many as the recipe says, else as it can."""
+    limit = int(described.options["n_positions"])
+    return limit if recipe.data.context is None else min(limit, recipe.data.context)
 
 
 def _next_key(key: int, sample: int) -> int:

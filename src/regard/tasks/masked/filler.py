@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -46,6 +47,31 @@ class Filling:
 
     text: str
     masks: list[list[Guess]] = field(default_factory=list)
+
+    def plain(self) -> str:
+        """The filled text, then for each mask its guesses with their probabilities."""
+        lines = ["  ".join(f"{guess.token} {guess.probability:.3f}" for guess in mask) for mask in self.masks]
+        return "\t".join([self.text, *lines])
+
+    def record(self) -> dict[str, Any]:
+        """The text and the guesses."""
+        masks = [[{"token": g.token, "probability": g.probability} for g in mask] for mask in self.masks]
+        return {"text": self.text, "masks": masks}
+
+
+@dataclass(frozen=True)
+class NextSentence:
+    """The probability that the second of two texts follows the first."""
+
+    probability: float
+
+    def plain(self) -> str:
+        """In words and figures."""
+        return f"{'follows' if self.probability >= 0.5 else 'does not follow'} {self.probability:.4f}"
+
+    def record(self) -> dict[str, Any]:
+        """The probability."""
+        return {"follows": self.probability}
 
 
 class Filler:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from regard.config.recipe import Recipe
 from regard.data.text.tokenizers import Tokenizer
 from regard.tasks.masked.data import corpus_of, encode_documents
-from regard.tasks.masked.sentences import SentenceCorpus
+from regard.tasks.masked.metrics import score_documents
 from regard.tasks.masked.training import MaskedTraining
+from regard.tasks.measuring import measure
 from regard.tasks.tokenizing import with_tokenizer
 from regard.training.setup import RunContext, Say, TaskSetup
 from regard.training.warm_start import begin_text_model, start_for
@@ -32,8 +31,17 @@ class MaskedSetup(TaskSetup):
         context.keep(self.tokenizer.save)
         forced = {"n_positions": recipe.data.length, "nsp": recipe.data.next_sentence}
         self.model, self.spec = begin_text_model(recipe, self.tokenizer, start, context, forced=forced)
-        self.train_corpus = documents.train
-        self.task: MaskedTraining = self._task(documents.train, documents.valid, device=context.device)
+        self.train_corpus, self.valid_corpus = documents.train, documents.valid
+        train = recipe.train
+        self.task = MaskedTraining(
+            self.tokenizer,
+            documents.train,
+            documents.valid,
+            data=recipe.data,
+            budget_tokens=train.batch_tokens,
+            seed=train.seed,
+            packed=train.layout == "packed" or (train.layout == "auto" and context.device.type == "cuda"),
+        )
 
     def about(self) -> str:
         """The documents."""
@@ -46,28 +54,9 @@ class MaskedSetup(TaskSetup):
 
     def measure(self, say: Say) -> dict[str, dict[str, Any]]:
         """Loss and accuracy of both tasks on the validation documents, and on every test set."""
-        found = {"valid": self.task.evaluate(self.model)}  # type: ignore[arg-type]  # the task's models are BERTs
+        sets = {"valid": self.valid_corpus}
         for name, source in self.files.tests.items():
-            made = self.folder / source.fingerprint()[:24]  # its own: the file may have changed since
-            corpus = corpus_of(source.documents, self.recipe.data, self.tokenizer, folder=made, name=name)
-            task = self._task(self.train_corpus, corpus, device=torch.device("cpu"))
-            found[name] = task.evaluate(self.model)  # type: ignore[arg-type]
-        for name, figures in found.items():
-            say(f"{name}: " + "  ".join(f"{key.replace('_', ' ')} {value:.4f}" for key, value in figures.items()))
-        how = f"{self.recipe.data.mask_share:.0%} masked, examples of up to {self.recipe.data.length} tokens"
-        return {
-            name: {key: {"value": value, "signature": how} for key, value in figures.items()}
-            for name, figures in found.items()
-        }
-
-    def _task(self, train: SentenceCorpus, valid: SentenceCorpus, *, device: torch.device) -> MaskedTraining:
-        settings = self.recipe.train
-        return MaskedTraining(
-            self.tokenizer,
-            train,
-            valid,
-            data=self.recipe.data,
-            budget_tokens=settings.batch_tokens,
-            seed=settings.seed,
-            packed=settings.layout == "packed" or (settings.layout == "auto" and device.type == "cuda"),
-        )
+            folder = self.folder / source.fingerprint()[:24]  # its own: the file may have changed since
+            sets[name] = corpus_of(source.documents, self.recipe.data, self.tokenizer, folder=folder, name=name)
+        model: Any = self.model  # the task's models are BERTs
+        return measure(sets, lambda corpus: score_documents(model, corpus, self.tokenizer, self.recipe.data), say=say)

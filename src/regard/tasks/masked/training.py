@@ -11,7 +11,6 @@ constant, batches that are accumulated, shared or packed add up to exactly one b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -27,12 +26,10 @@ from regard.models.bert import Bert
 from regard.tasks.masked.batches import Assembler, MaskedBatch
 from regard.tasks.masked.data import MaskedData, masking_of
 from regard.tasks.masked.masking import UNUSED
+from regard.tasks.masked.metrics import HiddenPieces, guess_figures, guess_table
 from regard.tasks.masked.sentence_pairs import Examples, PairPlan
 from regard.tasks.masked.sentences import SentenceCorpus
 from regard.training.batching import BatchPlanMixin
-
-_VALID_EXAMPLES = 64  # a batch
-_AT_ONCE = 1024  # pieces whose scores exist together while evaluating
 
 
 def masked_loss(
@@ -86,8 +83,7 @@ class MaskedTraining(BatchPlanMixin):
         self.tokenizer, self.data, self.budget, self.is_packed = tokenizer, data, budget_tokens, packed
         shape: Any = {"length": data.length, "pairs": data.next_sentence}
         self._train = Assembler(train, tokenizer, masking_of(tokenizer, data, seed=seed), **shape)
-        self._valid = Assembler(valid, tokenizer, masking_of(tokenizer, data, seed=0), **shape)
-        self.valid_plan = self._plan(valid, most=_VALID_EXAMPLES, seed=0)
+        self.valid = HiddenPieces(valid, tokenizer, data)
         most = budget_tokens // data.length
         first = next(self._plan(train, most=most, seed=seed).blocks(0))
         if packed:  # a third more than an average batch holds
@@ -110,32 +106,17 @@ class MaskedTraining(BatchPlanMixin):
         tensors = (batch.ids, batch.lengths, batch.segments, batch.places, batch.labels, batch.nexts)
         return Losses(*self._loss(model, *tensors, batch.longest, self.nsp_weight))
 
-    @torch.no_grad()
     def evaluate(self, model: Bert) -> dict[str, float]:
         """Loss and accuracy of guesses and judgements on the validation documents, always the same ones."""
-        sums = np.zeros(6)
-        for batch in self.valid_batches():
-            there = batch.to(model.output_weight.device)
-            encoded = _encode(model, there)
-            sums[:3] += _guessed(model, encoded, there)
-            if self.nsp_weight:
-                sums[3:] += _judged(model.next_sentence(encoded), there.nexts)
-        figures = {"mlm_loss": sums[0] / sums[2], "mlm_accuracy": sums[1] / sums[2]}
-        if self.nsp_weight:
-            figures |= {"nsp_loss": sums[3] / sums[5], "nsp_accuracy": sums[4] / sums[5]}
-        return {name: float(value) for name, value in figures.items()}
-
-    def valid_batches(self) -> Iterator[MaskedBatch]:
-        """The validation examples, padded, with pieces hidden that are always the same."""
-        for examples in self.valid_plan.epoch(0):
-            yield self._valid.padded(examples, epoch=0, n_rows=len(examples))
+        return guess_figures(guess_table(model, self.valid.batches(), judges=bool(self.nsp_weight)))
 
     @torch.no_grad()
     def samples(self, model: Bert, n: int) -> list[tuple[str, str, str]]:
         """A few validation examples: with pieces hidden, as they were, and with the model's guesses."""
-        examples = next(self.valid_plan.epoch(0))[:n]
-        rows = self._valid.hidden(examples, epoch=0)
-        batch = self._valid.padded(examples, epoch=0, n_rows=len(examples)).to(model.output_weight.device)
+        assembler = self.valid.assembler
+        examples = next(self.valid.plan.epoch(0))[:n]
+        rows = assembler.hidden(examples, epoch=0)
+        batch = assembler.padded(examples, epoch=0, n_rows=len(examples)).to(model.output_weight.device)
         chosen = _encode(model, batch).flatten(0, 1).index_select(0, batch.places)
         guesses = model.unembed(model.mlm_hidden(chosen)).argmax(-1).cpu().numpy().reshape(rows.masked.places.shape)
         texts, decode = [], self.tokenizer.decode
@@ -164,21 +145,3 @@ class MaskedTraining(BatchPlanMixin):
 
 def _encode(model: Bert, batch: MaskedBatch) -> Tensor:
     return model.encode(batch.rows(), segments=batch.segments if model.config.n_segments else None)
-
-
-def _guessed(model: Bert, encoded: Tensor, batch: MaskedBatch) -> list[float]:
-    """Summed loss, right ones and number of the guesses of a batch."""
-    used = batch.labels != UNUSED
-    states, labels = encoded.flatten(0, 1)[batch.places[used]], batch.labels[used]
-    sums = [0.0, 0.0, float(len(labels))]
-    for chunk, right in zip(states.split(_AT_ONCE), labels.split(_AT_ONCE), strict=True):
-        logits = model.unembed(model.mlm_hidden(chunk))
-        sums[0] += float(F.cross_entropy(logits.float(), right, reduction="sum"))
-        sums[1] += float((logits.argmax(-1) == right).sum())
-    return sums
-
-
-def _judged(logits: Tensor, nexts: Tensor) -> list[float]:
-    """Summed loss, right ones and number of the judgements of a batch."""
-    loss = F.cross_entropy(logits.float(), nexts, ignore_index=UNUSED, reduction="sum")
-    return [float(loss), float((logits.argmax(-1) == nexts).sum()), float((nexts != UNUSED).sum())]

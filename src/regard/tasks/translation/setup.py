@@ -6,20 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
 
 from regard.checkpoints.spec import Pretrained
 from regard.config.recipe import Recipe
 from regard.data.text.corpus import Corpus
-from regard.data.text.pairs import PairSource
-from regard.decoding import DecodeOptions
 from regard.errors import CheckpointError, ConfigError
-from regard.metrics.scores import Metric, exact_match, score_translations
 from regard.models.interfaces.text import as_seq2seq
 from regard.models.registry import entry
+from regard.tasks.measuring import measure
 from regard.tasks.translation.data import Languages, PairFiles, encode_training, read_pairs
+from regard.tasks.translation.metrics import TestPairs, score_pairs
 from regard.tasks.translation.training import PairTraining
-from regard.tasks.translation.translator import Translator, usual_bleu
+from regard.tasks.translation.translator import Translator
 from regard.training.setup import RunContext, Say, TaskSetup
 from regard.training.warm_start import begin_model, load_known, own_options, start_for
 
@@ -58,7 +56,10 @@ class TranslationSetup(TaskSetup):
 
     def measure(self, say: Say) -> dict[str, dict[str, Any]]:
         """Every test set, translated and scored."""
-        return measure(self.model, self.languages, self.files.tests, self.recipe.decode, say=say)
+        model = as_seq2seq(self.model)
+        translator, decode = Translator([model], self.languages), self.recipe.decode
+        tests = {name: TestPairs.of(source.pairs(), self.languages) for name, source in self.files.tests.items()}
+        return measure(tests, lambda pairs: score_pairs(pairs, translator, decode, model=model), say=say)
 
     def _task(self, corpus: Corpus, *, packed: bool) -> PairTraining:
         train = self.recipe.train
@@ -90,30 +91,6 @@ def _languages_of(start: Pretrained, recipe: Recipe) -> Languages:
     if start.tokenizer is None:
         raise CheckpointError(f"{start.origin}: there is no tokenizer beside the weights")
     return Languages.of(start.tokenizer, start.target_tokenizer, moses=recipe.data.moses)
-
-
-def measure(
-    model: nn.Module, languages: Languages, tests: Mapping[str, PairSource], decode: DecodeOptions, *, say: Say
-) -> dict[str, dict[str, Any]]:
-    """Translate every test set and score it: name → metric → value and signature."""
-    found = {}
-    translator = Translator([as_seq2seq(model)], languages)
-    for name, source in tests.items():
-        pairs = list(source.pairs())
-        hypotheses = [several[0].text for several in translator([pair.source for pair in pairs], decode)]
-        metrics = scores(languages, hypotheses, [pair.target for pair in pairs])
-        found[name] = {key: metric.record() for key, metric in metrics.items()}
-        say(f"{name}: " + "  ".join(f"{metric.name} {metric.value:.2f}" for metric in metrics.values()))
-    return found
-
-
-def scores(languages: Languages, hypotheses: list[str], references: list[str]) -> dict[str, Metric]:
-    """All that is reported of a set of translations, by name."""
-    several = {metric.name.lower(): metric for metric in score_translations(hypotheses, references)}
-    usual = usual_bleu(languages, hypotheses, references)
-    extra = {} if usual.signature == several["bleu"].signature else {"usual bleu": usual}
-    exact = exact_match(hypotheses, references)
-    return extra | several | {"exact match": exact}
 
 
 def _packed(recipe: Recipe, device: torch.device) -> bool:

@@ -21,7 +21,8 @@ from regard.models.interfaces.text import Seq2SeqModel
 from regard.tasks.translation.batches import PairBatch, batch_of
 from regard.tasks.translation.bpe_dropout_corpus import Both, BpeDropoutCorpus, fitting
 from regard.tasks.translation.data import Languages
-from regard.tasks.translation.translator import Translator, usual_bleu
+from regard.tasks.translation.metrics import usual_bleu
+from regard.tasks.translation.translator import Translator
 from regard.training.batching import BatchPlanMixin
 
 

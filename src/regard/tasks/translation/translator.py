@@ -14,8 +14,6 @@ The whole target is fed in one pass (teacher forcing). Decoding gets to the same
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TypedDict
 
 import numpy as np
 import torch
@@ -24,22 +22,10 @@ from regard.attention import Rows
 from regard.data.batching.plan import like_lengths, pad
 from regard.data.batching.ragged import Ids
 from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, decode
-from regard.metrics.scores import Metric, bleu
 from regard.models.interfaces.text import Seq2SeqModel
+from regard.tasks.predictions import Prediction
 from regard.tasks.translation.batches import batch_of
 from regard.tasks.translation.data import Languages
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One way to say it: the text, its pieces, and how sure the model is."""
-
-    text: str
-    tokens: list[str] = field(default_factory=list)
-    ids: list[int] = field(default_factory=list)
-    score: float = 0.0
-    log_prob: float = 0.0
-    finished: bool = True
 
 
 class Translator:
@@ -55,7 +41,7 @@ class Translator:
         *,
         prefixes: Sequence[str] | None = None,
         keys: Sequence[int] | None = None,
-    ) -> list[list[Translation]]:
+    ) -> list[list[Prediction]]:
         """The translations of each text, best first; a text without words has one, without words.
 
         `keys` name the texts in the random stream of sampling; by default they are their places in the list.
@@ -63,13 +49,13 @@ class Translator:
         named = range(len(texts)) if keys is None else keys
         sources = self.languages.source.encode(texts)
         forced = self.languages.target.encode(prefixes) if prefixes is not None else [[]] * len(texts)
-        translations: list[list[Translation]] = [[Translation("")] for _ in texts]
+        translations: list[list[Prediction]] = [[Prediction("")] for _ in texts]
         for rows in self._batches(sources, width=max(options.beam, options.n_samples)):
             hypotheses = self._decode(
                 [sources[i] for i in rows], options, [forced[i] for i in rows], [named[i] for i in rows]
             )
             for i, several in zip(rows, hypotheses, strict=True):
-                translations[i] = [self._translation(hypothesis) for hypothesis in several]
+                translations[i] = [self._prediction(hypothesis) for hypothesis in several]
         return translations
 
     def source_rows(self, sources: Sequence[Sequence[int]]) -> Rows:
@@ -118,37 +104,16 @@ class Translator:
             row_keys=keys,
         )
 
-    def _translation(self, hypothesis: Hypothesis) -> Translation:
-        target = self.languages.target
-        return Translation(
-            target.decode(hypothesis.tokens),
-            target.tokenizer.tokens(hypothesis.tokens),
-            list(hypothesis.tokens),
+    def _prediction(self, hypothesis: Hypothesis) -> Prediction:
+        target, ids = self.languages.target, list(hypothesis.tokens)
+        return Prediction(
+            target.decode(ids),
             hypothesis.score,
-            hypothesis.log_prob,
-            hypothesis.finished,
+            target.tokenizer.tokens(ids),
+            log_prob=hypothesis.log_prob,
+            ids=ids,
+            finished=hypothesis.finished,
         )
-
-
-class Cut(TypedDict):
-    """How texts are cut and compared when they are scored: options of `metrics.bleu` and its like."""
-
-    tokenize: str
-    lowercase: bool
-    language: str | None
-
-
-def usual_cut(languages: Languages) -> Cut:
-    """What is usual for these languages: lower-cased Moses tokens where the task works on them, else 13a."""
-    target = languages.target
-    if target.language and target.tokenizer.lowercase:
-        return Cut(tokenize="moses-lower", lowercase=False, language=target.language)
-    return Cut(tokenize="13a", lowercase=target.tokenizer.lowercase, language=None)
-
-
-def usual_bleu(languages: Languages, hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
-    """BLEU as it is usual for these languages."""
-    return bleu(hypotheses, references, **usual_cut(languages))
 
 
 @torch.inference_mode()

@@ -1,0 +1,64 @@
+"""Series as people have them in memory: a table of named columns, or an array whose columns go by their order.
+
+    series_of(frame, columns=["one", "two"])          a pandas DataFrame, whose index may be the dates
+    series_of({"date": […], "one": […]}, columns=…)   columns by name
+    series_of(array, columns=["one", "two"])          numbers (n, C)
+
+They are read as a file with the same cells is, and refused for the same reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.series.files import Missing, Series, series_of_rows
+from regard.errors import DataError, UsageError
+
+SeriesInput: TypeAlias = str | Path | Mapping[str, Sequence[Any]] | NDArray[Any] | Any  # and a pandas DataFrame
+
+
+def check_series(inputs: Sequence[object]) -> None:
+    """Refuse what is no series, by its number."""
+    for number, given in enumerate(inputs):
+        if not isinstance(given, str | Path | Mapping | np.ndarray) and not hasattr(given, "columns"):
+            raise UsageError(
+                f"input {number} is a {type(given).__name__}; a path, a table of columns or an array was expected"
+            )
+
+
+def series_of(
+    table: SeriesInput, *, columns: Sequence[str], missing: Missing = "refuse", name: str = "the table"
+) -> Series:
+    """These columns of a table; errors call it by its name."""
+    cells = _columns(table, columns, name)
+    lengths = {len(values) for values in cells.values()}
+    if len(lengths) != 1 or not min(lengths):
+        shown = ", ".join(f"{column} {len(values):,}" for column, values in cells.items())
+        raise DataError(f"{name}: its columns have {shown or 'no'} rows; as many in each, at least one, are needed")
+    rows = [(1, list(cells)), *enumerate(map(list, zip(*cells.values(), strict=True)), start=2)]
+    return series_of_rows(rows, name=name, columns=columns, missing=missing)
+
+
+def _columns(table: Any, columns: Sequence[str], name: str) -> dict[str, list[str]]:
+    """All columns as cells of text, by name."""
+    if isinstance(table, np.ndarray):
+        values = table[:, None] if table.ndim == 1 else table
+        if values.ndim != 2 or values.shape[1] != len(columns):
+            raise UsageError(
+                f"{name} has the shape {table.shape}; (n, {len(columns)}) was expected: {', '.join(columns)}"
+            )
+        return {column: _cells(values[:, place]) for place, column in enumerate(columns)}
+    cells = {str(column): _cells(table[column]) for column in (table if isinstance(table, Mapping) else table.columns)}
+    index = getattr(table, "index", None)
+    if index is not None and str(getattr(index, "dtype", "")).startswith("datetime"):
+        cells = {str(index.name or "date"): _cells(index)} | cells
+    return cells
+
+
+def _cells(values: Iterable[Any]) -> list[str]:
+    return [str(value) for value in values]

@@ -1,0 +1,68 @@
+"""How good a model is on a test set, by one function a task: training writes it down, `evaluate` and `compare` ask it.
+
+scores = score_labels(labeller, examples)       in the task's metrics.py
+scores.metrics()                                all figures, each with how it was computed
+scores.figures(drawn)                           those that models are compared by, of examples drawn
+measure(sets, score, say=say)                   what run.json says about every test set
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from regard.metrics.comparing import Compared, Figures, paired
+from regard.metrics.scores import Metric
+
+Examples = TypeVar("Examples")
+Metrics = Mapping[str, Metric]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a model made of `n` of what `unit` names. Intervals are drawn when `metrics` is asked.
+
+    `outputs` is what the model said, a line each, if it says something. `signatures` of figures are those that
+    are not the draws'; `block` neighbours are drawn together; `digits` are shown after the point.
+    """
+
+    n: int
+    unit: str
+    metrics: Callable[[], dict[str, Metric]]
+    figures: Figures
+    outputs: list[str] = field(default_factory=list)
+    signatures: Callable[[], Mapping[str, str]] = dict
+    block: int = 1
+    digits: int = 4
+
+
+def compared(name: str, a: Scores, b: Scores, *, resamples: int, seed: int) -> Compared:
+    """Model b against model a on the same test set, by paired bootstrap."""
+    systems, signatures = (a.figures, b.figures), a.signatures()
+    comparisons = paired(systems, a.n, resamples=resamples, seed=seed, block=a.block, signatures=signatures)
+    return Compared(name, a.n, a.unit, comparisons, digits=a.digits)
+
+
+def measure(
+    sets: Mapping[str, Examples],
+    score: Callable[[Examples], Scores],
+    *,
+    say: Say,
+    lines: Callable[[Metrics], Iterable[str]] | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Figures of a trained model: test set → metric → its value and how it was computed; `lines` are what is said."""
+    measured = {}
+    for name, examples in sets.items():
+        metrics = score(examples).metrics()
+        for line in [one_line(metrics)] if lines is None else lines(metrics):
+            say(f"{name}: {line}")
+        measured[name] = {key: metric.record() for key, metric in metrics.items()}
+    return measured
+
+
+def one_line(metrics: Metrics, only: Sequence[str] | None = None) -> str:
+    """All metrics, or some of them, as one line for people."""
+    shown = metrics.values() if only is None else [metrics[key] for key in only]
+    return "  ".join(f"{metric.name} {metric.value:.{metric.digits}f}" for metric in shown)
