@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from regard.errors import ConfigError, DataError
-from regard.tasks.pairs import PairData, PairFiles
+from regard.tasks.pairs import PairFiles
+from regard.tasks.translation.config import PairData
 
 
 def texts(source) -> list[tuple[str, str]]:

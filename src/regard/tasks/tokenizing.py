@@ -7,16 +7,15 @@ from dataclasses import replace
 from typing import TypeVar
 
 from regard.checkpoints.spec import Pretrained
+from regard.config.data import TokenizerConfig
 from regard.config.recipe import Recipe
 from regard.data.io.paths import find_data
 from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import CheckpointError
-from regard.tasks.masked.data import MaskedPieces
-from regard.tasks.texts import TextPieces
 from regard.training.setup import RunContext, Say
 
-Pieces = TypeVar("Pieces", TextPieces, MaskedPieces)
+Pieces = TypeVar("Pieces", bound=TokenizerConfig)
 
 
 def tokenizer_for(

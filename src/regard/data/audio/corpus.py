@@ -15,18 +15,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from regard.config.data import BadRows
 from regard.data.audio.files import Samples, read_audio
 from regard.data.audio.manifests import Spoken, listed
 from regard.data.audio.resampling import resample
 from regard.errors import DataError, EnvironmentProblem
 
-BadRows = Literal["refuse", "drop"]
 _FULL = 32767
 
 

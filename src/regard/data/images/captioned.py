@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
+from regard.config.data import BadRows
 from regard.data.images.arrays import Array
 from regard.data.images.sources import ImageExample
 from regard.data.images.store import ImageStore
 from regard.data.io.archives import is_archive, members_of
 from regard.data.text.pairs import hash_file
 from regard.errors import DataError
-from regard.tasks.captions.table import BadRows, Captioned, CaptionSource, Say
+from regard.tasks.captions.table import Captioned, CaptionSource, Say
 
 
 @dataclass(frozen=True, eq=False)

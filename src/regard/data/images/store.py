@@ -17,12 +17,13 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from os import cpu_count
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor, from_numpy
 
+from regard.config.data import BadRows
 from regard.data.images.arrays import Array
 from regard.data.images.files import decode_image, fit_image, read_image
 from regard.data.images.sources import ImageExample
@@ -33,7 +34,6 @@ from regard.errors import DataError
 FORMAT = 1
 FILES = ("images.pixels", "images.labels", "images.places", "images.json")
 Size = tuple[int, int]
-BadImages = Literal["refuse", "drop"]
 _AT_ONCE = 256  # images that are being decoded
 _SHOWN = 8
 
@@ -85,7 +85,7 @@ class ImageStore(Cached):
         folder: Path | str,
         *,
         size: Size | None = None,
-        bad: BadImages = "refuse",
+        bad: BadRows = "refuse",
         fingerprint: str = "",
     ) -> Self:
         """Decode examples into `folder`; without a `size` all have to have that of the first."""
@@ -129,7 +129,7 @@ class _Writer:
                 places.write(" ".join(example.where.splitlines()).encode() + b"\n")
                 self.labels.append(example.label)
 
-    def finish(self, bad: BadImages, fingerprint: str) -> StoreHeader:
+    def finish(self, bad: BadRows, fingerprint: str) -> StoreHeader:
         if self.problems and (bad == "refuse" or not self.labels):
             raise _refused(self.problems, len(self.labels))
         if not self.labels or self.size is None:

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from regard.config.data import BadRows
 from regard.data.io.lines import display_name, empty_file, open_bytes, stream_lines
 from regard.data.io.tables import FORMATS, Column, as_texts, read_cells
 from regard.data.text.pairs import hash_file, table_format
 from regard.errors import DataError, UsageError
 
-BadRows = Literal["refuse", "drop"]
 Say = Callable[[str], None]
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".token.txt", "captions.txt")
 _SHOWN = 5

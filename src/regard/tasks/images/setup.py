@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from regard.layers.stems import LearnedGrid
 from regard.models.flops import count_parameters
 from regard.models.registry import build
 from regard.models.vit import ViT
+from regard.tasks.images.augmentation import Augmentation
 from regard.tasks.images.classifier import ImageClassifier
 from regard.tasks.images.config import ImageConfig
 from regard.tasks.images.data import ImageFiles, ImageSets
@@ -52,7 +53,7 @@ class ImageSetup:
             self.sets.valid,
             batch_examples=train.batch_examples,
             seed=train.seed,
-            augmentation=train.augmentation(),
+            augmentation=Augmentation(**{one.name: getattr(train, one.name) for one in fields(Augmentation)}),
             label_smoothing=train.label_smoothing,
             resident=_fits(context.device, self.sets),
         )

@@ -25,7 +25,7 @@ class LanguageSetup:
         pieces = with_tokenizer(recipe.tokenizer, start, context)
 
         def prepare(say: Say) -> EncodedTexts:
-            return encode_texts(self.files, pieces, context.run.path / "data", say=say)
+            return encode_texts(self.files, pieces, context.run.path / "data", separated=recipe.data.separated, say=say)
 
         self.texts = context.first(prepare)
         if context.group.first:

@@ -50,6 +50,7 @@ from regard.tasks.masked.filler import Filler, Guess, encode_with_masks
 from regard.tasks.masked.masking import UNUSED
 from regard.tasks.masked.training import MaskedTraining
 from regard.tasks.templates import TemplatedRows
+from regard.tasks.texts import TextFiles
 
 _LOOKED_AT = 100_000  # characters of a document, where a few sentences are enough
 
@@ -137,7 +138,7 @@ class MaskedPredictor(Predictor[Filled | Judged]):
 
     def tests(self, data: ScoreData) -> Mapping[str, Callable[[], Iterable[Document]]]:
         """The texts to score on, by name: of the files given, else of the recipe's test sets, else held out."""
-        files = self.config.data.files(data.root, data.made)
+        files = TextFiles(self.config.data, data.root, data.made)
         if data.files:
             return {data.files[0]: files.source(tuple(data.files), what="data").documents}
         found = {name: source.documents for name, source in files.tests.items()}

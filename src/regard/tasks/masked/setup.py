@@ -12,6 +12,7 @@ from regard.models.flops import count_parameters
 from regard.tasks.masked.data import EncodedDocuments, corpus_of, encode_documents
 from regard.tasks.masked.sentences import SentenceCorpus
 from regard.tasks.masked.training import MaskedTraining
+from regard.tasks.texts import TextFiles
 from regard.tasks.tokenizing import with_tokenizer
 from regard.training.setup import RunContext, Say
 from regard.training.warm_start import begin_text_model, open_start
@@ -23,7 +24,7 @@ class MaskedSetup:
     def __init__(self, recipe: Recipe, context: RunContext) -> None:
         self.recipe = recipe
         self.folder = context.run.path / "data"
-        self.files = recipe.data.files(context.data_root, self.folder)
+        self.files = TextFiles(recipe.data, context.data_root, self.folder)
         start = open_start(recipe, context.data_root)
         pieces = with_tokenizer(recipe.tokenizer, start, context)
 

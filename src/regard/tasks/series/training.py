@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import torch
@@ -21,13 +20,12 @@ from regard.data.batching.plan import Indices, Position
 from regard.data.series.space import SeriesSpace
 from regard.data.series.windows import Windows
 from regard.metrics.cross_entropy import Losses
+from regard.tasks.series.config import LossName
 from regard.tasks.series.forecasting import forecasts
 from regard.tasks.series.metrics import errors_of
 from regard.training.batch import TensorBatch
 from regard.training.batching import BatchPlanMixin
 from regard.training.compiling import compiled
-
-LossName = Literal["mse", "mae"]
 
 
 @dataclass(frozen=True)
