@@ -84,6 +84,5 @@ def _unknown(key: str, name: str, allowed: list[str], where: str) -> str:
 
 def _misfit(key: str, known: Setting, found: Mapping[str, Any]) -> str:
     if found["type"] == "literal_error":
-        near = nearest(found["input"], map(str, known.choices))
-        return f"{key} is {found['input']!r}; allowed: {known.allowed}" + (f"; did you mean {near}?" if near else "")
+        return f"{key} is {found['input']!r}; allowed: {known.allowed}"
     return f"{key} = {found['input']!r}: {found['msg'][0].lower()}{found['msg'][1:]}"

@@ -16,42 +16,39 @@ widths, the locations are brought to `d_hidden` first.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
 import regard.attention as attention
 from regard.attention import Cache, Learned, Rows
-from regard.errors import ConfigError
+from regard.config.settings import Settings, setting
 from regard.layers import Dropout, Embedding
 from regard.layers.convolution import NormName
 from regard.layers.embeddings import in_working_precision
 from regard.layers.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, score_of
 from regard.models.entry import Entry
-from regard.models.interfaces.captions import ImageEncoder, captions_an_image, check_captioner
+from regard.models.interfaces.captions import ImageEncoder, captions_an_image
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentCaptionerConfig:
-    """What makes one recurrent captioner differ from another.
+class RecurrentCaptionerConfig(Settings):
+    """What makes one recurrent captioner differ from another."""
 
-    `widths`, `n_blocks` and `norm` are those of the convolutions. `dropout` acts on words and before the output,
-    `feature_dropout` on feature maps. With `tied` the output uses the matrix of the words' embeddings.
-    """
-
-    n_target: int = 0
-    image_size: int = 80
-    widths: tuple[int, ...] = (64, 128, 256, 256)
-    n_blocks: int = 2
-    norm: NormName = "batch"
-    d_embedding: int = 512
-    d_hidden: int = 512
-    attention: AttentionName = "additive"
-    dropout: float = 0.5
-    feature_dropout: float = 0.1
-    tied: bool = True
-    pad_id: int = 0
+    n_target: int = setting(0, "entries of the vocabulary", ge=1, derived=True)
+    image_size: int = setting(80, "side of images in pixels", ge=1, derived=True)
+    widths: tuple[int, ...] = setting((64, 128, 256, 256), "features of the convolutions, stage by stage", ge=1)
+    n_blocks: int = setting(2, "residual blocks of a stage", ge=1)
+    norm: NormName = setting("batch", "the normalisation of the convolutions")
+    d_embedding: int = setting(512, "width of the embeddings", ge=1)
+    d_hidden: int = setting(512, "width of the recurrent state", ge=1)
+    attention: AttentionName = setting(
+        "additive", "the score that attention compares by; none: the mean of the locations"
+    )
+    dropout: float = setting(0.5, "share dropped of words and before the output", ge=0, lt=1)
+    feature_dropout: float = setting(0.1, "share of whole feature maps that is dropped", ge=0, lt=1)
+    tied: bool = setting(True, "the embeddings are the output's matrix")
+    pad_id: int = setting(0, "the id that fills up rows", ge=0, derived=True)
 
 
 SIZES: dict[str, dict[str, object]] = {
@@ -67,7 +64,7 @@ class RecurrentCaptioner(nn.Module):
 
     def __init__(self, config: RecurrentCaptionerConfig) -> None:
         super().__init__()
-        _check(config)
+        config.check()
         self.config = config
         E, D = config.d_embedding, config.d_hidden
         self.encoder = ImageEncoder(
@@ -221,15 +218,6 @@ class CaptionerStepper:
     def attention(self) -> Tensor | None:
         """The last step's attention (N, S), if the steps are watched and there is any."""
         return self._weights
-
-
-def _check(config: RecurrentCaptionerConfig) -> None:
-    check_captioner(config, dropout=config.dropout, feature_dropout=config.feature_dropout)
-    if config.attention not in get_args(AttentionName):
-        raise ConfigError(f"attention is {config.attention!r}; allowed: {', '.join(get_args(AttentionName))}")
-    for name in ("d_embedding", "d_hidden"):
-        if getattr(config, name) < 1:
-            raise ConfigError(f"{name} is at least 1, not {getattr(config, name)}")
 
 
 ENTRY = Entry(RecurrentCaptionerConfig, RecurrentCaptioner, SIZES)

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 import regard.attention as attention
 from regard.attention import Cache, Mask, MultiHeadAttention, Padding, Rows
+from regard.config.settings import Settings, setting
 from regard.errors import ConfigError, ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName, merge_directions
 from regard.layers.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, score_of
@@ -34,27 +35,25 @@ from regard.models.transformer import Tied
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentConfig:
-    """What makes one recurrent encoder–decoder differ from another.
+class RecurrentConfig(Settings):
+    """What makes one recurrent encoder–decoder differ from another."""
 
-    `tied` is as in the Transformer; where `d_embedding` is not `d_hidden`, a projection stands before a tied output.
-    `dropout` acts on embeddings, between layers and before the output.
-    """
-
-    n_source: int = 0
-    n_target: int = 0
-    cell: RecurrentName = "lstm"
-    d_embedding: int = 512
-    d_hidden: int = 512
-    n_layers: int = 2
-    bidirectional: bool = True
-    attention: AttentionName = "general"
-    n_heads: int = 1
-    projected: bool = False
-    input_feeding: bool = False
-    dropout: float = 0.3
-    tied: Tied = "output"
-    pad_id: int = 0
+    n_source: int = setting(0, "entries of the source's vocabulary", ge=1, derived=True)
+    n_target: int = setting(0, "entries of the target's vocabulary", ge=1, derived=True)
+    cell: RecurrentName = setting("lstm", "the recurrent cell")
+    d_embedding: int = setting(512, "width of the embeddings", ge=1)
+    d_hidden: int = setting(512, "width of the recurrent state", ge=1)
+    n_layers: int = setting(2, "layers of the encoder and of the decoder", ge=1)
+    bidirectional: bool = setting(True, "the encoder reads in both directions")
+    attention: AttentionName = setting(
+        "general", "the score that attention compares by; none: one vector for all of the source"
+    )
+    n_heads: int = setting(1, "attention heads", ge=1)
+    projected: bool = setting(False, "queries, keys and values are projected, as in the Transformer")
+    input_feeding: bool = setting(False, "the decoder also reads what it attended to last (Luong et al., 2015)")
+    dropout: float = setting(0.3, "share dropped of embeddings, between layers and before the output", ge=0, lt=1)
+    tied: Tied = setting("output", "one matrix for source, target and output; for target and output; or none")
+    pad_id: int = setting(0, "the id that fills up rows", ge=0, derived=True)
 
     @property
     def d_memory(self) -> int:
@@ -272,14 +271,7 @@ def _padded(rows: Tensor | Rows, *, what: str) -> Rows:
 
 
 def _check(config: RecurrentConfig) -> None:
-    for name, names in (("cell", RecurrentName), ("attention", AttentionName), ("tied", Tied)):
-        if getattr(config, name) not in get_args(names):
-            raise ConfigError(f"{name} is {getattr(config, name)!r}; allowed: {', '.join(get_args(names))}")
-    for name in ("n_source", "n_target", "d_embedding", "d_hidden", "n_layers", "n_heads"):
-        if getattr(config, name) < 1:
-            raise ConfigError(f"{name} is at least 1, not {getattr(config, name)}")
-    if not 0 <= config.dropout < 1:
-        raise ConfigError(f"dropout is from 0 up to, but not including, 1; not {config.dropout}")
+    config.check()
     if config.tied == "all" and config.n_source != config.n_target:
         raise ConfigError(
             f"one shared embedding needs one vocabulary, got {config.n_source} source and {config.n_target} target ids",

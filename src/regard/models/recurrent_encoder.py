@@ -9,30 +9,30 @@ LSTM, `attention="dot"` and a mean over the tokens are the lectures' Keras class
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
 
 from torch import Tensor, nn
 
 from regard.attention import Rows, Tap
-from regard.errors import ConfigError, ShapeError
+from regard.config.settings import Settings, setting
+from regard.errors import ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName
 from regard.layers.state_attention import AttentionName, score_of
 from regard.models.entry import Entry
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentEncoderConfig:
-    """What makes one recurrent encoder differ from another. `dropout` acts on embeddings, layers and what comes out."""
+class RecurrentEncoderConfig(Settings):
+    """What makes one recurrent encoder differ from another."""
 
-    n_tokens: int = 0
-    cell: RecurrentName = "lstm"
-    d_embedding: int = 256
-    d_hidden: int = 256
-    n_layers: int = 1
-    bidirectional: bool = True
-    attention: AttentionName = "none"
-    dropout: float = 0.3
-    pad_id: int = 0
+    n_tokens: int = setting(0, "entries of the vocabulary", ge=1, derived=True)
+    cell: RecurrentName = setting("lstm", "the recurrent cell")
+    d_embedding: int = setting(256, "width of the embeddings", ge=1)
+    d_hidden: int = setting(256, "width of the recurrent state", ge=1)
+    n_layers: int = setting(1, "layers", ge=1)
+    bidirectional: bool = setting(True, "it reads in both directions")
+    attention: AttentionName = setting("none", "the score of attention over its states; none: no attention")
+    dropout: float = setting(0.3, "share dropped of embeddings, layers and what comes out", ge=0, lt=1)
+    pad_id: int = setting(0, "the id that fills up rows", ge=0, derived=True)
 
     @property
     def d_model(self) -> int:
@@ -52,7 +52,7 @@ class RecurrentEncoder(nn.Module):
 
     def __init__(self, config: RecurrentEncoderConfig) -> None:
         super().__init__()
-        _check(config)
+        config.check()
         self.config = config
         self.embedding = Embedding(config.n_tokens, config.d_embedding, pad_id=config.pad_id, std=0.1)
         self.encoder = Recurrent(
@@ -88,17 +88,6 @@ class RecurrentEncoder(nn.Module):
             states = self.tap(h_B1TD, keys, h_B1TD, score=self.score, mask=rows.mask()).squeeze(1)
         dropped: Tensor = self.dropout(states)
         return dropped
-
-
-def _check(config: RecurrentEncoderConfig) -> None:
-    for name, names in (("cell", RecurrentName), ("attention", AttentionName)):
-        if getattr(config, name) not in get_args(names):
-            raise ConfigError(f"{name} is {getattr(config, name)!r}; allowed: {', '.join(get_args(names))}")
-    for name in ("n_tokens", "d_embedding", "d_hidden", "n_layers"):
-        if getattr(config, name) < 1:
-            raise ConfigError(f"{name} is at least 1, not {getattr(config, name)}")
-    if not 0 <= config.dropout < 1:
-        raise ConfigError(f"dropout is from 0 up to, but not including, 1; not {config.dropout}")
 
 
 ENTRY = Entry(RecurrentEncoderConfig, RecurrentEncoder, SIZES, head={"pooling": "attention"})

@@ -131,12 +131,3 @@ def captions_an_image(locations: Tensor, target: Rows) -> int:
             f"{n_rows} captions cannot be shared out to {n_images} images; allowed are as many for each, in padded rows"
         )
     return n_rows // n_images
-
-
-def check_captioner(config: CaptionerConfig, **shares: float) -> None:
-    """Refuse what no captioner can be made of."""
-    if config.n_target < 1:
-        raise ConfigError(f"n_target is at least 1, not {config.n_target}")
-    for name, share in shares.items():
-        if not 0 <= share < 1:
-            raise ConfigError(f"{name} is from 0 up to, but not including, 1; not {share}")
