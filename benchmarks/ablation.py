@@ -41,7 +41,7 @@ PRETRAINED = {  # how each backbone is pre-trained: a recipe, and what is change
     "gpt": ("language/wikitext2", ["tokenizer.lowercase=true"]),
     "lstm": (
         "language/wikitext2",
-        ["tokenizer.lowercase=true", "model.name=recurrent-lm", "train.compile=off", "train.graphs=off"],
+        ["tokenizer.lowercase=true", "model.name=recurrent-lm", "train.compile=off", "train.cuda_graphs=off"],
     ),
     "bert": ("masked/wikitext2", []),
 }
@@ -118,7 +118,7 @@ def recipe_of(who: str, name: str, *, seed: str, options: argparse.Namespace) ->
         *TUNING,
         *FINAL,
         *UNCOMPILED,
-        *(["train.graphs=off"] if backbone == "lstm" else []),
+        *(["train.cuda_graphs=off"] if backbone == "lstm" else []),
     ]
     return make_recipe(table, [*settings, *(TINY_TUNING if options.tiny else []), *options.set])
 

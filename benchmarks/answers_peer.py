@@ -15,7 +15,7 @@ import torch
 
 from glue_peer import fit, seed_all
 from regard.config.training import TuningConfig
-from regard.tasks.answers.data import AnswerData, AnswerOptions
+from regard.tasks.answers.config import AnswerData, AnswerOptions
 from regard.tasks.answers.squad import Answer, Question
 
 _BEST = 20

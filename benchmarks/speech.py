@@ -24,7 +24,8 @@ from regard.data.synthetic.digits import WORDS, Recordings
 from regard.tasks.base import ScoreData
 from regard.tasks.opening import load
 from regard.tasks.recipes import find_recipe, make_recipe
-from regard.tasks.speech.data import SpeechData, SpeechFiles
+from regard.tasks.speech.config import SpeechData
+from regard.tasks.speech.data import SpeechFiles
 from regard.tasks.speech.metrics import score_transcripts
 from regard.tasks.training import train
 

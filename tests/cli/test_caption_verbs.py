@@ -90,7 +90,7 @@ def test_training_data_that_cannot_be_used(command, tmp_path):
     refused("nowhere: there is no such file", given=["data.images=nowhere"])
     refused("data.held_out is 2.0, between 0 and 1", code=2, given=["data.held_out=2"])
     refused("train.crop is 0.0", code=2, given=["train.crop=0"])
-    refused("train.doubly is 1.0, and this model does not look", "leave it 0", code=2,
+    refused("train.doubly_stochastic is 1.0, and this model does not look", "leave it 0", code=2,
             given=["train.doubly=1", "model.attention=none"])  # fmt: skip
     refused("16 images cannot be divided", "--valid FILE", given=["data.held_out=0.01"])
     refused("model.start is for models of texts", code=2, given=["model.start=x"])

@@ -35,7 +35,7 @@ def test_all_problems_at_once_with_the_nearest_names() -> None:
         "train.lr = 'fast': input should be a valid number",
         "decode.beem is not known; did you mean decode.beam?",
         "model.dropuot is not known; did you mean model.dropout?",
-        "tokenizer.kind = 'bpee': input should be 'bpe', 'unigram'",
+        "tokenizer.kind is 'bpee'; allowed: bpe, unigram, wordpiece, chars, bytes, words",
     ):
         assert line in text, text
 

@@ -106,7 +106,7 @@ def test_configs_that_make_no_model():
     for wrong, reason in [
         ({"patch": 16}, "patches of 16 do not fit an image of 9 × 14"),
         ({"n_layers": 0}, "n_layers is 0"),
-        ({"skip": 1.0}, "skip is 1.0, from 0 to below 1"),
+        ({"stochastic_depth": 1.0}, "stochastic_depth is 1.0, from 0 to below 1"),
         ({"d_model": 9}, "9 features cannot be shared|cannot be split|heads"),
     ]:
         with pytest.raises((ConfigError, ShapeError), match=reason):

@@ -211,12 +211,12 @@ def test_frames_of_another_shape_are_refused(name, variant):
     ("name", "wrong", "message"),
     [
         ("las", {"attention": "none"}, "hears nothing"),
-        ("las", {"attention": "cosine"}, "las.attention = 'cosine': input should be 'none', 'dot'"),
-        ("las", {"n_halvings": 9}, "n_halvings is from 0 to 5"),
-        ("las", {"n_target": 0}, "n_target is at least 1"),
+        ("las", {"attention": "cosine"}, "las.attention is 'cosine'; allowed: none, dot"),
+        ("las", {"n_halvings": 9}, "n_halvings is 9, from 0 to 5"),
+        ("las", {"n_target": 0}, "n_target is 0, at least 1"),
         ("speech-transformer", {"strides": ()}, "strides are whole numbers from 1"),
-        ("speech-transformer", {"strides": (0, 2)}, "strides are whole numbers from 1"),
-        ("speech-transformer", {"n_mels": 0}, "n_mels is at least 1"),
+        ("speech-transformer", {"strides": (0, 2)}, "strides holds 0, at least 1"),
+        ("speech-transformer", {"n_mels": 0}, "n_mels is 0, at least 1"),
         ("speech-transformer", {"encoder_positions": "rotary"}, "encoder_positions"),
     ],
 )

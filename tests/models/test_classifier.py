@@ -156,8 +156,8 @@ def test_a_config_fits_into_toml() -> None:
         ),
         ({"backbone": {"name": "classifier"}}, "a head cannot stand on 'classifier'"),
         ({"backbone": {"name": "gpt", "n_heds": 2}}, "no option of gpt is called 'n_heds'"),
-        ({"pooling": "max"}, "classifier.pooling = 'max': input should be 'first', 'last', 'mean' or 'attention'"),
-        ({"n_outputs": 0}, "n_outputs is 0; allowed: 1 for a number, or the number of classes"),
+        ({"pooling": "max"}, "classifier.pooling is 'max'; allowed: first, last, mean, attention"),
+        ({"n_outputs": 0}, "n_outputs is 0, at least 1"),
         (
             {"transform": "pooler", "pooling": "last"},
             "transform \"pooler\" reads the first token, and pooling is 'last'",
@@ -170,7 +170,7 @@ def test_a_config_fits_into_toml() -> None:
             {"transform": "pooler", "backbone": {"name": "bert"} | BACKBONES["bert"] | {"pooler": False}},
             'transform "pooler" is the backbone\'s own, and this bert has none',
         ),
-        ({"backbone": {"name": "recurrent-encoder", "n_tokens": 3, "d_hidden": 0}}, "d_hidden is at least 1, not 0"),
+        ({"backbone": {"name": "recurrent-encoder", "n_tokens": 3, "d_hidden": 0}}, "d_hidden is 0, at least 1"),
     ],
 )
 def test_what_does_not_fit_is_said(options: dict, message: str) -> None:

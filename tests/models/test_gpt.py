@@ -275,7 +275,7 @@ def test_under_autocast_all_states_between_blocks_are_half_and_gradients_are_not
 
 
 def test_refusals():
-    with pytest.raises(ConfigError, match="n_tokens is at least 1, not 0"):
+    with pytest.raises(ConfigError, match="n_tokens is 0, at least 1"):
         GPT(GPTConfig())
     with pytest.raises(ConfigError, match="positions is 'none'; allowed: learned, rotary, sinusoidal"):
         GPT(config_of(positions="none"))

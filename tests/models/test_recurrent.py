@@ -162,14 +162,14 @@ def test_widths():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_source": 0}, "n_source is at least 1, not 0"),
-        ({"n_heads": 0}, "n_heads is at least 1, not 0"),
+        ({"n_source": 0}, "n_source is 0, at least 1"),
+        ({"n_heads": 0}, "n_heads is 0, at least 1"),
         ({"n_heads": 3}, "d_hidden = 8 cannot be divided into n_heads = 3"),
         ({"cell": "lsmt"}, "cell is 'lsmt'; allowed: rnn, gru, lstm"),
         ({"attention": "luong"}, "attention is 'luong'; allowed: none, dot, scaled_dot, general, additive, mlp"),
         ({"tied": "both"}, "tied is 'both'; allowed: all, output, none"),
         ({"tied": "all"}, "one shared embedding needs one vocabulary, got 11 source and 13 target ids"),
-        ({"dropout": 1.0}, "dropout is from 0 up to, but not including, 1; not 1.0"),
+        ({"dropout": 1.0}, "dropout is 1.0, from 0 to below 1"),
         ({"attention": "none", "input_feeding": True}, "are about attention, and attention is 'none'"),
         ({"attention": "none", "n_heads": 2}, "are about attention, and attention is 'none'"),
     ],

@@ -90,8 +90,8 @@ def test_it_stands_under_a_head():
     ("options", "message"),
     [
         ({"cell": "sru"}, "cell is 'sru'; allowed: rnn, gru, lstm"),
-        ({"n_layers": 0}, "n_layers is at least 1, not 0"),
-        ({"dropout": 1.0}, "dropout is from 0 up to, but not including, 1; not 1.0"),
+        ({"n_layers": 0}, "n_layers is 0, at least 1"),
+        ({"dropout": 1.0}, "dropout is 1.0, from 0 to below 1"),
     ],
 )
 def test_what_makes_no_model_is_refused(options, message):

@@ -53,7 +53,7 @@ from regard.models.registry import build, configure, entry, names
         ),
         (
             lambda: configure("recurrent", cell="lsmt"),
-            "recurrent.cell = 'lsmt': input should be 'rnn', 'gru' or 'lstm'",
+            "recurrent.cell is 'lsmt'; allowed: rnn, gru, lstm",
             None,
         ),
     ],
@@ -67,7 +67,7 @@ def test_what_is_unknown_is_named_with_what_is_allowed(call, message, hint):
 
 def test_all_wrong_values_are_told_at_once():
     with pytest.raises(
-        ConfigError, match=r"(?s)transformer.d_model = 'wide': .*transformer.positions = 'rotari': .*'rotary'"
+        ConfigError, match=r"(?s)transformer.positions is 'rotari'; .*rotary.*transformer.d_model = 'wide': "
     ):
         configure("transformer", positions="rotari", d_model="wide")
 

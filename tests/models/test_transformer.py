@@ -106,7 +106,7 @@ def test_a_longer_input_than_ever_before():
 
 
 def test_refusals():
-    with pytest.raises(ConfigError, match="n_source is at least 1, not 0"):
+    with pytest.raises(ConfigError, match="n_source is 0, at least 1"):
         Transformer(tiny(n_source=0))
     with pytest.raises(ConfigError, match="one shared embedding needs one vocabulary, got 11 source and 13") as error:
         Transformer(tiny(tied="all"))

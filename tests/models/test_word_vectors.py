@@ -73,5 +73,5 @@ def test_an_embedding_begins_at_vectors():
 
 
 def test_impossible_sizes_are_refused():
-    with pytest.raises(ConfigError, match="width 0"):
+    with pytest.raises(ConfigError, match="d_model is 0, at least 1"):
         WordVectorsConfig(d_model=0)

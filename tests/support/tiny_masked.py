@@ -9,7 +9,7 @@ from regard.data.text.documents import Document
 from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.models.bert import Bert, BertConfig
-from regard.tasks.masked.data import MaskedData
+from regard.tasks.masked.config import MaskedData
 from regard.tasks.masked.sentences import SentenceCorpus
 from regard.tasks.masked.training import MaskedTraining
 

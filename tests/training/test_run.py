@@ -13,7 +13,8 @@ from regard.data.synthetic.dates import date_pairs, write_dates
 from regard.errors import ConfigError, DataError, EnvironmentProblem, UsageError
 from regard.tasks.recipes import make_recipe
 from regard.tasks.training import train
-from regard.tasks.translation.data import PairData, PairFiles
+from regard.tasks.translation.config import PairData
+from regard.tasks.translation.data import PairFiles
 
 MODEL = {"d_model": 8, "n_heads": 2, "d_feedforward": 8, "n_encoder_layers": 1, "n_decoder_layers": 1}
 TRAIN = {"steps": 4, "batch_tokens": 200, "eval_every": 2, "save_every": 2, "log_every": 2, "device": "cpu"}

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from regard.config.settings import Settings
 from regard.config.training import TrainConfig
 from regard.errors import ConfigError
 
@@ -37,8 +38,8 @@ class Recipe:
     decode: Any
 
     def resolved(self) -> dict[str, Any]:
-        """Everything, defaults included, as it is written to config.toml."""
-        sections = {name: _plain(asdict(getattr(self, name))) for name in SECTIONS}
+        """Everything that counts, defaults included, as it is written to config.toml."""
+        sections = {name: _plain(_counting(getattr(self, name))) for name in SECTIONS}
         return {"task": self.task, "model": dict(self.model)} | sections
 
 
@@ -75,6 +76,11 @@ def _value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+
+
+def _counting(section: Any) -> dict[str, Any]:
+    idle = section.idle() if isinstance(section, Settings) else frozenset()
+    return {name: value for name, value in asdict(section).items() if name not in idle}
 
 
 def _plain(options: Mapping[str, Any]) -> dict[str, Any]:

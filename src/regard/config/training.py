@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Self
 
-from regard.errors import ConfigError
+from regard.config.settings import Settings, setting, settings_of
 
 OptimizerName = Literal["adamw", "muon"]
 ScheduleName = Literal["inverse_sqrt", "cosine", "linear", "constant"]
@@ -15,90 +16,95 @@ Switch = Literal["auto", "on", "off"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig:
-    """What the trainer needs to know besides task, model and data.
+class TrainConfig(Settings):
+    """What the trainer needs to know besides task, model and data."""
 
-    steps, accumulate     optimizer steps, and batches a step; gradients are weighted by tokens, as one big batch's
-    epochs                passes over the training data instead of steps, with an evaluation after each; 0: steps count
-    batch_tokens          tokens a batch on its longer side; `layout` padded: with padding, packed: without any
-    lr, schedule, warmup  peak rate, its course, and the steps it takes to reach the peak
-    clip                  largest gradient norm; 0 switches clipping off
-    label_smoothing       share of the probability spread over all words
-    r_drop                weight of the divergence between two dropout passes (Liang et al., 2021); 0: one pass
-    compile, graphs       let the compiler fuse the loss, auto: on a GPU, where all batches have one shape; record whole
-                          steps as one piece of GPU work, auto: where there are few shapes and nothing waits for it
-    ema                   decay of the moving average of the weights; 0: none
-    average               how many snapshots, one an evaluation, are averaged; 0: none. The average is what is
-                          evaluated and kept
-    eval_every, save_every, log_every   steps between evaluations, checkpoints and reports; only weights that were
-                          evaluated are kept, so let eval_every divide steps
-    patience              evaluations without a better score before stopping; 0: never
-    keep_best             how many of the best checkpoints stay
-    """
+    section: ClassVar = "train"
 
-    steps: int = 10_000
-    epochs: float = 0.0
-    seed: int = 1
-    batch_tokens: int = 4096
-    accumulate: int = 1
-    layout: Layout = "auto"
-    optimizer: OptimizerName = "adamw"
-    lr: float = 1e-3
-    betas: tuple[float, float] = (0.9, 0.98)
-    epsilon: float = 1e-9
-    weight_decay: float = 0.0
-    schedule: ScheduleName = "inverse_sqrt"
-    warmup: int = 1000
-    final_rate: float = 0.0
-    clip: float = 0.0
-    label_smoothing: float = 0.1
-    r_drop: float = 0.0
-    ema: float = 0.0
-    average: int = 0
-    precision: Precision = "auto"
-    compile: Switch = "auto"
-    graphs: Switch = "auto"
-    device: str = "auto"
-    eval_every: int = 500
-    eval_from: int = 0
-    save_every: int = 500
-    log_every: int = 50
-    patience: int = 0
-    keep_best: int = 1
-    n_samples: int = 3
+    steps: int = setting(10_000, "optimizer steps; instead of train.epochs", ge=1)
+    epochs: float = setting(
+        0.0, "passes over the training data, with an evaluation after each; 0: train.steps counts", ge=0
+    )
+    seed: int = setting(1, "what every random number follows from", ge=0)
+    batch_tokens: int = setting(4096, "tokens a batch, on its longer side", ge=1)
+    accumulate: int = setting(1, "batches a step; their gradients count by tokens, as those of one big batch", ge=1)
+    layout: Layout = setting("auto", "batches with padding, or packed without any; auto: packed where the model can")
+    optimizer: OptimizerName = setting("adamw", "AdamW; or Muon for matrices, and AdamW for the rest")
+    lr: float = setting(1e-3, "peak learning rate", gt=0)
+    betas: tuple[float, float] = setting((0.9, 0.98), "decay of the optimizer's two averages", ge=0, le=1)
+    epsilon: float = setting(1e-9, "what the optimizer adds to its divisor", ge=0)
+    weight_decay: float = setting(0.0, "decoupled weight decay of matrices", ge=0)
+    schedule: ScheduleName = setting("inverse_sqrt", "the course of the learning rate after the warm-up")
+    warmup: int = setting(1000, "steps that the learning rate takes to reach its peak", ge=0)
+    final_lr_ratio: float = setting(
+        0.0, "share of the peak that the learning rate does not fall below", ge=0, was="final_rate"
+    )
+    clip: float = setting(0.0, "largest norm of the gradients; 0: any", ge=0)
+    label_smoothing: float = setting(0.1, "share of the probability that is spread over all answers", ge=0, lt=1)
+    r_drop: float = setting(
+        0.0, "weight of the divergence between two dropout passes (Liang et al., 2021); 0: one pass", ge=0
+    )
+    ema: float = setting(0.0, "decay of a moving average of the weights, which is what is kept; 0: none", ge=0, lt=1)
+    average: int = setting(
+        0, "so many snapshots, one an evaluation, are averaged, which is what is kept; 0: none", ge=0
+    )
+    precision: Precision = setting("auto", "auto: bf16 where the GPU has it, else fp32")
+    compile: Switch = setting("auto", "let the compiler fuse the loss; auto: on a GPU, where batches have one shape")
+    cuda_graphs: Switch = setting(
+        "auto",
+        "a whole step as one CUDA graph; auto: where there are few shapes and nothing waits for it",
+        was="graphs",
+    )
+    device: str = setting("auto", "cpu, cuda or cuda:N; auto: a GPU where there is one")
+    eval_every: int = setting(500, "steps between evaluations, of which the best weights are kept", ge=1)
+    eval_from: int = setting(0, "the first step that is evaluated", ge=0)
+    save_every: int = setting(500, "steps between checkpoints", ge=1)
+    log_every: int = setting(50, "steps between reports", ge=1)
+    patience: int = setting(0, "evaluations without a better score before stopping; 0: never", ge=0)
+    keep_best: int = setting(1, "how many of the best checkpoints stay", ge=0)
+    n_samples: int = setting(3, "predictions that an evaluation shows", ge=0)
 
-    def __post_init__(self) -> None:
-        at_least = {
-            **dict.fromkeys(("steps", "batch_tokens", "accumulate", "eval_every", "save_every", "log_every"), 1),
-            **dict.fromkeys(("warmup", "clip", "r_drop", "average", "patience", "keep_best", "weight_decay"), 0),
-            **dict.fromkeys(("n_samples", "eval_from", "final_rate", "seed", "epochs"), 0),
-        }
-        wrong = [f"train.{k} is {getattr(self, k)}, at least {v}" for k, v in at_least.items() if getattr(self, k) < v]
-        shares = [f.name for f in fields(self) if f.name in ("label_smoothing", "ema")]
-        wrong += [
-            f"train.{k} is {getattr(self, k)}, from 0 to below 1" for k in shares if not 0 <= getattr(self, k) < 1
-        ]
-        if self.lr <= 0:
-            wrong.append(f"train.lr is {self.lr}, above 0")
+    def contradictions(self) -> Iterator[str]:
+        """One way of averaging."""
         if self.ema and self.average:
-            wrong.append("train.ema and train.average are both set; one way of averaging at a time")
-        if wrong:
-            raise ConfigError("; ".join(wrong))
+            yield "train.ema and train.average are both set, two ways of averaging; set one of them to 0"
 
-    def for_epochs(self, n_batches: int) -> TrainConfig:
+    def idle(self) -> frozenset[str]:
+        """Steps where epochs count, and the other way round."""
+        return super().idle() | (self._left_open() | {"steps"} if self.epochs else {"epochs"})
+
+    def for_epochs(self, n_batches: int) -> Self:
         """The same with steps and evaluations for `epochs` passes of so many batches, where epochs are what counts."""
         if not self.epochs:
             return self
         each = max(1, -(-n_batches // self.accumulate))
-        return replace(self, steps=max(1, round(self.epochs * each)), eval_every=each, save_every=each)
+        return self.spaced(max(1, round(self.epochs * each)), each)
+
+    def spaced(self, steps: int, each: int) -> Self:
+        """The same with so many steps, evaluated and saved after each so many, unless other numbers are given."""
+        own = {"eval_every": self.eval_every, "save_every": self.save_every}
+        due = {name: each if name in self._left_open() else given for name, given in own.items()}
+        return replace(self, steps=steps, eval_every=due["eval_every"], save_every=due["save_every"])
+
+    def remarks(self) -> Iterator[str]:
+        """What a user may not expect of these settings, a sentence each."""
+        if not self.epochs and self.eval_every > self.steps:
+            stopped = ", and train.patience cannot stop it" if self.patience else ""
+            yield (
+                f"train.eval_every is {self.eval_every} and train.steps {self.steps}: nothing is evaluated, the last "
+                f"weights are kept{stopped}; train.eval_every={self.steps} evaluates them"
+            )
+
+    def _left_open(self) -> frozenset[str]:
+        """What is due after every epoch, since no number of steps is given."""
+        known = settings_of(type(self))
+        return frozenset(k for k in ("eval_every", "save_every") if getattr(self, k) == known[k].default)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingConfig(TrainConfig):
     """What suits models that are trained on plain text: no smoothing, decay, clipping, a cosine."""
 
-    lr: float = 1e-3
-    betas: tuple[float, float] = (0.9, 0.98)
     epsilon: float = 1e-8
     weight_decay: float = 0.1
     schedule: ScheduleName = "cosine"
@@ -109,12 +115,7 @@ class ReadingConfig(TrainConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class TuningConfig(TrainConfig):
-    """What suits fine-tuning: a few epochs at a small rate that falls to nothing.
-
-    batch_examples        so many examples a batch, drawn at random; 0: as many of like length as batch_tokens hold
-    lm_weight             weight of the language model's own loss beside the task's (Radford et al., 2018), for models
-                          that predict the next word
-    """
+    """What suits fine-tuning: a few epochs at a small rate that falls to nothing."""
 
     epochs: float = 3.0
     lr: float = 5e-5
@@ -125,14 +126,15 @@ class TuningConfig(TrainConfig):
     warmup: int = 100
     clip: float = 1.0
     label_smoothing: float = 0.0
-    batch_examples: int = 0
-    lm_weight: float = 0.0
+    batch_examples: int = setting(
+        0, "examples a batch, drawn at random; 0: as many of like length as train.batch_tokens hold", ge=0
+    )
+    lm_weight: float = setting(
+        0.0, "weight of the next word's loss beside the task's (Radford et al., 2018), below a language model", ge=0
+    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        wrong = [f"train.{k} is {getattr(self, k)}, at least 0" for k in ("batch_examples", "lm_weight")
-                 if getattr(self, k) < 0]  # fmt: skip
+    def contradictions(self) -> Iterator[str]:
+        """Examples are counted where rows are padded."""
+        yield from super().contradictions()
         if self.batch_examples and self.layout == "packed":
-            wrong.append("train.batch_examples counts rows that are padded; train.layout is packed, by batch_tokens")
-        if wrong:
-            raise ConfigError("; ".join(wrong))
+            yield "train.batch_examples counts rows that are padded; train.layout is packed, by batch_tokens"

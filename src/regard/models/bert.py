@@ -19,41 +19,37 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Learned, MultiHeadAttention, Rows
+from regard.config.settings import Settings, setting
 from regard.errors import ConfigError, ShapeError, UsageError
 from regard.layers import ActivationName, Dropout, Embedding, EncoderBlock, EncoderStack, FeedForward, norm_of
 from regard.layers.feedforward import activation_of
 from regard.layers.pooling import first_token
 from regard.models.entry import Entry
-from regard.models.interfaces.checks import check_names
 
 _STD = 0.02  # of embeddings at the start, as published
 
 
 @dataclass(frozen=True, kw_only=True)
-class BertConfig:
-    """What makes one BERT differ from another.
+class BertConfig(Settings):
+    """What makes one BERT differ from another."""
 
-    `mlm`, `pooler` and `nsp` say which heads there are: the one that fills masks, the tanh layer on [CLS], and the
-    judge of sentence pairs, which stands on the pooler. `n_segments` may be 0. `tied` shares embedding and output.
-    """
-
-    n_tokens: int = 0
-    d_model: int = 768
-    n_heads: int = 12
-    d_feedforward: int = 3072
-    n_layers: int = 12
-    n_positions: int = 512
-    n_segments: int = 2
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-    activation_dropout: float = 0.0
-    activation: ActivationName = "gelu"
-    norm_epsilon: float = 1e-12
-    mlm: bool = True
-    pooler: bool = True
-    nsp: bool = True
-    tied: bool = True
-    pad_id: int = 0
+    n_tokens: int = setting(0, "entries of the vocabulary", ge=1, derived=True)
+    d_model: int = setting(768, "width of the model", ge=1)
+    n_heads: int = setting(12, "attention heads", ge=1)
+    d_feedforward: int = setting(3072, "width inside the feed-forward parts", ge=1)
+    n_layers: int = setting(12, "blocks", ge=1)
+    n_positions: int = setting(512, "most tokens of a row", ge=1)
+    n_segments: int = setting(2, "texts that a row may hold; 0: no embeddings for them", ge=0)
+    dropout: float = setting(0.1, "share of what the parts say that is dropped in training", ge=0, lt=1)
+    attention_dropout: float = setting(0.1, "share of attention weights that is dropped", ge=0, lt=1)
+    activation_dropout: float = setting(0.0, "share dropped inside the feed-forward parts", ge=0, lt=1)
+    activation: ActivationName = setting("gelu", "the feed-forward parts' nonlinearity")
+    norm_epsilon: float = setting(1e-12, "what normalisation adds to its divisor", gt=0)
+    mlm: bool = setting(True, "the head that fills masks")
+    pooler: bool = setting(True, "the tanh layer on [CLS]")
+    nsp: bool = setting(True, "the judge of sentence pairs, which stands on the pooler")
+    tied: bool = setting(True, "the embeddings are the output's matrix")
+    pad_id: int = setting(0, "the id that fills up rows", ge=0, derived=True)
 
 
 SIZES: dict[str, dict[str, int | float]] = {
@@ -189,11 +185,9 @@ def _present(head: nn.Module | None, does: str, option: str) -> nn.Module:
 
 
 def _check(config: BertConfig) -> None:
-    check_names(config, activation=ActivationName)
-    if config.n_tokens < 1 or not 0 <= config.pad_id < config.n_tokens:
+    config.check()
+    if config.pad_id >= config.n_tokens:
         raise ConfigError(f"a vocabulary of {config.n_tokens} cannot hold the padding's id {config.pad_id}")
-    if config.n_segments < 0:
-        raise ConfigError(f"n_segments is {config.n_segments}; allowed: 0 for none, or the number of texts in a row")
     if config.nsp and not config.pooler:
         raise ConfigError("the judge of sentence pairs stands on the pooler, which is off", hint="set pooler = true")
 

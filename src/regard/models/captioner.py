@@ -21,35 +21,33 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Cache, Learned, Rows
+from regard.config.settings import Settings, setting
 from regard.layers import Dropout, Embedding
 from regard.layers.convolution import NormName
 from regard.layers.embeddings import in_working_precision
 from regard.layers.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, StateStepper, score_of
 from regard.models.entry import Entry
 from regard.models.interfaces.captions import ImageEncoder, captions_an_image
-from regard.models.interfaces.checks import check_names, check_shares, check_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentCaptionerConfig:
-    """What makes one recurrent captioner differ from another.
+class RecurrentCaptionerConfig(Settings):
+    """What makes one recurrent captioner differ from another."""
 
-    `widths`, `n_blocks` and `norm` are those of the convolutions. `dropout` acts on words and before the output,
-    `feature_dropout` on feature maps. With `tied` the output uses the matrix of the words' embeddings.
-    """
-
-    n_target: int = 0
-    image_size: int = 80
-    widths: tuple[int, ...] = (64, 128, 256, 256)
-    n_blocks: int = 2
-    norm: NormName = "batch"
-    d_embedding: int = 512
-    d_hidden: int = 512
-    attention: AttentionName = "additive"
-    dropout: float = 0.5
-    feature_dropout: float = 0.1
-    tied: bool = True
-    pad_id: int = 0
+    n_target: int = setting(0, "entries of the vocabulary", ge=1, derived=True)
+    image_size: int = setting(80, "side of images in pixels", ge=1, derived=True)
+    widths: tuple[int, ...] = setting((64, 128, 256, 256), "features of the convolutions, stage by stage", ge=1)
+    n_blocks: int = setting(2, "residual blocks of a stage", ge=1)
+    norm: NormName = setting("batch", "the normalisation of the convolutions")
+    d_embedding: int = setting(512, "width of the embeddings", ge=1)
+    d_hidden: int = setting(512, "width of the recurrent state", ge=1)
+    attention: AttentionName = setting(
+        "additive", "the score that attention compares by; none: the mean of the locations"
+    )
+    dropout: float = setting(0.5, "share dropped of words and before the output", ge=0, lt=1)
+    feature_dropout: float = setting(0.1, "share of whole feature maps that is dropped", ge=0, lt=1)
+    tied: bool = setting(True, "the embeddings are the output's matrix")
+    pad_id: int = setting(0, "the id that fills up rows", ge=0, derived=True)
 
 
 SIZES: dict[str, dict[str, object]] = {
@@ -65,7 +63,7 @@ class RecurrentCaptioner(nn.Module):
 
     def __init__(self, config: RecurrentCaptionerConfig) -> None:
         super().__init__()
-        _check(config)
+        config.check()
         self.config = config
         E, D = config.d_embedding, config.d_hidden
         self.encoder = ImageEncoder(
@@ -188,12 +186,6 @@ class Progress:
             self.mean = self.mean.index_select(0, rows)
             if self.keys is not None:
                 self.keys.reorder(rows)
-
-
-def _check(config: RecurrentCaptionerConfig) -> None:
-    check_shares(config, "dropout", "feature_dropout")
-    check_names(config, attention=AttentionName)
-    check_sizes(config, "n_target", "d_embedding", "d_hidden")
 
 
 ENTRY = Entry(RecurrentCaptionerConfig, RecurrentCaptioner, SIZES)

@@ -21,13 +21,14 @@ Packed rows (1, T) of N documents give (N, n_outputs), one row a document.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal, cast, get_args
+from dataclasses import dataclass
+from typing import Any, Literal, cast
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import Rows
+from regard.config.settings import Settings, setting
 from regard.errors import ConfigError
 from regard.layers import Dropout
 from regard.layers.pooling import AttentionPooling, first_token, last_token, mean_of_tokens
@@ -46,15 +47,15 @@ _POOLS: dict[str, Callable[[Tensor, Rows], Tensor]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifierConfig:
-    """A backbone and what stands on it. `score` is what the learned query of attention pooling is compared by."""
+class ClassifierConfig(Settings):
+    """A backbone and what stands on it."""
 
-    backbone: dict[str, Any] = field(default_factory=dict)
-    n_outputs: int = 2
-    pooling: Pooling = "first"
-    transform: Transform = "none"
-    score: AttentionName = "scaled_dot"
-    dropout: float = 0.1
+    backbone: dict[str, Any] = setting({}, "the model below: its name, its size, its options")
+    n_outputs: int = setting(2, "classes; 1 for a number", ge=1, derived=True)
+    pooling: Pooling = setting("first", "how tokens become one vector")
+    transform: Transform = setting("none", "the layer between that vector and the output")
+    score: AttentionName = setting("scaled_dot", "the score of attention pooling, whose query is learned")
+    dropout: float = setting(0.1, "share dropped before the output", ge=0, lt=1)
 
 
 class Classifier(nn.Module):
@@ -113,11 +114,7 @@ def _dense(d_model: int) -> nn.Linear:
 
 
 def _check(config: ClassifierConfig) -> None:
-    for name, names in (("pooling", Pooling), ("transform", Transform), ("score", AttentionName)):
-        if getattr(config, name) not in get_args(names):
-            raise ConfigError(f"{name} is {getattr(config, name)!r}; allowed: {', '.join(get_args(names))}")
-    if config.n_outputs < 1:
-        raise ConfigError(f"n_outputs is {config.n_outputs}; allowed: 1 for a number, or the number of classes")
+    config.check()
     if config.transform == "pooler" and config.pooling != "first":
         raise ConfigError(f'transform "pooler" reads the first token, and pooling is {config.pooling!r}')
 

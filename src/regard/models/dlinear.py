@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.config.settings import setting
 from regard.errors import ConfigError
 from regard.models.entry import Entry
 from regard.models.interfaces.series import Forecaster, ForecasterConfig, own_columns
@@ -19,9 +20,9 @@ from regard.models.interfaces.series import Forecaster, ForecasterConfig, own_co
 
 @dataclass(frozen=True, kw_only=True)
 class DLinearConfig(ForecasterConfig):
-    """`window` is how many steps the moving average goes over; an odd number."""
+    """What makes one DLinear differ from another."""
 
-    window: int = 25
+    window: int = setting(25, "steps that the moving average goes over; an odd number", ge=1)
     normalize: bool = False
     linear: bool = False
 
@@ -36,7 +37,7 @@ class DLinear(Forecaster):
 
     def __init__(self, config: DLinearConfig) -> None:
         super().__init__(config, own=True)
-        if config.window < 1 or config.window % 2 == 0:
+        if config.window % 2 == 0:
             raise ConfigError(f"window is {config.window}; an odd number of steps is needed")
         self.trend = nn.Linear(config.context, config.horizon * config.n_outputs)
         self.season = nn.Linear(config.context, config.horizon * config.n_outputs)

@@ -31,6 +31,7 @@ from regard.attention import (
     watch,
 )
 from regard.attention.positions import added_positions
+from regard.config.settings import Settings, setting
 from regard.config.twins import twin
 from regard.errors import ShapeError, UsageError
 from regard.layers import (
@@ -47,45 +48,41 @@ from regard.layers import (
 )
 from regard.layers.embeddings import in_working_precision
 from regard.models.entry import Entry
-from regard.models.interfaces.checks import check_names, check_sizes
 from regard.models.interfaces.text import Seq2SeqStepper
 
 PositionName = Literal["learned", "rotary", "sinusoidal"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class GPTConfig:
-    """What makes one language model differ from another.
+class GPTConfig(Settings):
+    """What makes one language model differ from another."""
 
-    Left out, `d_feedforward` is 4 · d_model, `d_head` is d_model / n_heads, `n_kv_heads` is n_heads, and the
-    embeddings' dropout is that of the parts. `n_positions` limits learned positions; others only note it. `rotary_base`
-    and `rotary_stretch` say how fast rotary positions turn. `tied` uses the embeddings as the output's matrix.
-    """
-
-    n_tokens: int = 0
-    d_model: int = 768
-    n_heads: int = 12
-    n_layers: int = 12
-    n_positions: int = 1024
-    d_feedforward: int | None = None
-    n_kv_heads: int | None = None
-    d_head: int | None = None
-    order: Order = "pre"
-    norm: NormName = "layer"
-    norm_epsilon: float = 1e-5
-    norm_bias: bool = True
-    positions: PositionName = "learned"
-    rotary_base: float = 10000.0
-    rotary_stretch: Stretch | None = None
-    activation: ActivationName = "gelu_tanh"
-    gated: bool = False
-    attention_bias: bool = True
-    feedforward_bias: bool = True
-    tied: bool = True
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    embedding_dropout: float | None = None
-    pad_id: int = 0
+    n_tokens: int = setting(0, "entries of the vocabulary", ge=1, derived=True)
+    d_model: int = setting(768, "width of the model", ge=1)
+    n_heads: int = setting(12, "attention heads", ge=1)
+    n_layers: int = setting(12, "blocks", ge=1)
+    n_positions: int = setting(1024, "tokens that are read at once; a limit where positions are learned", ge=1)
+    d_feedforward: int | None = setting(None, "width inside the feed-forward parts; unset: 4 · d_model", ge=1)
+    n_kv_heads: int | None = setting(None, "heads of keys and values; unset: as many as attention heads", ge=1)
+    d_head: int | None = setting(None, "width of a head; unset: d_model / n_heads", ge=1)
+    order: Order = setting("pre", "normalisation before or after each part")
+    norm: NormName = setting("layer", "the normalisation")
+    norm_epsilon: float = setting(1e-5, "what normalisation adds to its divisor", gt=0)
+    norm_bias: bool = setting(True, "whether normalisation adds something")
+    positions: PositionName = setting("learned", "how places are told apart")
+    rotary_base: float = setting(10000.0, "how fast rotary positions turn", gt=0)
+    rotary_stretch: Stretch | None = setting(None, "how they are stretched for longer texts")
+    activation: ActivationName = setting("gelu_tanh", "the feed-forward parts' nonlinearity")
+    gated: bool = setting(False, "feed-forward parts with a gate, as SwiGLU")
+    attention_bias: bool = setting(True, "whether attention's projections add something")
+    feedforward_bias: bool = setting(True, "whether feed-forward parts add something")
+    tied: bool = setting(True, "the embeddings are the output's matrix")
+    dropout: float = setting(0.1, "share of what the parts say that is dropped in training", ge=0, lt=1)
+    attention_dropout: float = setting(0.0, "share of attention weights that is dropped", ge=0, lt=1)
+    embedding_dropout: float | None = setting(
+        None, "share of embeddings that is dropped; unset: as dropout", ge=0, lt=1
+    )
+    pad_id: int = setting(0, "the id that fills up rows", ge=0, derived=True)
 
 
 _LLAMA: dict[str, int | float | str] = {"norm": "rms", "positions": "rotary", "activation": "silu", "gated": True,
@@ -110,7 +107,7 @@ class GPT(nn.Module):
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
-        _check(config)
+        config.check()
         self.config = config
         D = config.d_model
         # Sines and cosines are of size one, so embeddings beside them are scaled up as in the Transformer.
@@ -352,11 +349,6 @@ def _rotary(config: GPTConfig) -> Rotary | None:
         return None
     d_head = config.d_head or config.d_model // config.n_heads
     return Rotary(d_head, base=config.rotary_base, stretch=config.rotary_stretch)
-
-
-def _check(config: GPTConfig) -> None:
-    check_names(config, order=Order, norm=NormName, positions=PositionName, activation=ActivationName)
-    check_sizes(config, "n_tokens", "d_model", "n_heads", "n_layers", "n_positions")
 
 
 ENTRY = Entry(GPTConfig, GPT, SIZES, head={"pooling": "last"}, continues=True)

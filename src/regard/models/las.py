@@ -16,36 +16,34 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Rows
+from regard.config.settings import Settings, setting
 from regard.errors import ConfigError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName
 from regard.layers.pyramid import Pyramid
 from regard.layers.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, StateStepper, score_of
 from regard.models.entry import Entry
-from regard.models.interfaces.checks import check_names, check_shares, check_sizes
 from regard.models.interfaces.speech import Frames, Heard
 from regard.models.recurrent import Progress
 
 
 @dataclass(frozen=True, kw_only=True)
-class LASConfig:
-    """What makes one listener and speller differ from another.
+class LASConfig(Settings):
+    """What makes one listener and speller differ from another."""
 
-    `n_halvings` is how often time is halved. `dropout` acts on what the listener's layers say, on embeddings and
-    before the output.
-    """
-
-    n_mels: int = 80
-    n_target: int = 0
-    cell: RecurrentName = "lstm"
-    d_listener: int = 256
-    n_halvings: int = 3
-    d_embedding: int = 128
-    d_speller: int = 256
-    n_speller_layers: int = 1
-    attention: AttentionName = "additive"
-    dropout: float = 0.2
-    ctc: bool = False
-    pad_id: int = 0
+    n_mels: int = setting(80, "mel bands of a frame", ge=1, derived=True)
+    n_target: int = setting(0, "entries of the vocabulary", ge=1, derived=True)
+    cell: RecurrentName = setting("lstm", "the recurrent cell")
+    d_listener: int = setting(256, "width of the listener's state, each way", ge=1)
+    n_halvings: int = setting(3, "how often time is halved", ge=0, le=5)
+    d_embedding: int = setting(128, "width of the embeddings", ge=1)
+    d_speller: int = setting(256, "width of the speller's state", ge=1)
+    n_speller_layers: int = setting(1, "layers of the speller", ge=1)
+    attention: AttentionName = setting("additive", "the score that attention compares by")
+    dropout: float = setting(
+        0.2, "share dropped of what the listener says, of embeddings and before the output", ge=0, lt=1
+    )
+    ctc: bool = setting(False, "an output that aligns, beside the speller's", derived=True)
+    pad_id: int = setting(0, "the id that fills up rows", ge=0, derived=True)
 
     @property
     def reduction(self) -> int:
@@ -162,16 +160,12 @@ class ListenAttendSpell(nn.Module):
 
 
 def _check(config: LASConfig) -> None:
-    check_names(config, cell=RecurrentName, attention=AttentionName)
+    config.check()
     if config.attention == "none":
         raise ConfigError(
             "attention is 'none', and a speller without attention hears nothing",
             hint=f"choose one of {', '.join(get_args(AttentionName)[1:])}",
         )
-    check_sizes(config, "n_mels", "n_target", "d_listener", "d_embedding", "d_speller", "n_speller_layers")
-    if not 0 <= config.n_halvings <= 5:
-        raise ConfigError(f"n_halvings is from 0 to 5, not {config.n_halvings}")
-    check_shares(config, "dropout")
 
 
 ENTRY = Entry(LASConfig, ListenAttendSpell, SIZES)

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import Learned, MultiHeadAttention
+from regard.config.settings import setting
 from regard.errors import ConfigError
 from regard.layers import ActivationName, Dropout, EncoderBlock, EncoderStack, FeedForward, Order, norm_of
 from regard.layers.norms import NormMaker
@@ -26,20 +27,22 @@ from regard.models.interfaces.series import Forecaster, ForecasterConfig, own_co
 
 @dataclass(frozen=True, kw_only=True)
 class PatchForecasterConfig(ForecasterConfig):
-    """`norm` "batch" is the published one: over all patches of a batch, feature by feature."""
+    """What makes one patch forecaster differ from another."""
 
-    patch: int = 16
-    stride: int = 8
-    d_model: int = 16
-    n_heads: int = 4
-    d_feedforward: int = 128
-    n_layers: int = 3
-    dropout: float = 0.3
-    attention_dropout: float = 0.0
-    head_dropout: float = 0.0
-    order: Order = "post"
-    norm: Literal["batch", "layer", "rms"] = "batch"
-    activation: ActivationName = "gelu"
+    patch: int = setting(16, "steps of a patch", ge=1)
+    stride: int = setting(8, "steps between patches", ge=1)
+    d_model: int = setting(16, "width of the model", ge=1)
+    n_heads: int = setting(4, "attention heads", ge=1)
+    d_feedforward: int = setting(128, "width inside the feed-forward parts", ge=1)
+    n_layers: int = setting(3, "blocks", ge=1)
+    dropout: float = setting(0.3, "share of what the parts say that is dropped in training", ge=0, lt=1)
+    attention_dropout: float = setting(0.0, "share of attention weights that is dropped", ge=0, lt=1)
+    head_dropout: float = setting(0.0, "share dropped before the output", ge=0, lt=1)
+    order: Order = setting("post", "normalisation before or after each part")
+    norm: Literal["batch", "layer", "rms"] = setting(
+        "batch", "batch: over all patches of a batch, feature by feature, as published"
+    )
+    activation: ActivationName = setting("gelu", "the feed-forward parts' nonlinearity")
 
     @property
     def n_patches(self) -> int:
@@ -114,7 +117,7 @@ def _block(config: PatchForecasterConfig, norm: NormMaker) -> EncoderBlock:
 
 
 def _check(config: PatchForecasterConfig) -> None:
-    if not 1 <= config.patch <= config.context or config.stride < 1:
+    if config.patch > config.context:
         raise ConfigError(
             f"patches of {config.patch} steps every {config.stride} do not fit a context of {config.context}"
         )

@@ -25,36 +25,35 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Cache, Mask, MultiHeadAttention, Padding, Rows
+from regard.config.settings import Settings, setting
 from regard.errors import ConfigError, ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName, merge_directions
 from regard.layers.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, StateStepper, score_of
 from regard.models.entry import Entry
-from regard.models.interfaces.checks import check_names, check_shared_vocabulary, check_shares, check_sizes
+from regard.models.interfaces.checks import check_shared_vocabulary
 from regard.models.transformer import Tied
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentConfig:
-    """What makes one recurrent encoder–decoder differ from another.
+class RecurrentConfig(Settings):
+    """What makes one recurrent encoder–decoder differ from another."""
 
-    `tied` is as in the Transformer; where `d_embedding` is not `d_hidden`, a projection stands before a tied output.
-    `dropout` acts on embeddings, between layers and before the output.
-    """
-
-    n_source: int = 0
-    n_target: int = 0
-    cell: RecurrentName = "lstm"
-    d_embedding: int = 512
-    d_hidden: int = 512
-    n_layers: int = 2
-    bidirectional: bool = True
-    attention: AttentionName = "general"
-    n_heads: int = 1
-    projected: bool = False
-    input_feeding: bool = False
-    dropout: float = 0.3
-    tied: Tied = "output"
-    pad_id: int = 0
+    n_source: int = setting(0, "entries of the source's vocabulary", ge=1, derived=True)
+    n_target: int = setting(0, "entries of the target's vocabulary", ge=1, derived=True)
+    cell: RecurrentName = setting("lstm", "the recurrent cell")
+    d_embedding: int = setting(512, "width of the embeddings", ge=1)
+    d_hidden: int = setting(512, "width of the recurrent state", ge=1)
+    n_layers: int = setting(2, "layers of the encoder and of the decoder", ge=1)
+    bidirectional: bool = setting(True, "the encoder reads in both directions")
+    attention: AttentionName = setting(
+        "general", "the score that attention compares by; none: one vector for all of the source"
+    )
+    n_heads: int = setting(1, "attention heads", ge=1)
+    projected: bool = setting(False, "queries, keys and values are projected, as in the Transformer")
+    input_feeding: bool = setting(False, "the decoder also reads what it attended to last (Luong et al., 2015)")
+    dropout: float = setting(0.3, "share dropped of embeddings, between layers and before the output", ge=0, lt=1)
+    tied: Tied = setting("output", "one matrix for source, target and output; for target and output; or none")
+    pad_id: int = setting(0, "the id that fills up rows", ge=0, derived=True)
 
     @property
     def d_memory(self) -> int:
@@ -241,9 +240,7 @@ def _padded(rows: Tensor | Rows, *, what: str) -> Rows:
 
 
 def _check(config: RecurrentConfig) -> None:
-    check_names(config, cell=RecurrentName, attention=AttentionName, tied=Tied)
-    check_sizes(config, "n_source", "n_target", "d_embedding", "d_hidden", "n_layers", "n_heads")
-    check_shares(config, "dropout")
+    config.check()
     check_shared_vocabulary(config)
     if config.d_hidden % config.n_heads:
         raise ConfigError(f"d_hidden = {config.d_hidden} cannot be divided into n_heads = {config.n_heads}")

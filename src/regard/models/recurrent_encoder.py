@@ -13,26 +13,26 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from regard.attention import Rows, Tap
+from regard.config.settings import Settings, setting
 from regard.errors import ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName
 from regard.layers.state_attention import AttentionName, score_of
 from regard.models.entry import Entry
-from regard.models.interfaces.checks import check_names, check_shares, check_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentEncoderConfig:
-    """What makes one recurrent encoder differ from another. `dropout` acts on embeddings, layers and what comes out."""
+class RecurrentEncoderConfig(Settings):
+    """What makes one recurrent encoder differ from another."""
 
-    n_tokens: int = 0
-    cell: RecurrentName = "lstm"
-    d_embedding: int = 256
-    d_hidden: int = 256
-    n_layers: int = 1
-    bidirectional: bool = True
-    attention: AttentionName = "none"
-    dropout: float = 0.3
-    pad_id: int = 0
+    n_tokens: int = setting(0, "entries of the vocabulary", ge=1, derived=True)
+    cell: RecurrentName = setting("lstm", "the recurrent cell")
+    d_embedding: int = setting(256, "width of the embeddings", ge=1)
+    d_hidden: int = setting(256, "width of the recurrent state", ge=1)
+    n_layers: int = setting(1, "layers", ge=1)
+    bidirectional: bool = setting(True, "it reads in both directions")
+    attention: AttentionName = setting("none", "the score of attention over its states; none: no attention")
+    dropout: float = setting(0.3, "share dropped of embeddings, layers and what comes out", ge=0, lt=1)
+    pad_id: int = setting(0, "the id that fills up rows", ge=0, derived=True)
 
     @property
     def d_model(self) -> int:
@@ -52,7 +52,7 @@ class RecurrentEncoder(nn.Module):
 
     def __init__(self, config: RecurrentEncoderConfig) -> None:
         super().__init__()
-        _check(config)
+        config.check()
         self.config = config
         self.embedding = Embedding(config.n_tokens, config.d_embedding, pad_id=config.pad_id, std=0.1)
         self.encoder = Recurrent(
@@ -88,12 +88,6 @@ class RecurrentEncoder(nn.Module):
             states = self.tap(h_B1TD, keys, h_B1TD, score=self.score, mask=rows.mask()).squeeze(1)
         dropped: Tensor = self.dropout(states)
         return dropped
-
-
-def _check(config: RecurrentEncoderConfig) -> None:
-    check_names(config, cell=RecurrentName, attention=AttentionName)
-    check_sizes(config, "n_tokens", "d_embedding", "d_hidden", "n_layers")
-    check_shares(config, "dropout")
 
 
 ENTRY = Entry(RecurrentEncoderConfig, RecurrentEncoder, SIZES, head={"pooling": "attention"})

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Learned
-from regard.errors import ConfigError
+from regard.config.settings import setting
 from regard.layers import Dropout, Recurrent, RecurrentName
 from regard.layers.state_attention import AttentionName, StateAttention, score_of
 from regard.models.entry import Entry
@@ -25,13 +25,15 @@ from regard.models.interfaces.series import Forecaster, ForecasterConfig, at_ste
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentForecasterConfig(ForecasterConfig):
-    """`attention` "none" leaves the decoder with the encoder's last state alone."""
+    """What makes one recurrent forecaster differ from another."""
 
-    cell: RecurrentName = "gru"
-    d_hidden: int = 64
-    n_layers: int = 1
-    attention: AttentionName = "additive"
-    dropout: float = 0.1
+    cell: RecurrentName = setting("gru", "the recurrent cell")
+    d_hidden: int = setting(64, "width of the recurrent state", ge=1)
+    n_layers: int = setting(1, "layers", ge=1)
+    attention: AttentionName = setting(
+        "additive", "the score that attention compares by; none: the encoder's last state alone"
+    )
+    dropout: float = setting(0.1, "share of what the parts say that is dropped in training", ge=0, lt=1)
 
 
 SIZES: dict[str, dict[str, int | float]] = {
@@ -48,8 +50,6 @@ class RecurrentForecaster(Forecaster):
 
     def __init__(self, config: RecurrentForecasterConfig) -> None:
         super().__init__(config)
-        if config.d_hidden < 1 or config.n_layers < 1:
-            raise ConfigError(f"d_hidden and n_layers are at least 1, not {config.d_hidden} and {config.n_layers}")
         D, layers = config.d_hidden, config.n_layers
         self.encoder = Recurrent(
             config.cell, config.n_inputs + config.n_marks, d_hidden=D, n_layers=layers, dropout=config.dropout

@@ -17,24 +17,24 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Rows
+from regard.config.settings import Settings, setting
 from regard.errors import ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName
 from regard.models.entry import Entry
-from regard.models.interfaces.checks import check_names, check_shares, check_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentLMConfig:
-    """What makes one recurrent language model differ from another. `n_positions` notes how many tokens it learns on."""
+class RecurrentLMConfig(Settings):
+    """What makes one recurrent language model differ from another."""
 
-    n_tokens: int = 0
-    cell: RecurrentName = "lstm"
-    d_model: int = 384
-    d_hidden: int = 1024
-    n_layers: int = 1
-    n_positions: int = 256
-    dropout: float = 0.2
-    pad_id: int = 0
+    n_tokens: int = setting(0, "entries of the vocabulary", ge=1, derived=True)
+    cell: RecurrentName = setting("lstm", "the recurrent cell")
+    d_model: int = setting(384, "width of the model", ge=1)
+    d_hidden: int = setting(1024, "width of the recurrent state", ge=1)
+    n_layers: int = setting(1, "layers", ge=1)
+    n_positions: int = setting(256, "tokens that it learns on", ge=1)
+    dropout: float = setting(0.2, "share of what the parts say that is dropped in training", ge=0, lt=1)
+    pad_id: int = setting(0, "the id that fills up rows", ge=0, derived=True)
 
 
 SIZES: dict[str, dict[str, int | float]] = {
@@ -49,7 +49,7 @@ class RecurrentLM(nn.Module):
 
     def __init__(self, config: RecurrentLMConfig) -> None:
         super().__init__()
-        _check(config)
+        config.check()
         self.config = config
         D = config.d_model
         self.embedding = Embedding(config.n_tokens, D, std=0.05)
@@ -155,12 +155,6 @@ def _padded(ids: Tensor | Rows) -> Rows:
             "a recurrent model reads padded rows, one text each; this is a packed row", hint="pass Rows(ids, lengths)"
         )
     return rows
-
-
-def _check(config: RecurrentLMConfig) -> None:
-    check_names(config, cell=RecurrentName)
-    check_sizes(config, "n_tokens", "d_model", "d_hidden", "n_layers", "n_positions")
-    check_shares(config, "dropout")
 
 
 ENTRY = Entry(RecurrentLMConfig, RecurrentLM, SIZES, head={"pooling": "last"}, continues=True)

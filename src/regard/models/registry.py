@@ -21,6 +21,7 @@ from typing import Any
 from torch import nn
 
 from regard.config.schema import nearest, typed
+from regard.config.settings import old_names
 from regard.errors import ConfigError, UsageError
 from regard.models.entry import Entry
 
@@ -75,7 +76,7 @@ def configure(name: str, /, size: str | None = None, **overrides: Any) -> Any:
     chosen = entry(name)
     if size is not None:
         _refuse_unknown(f"size of {name}", [size], chosen.sizes)
-    _refuse_unknown(f"option of {name}", overrides, chosen.options)
+    _refuse_unknown(f"option of {name}", overrides, (*chosen.options, *old_names(chosen.config)))
     return typed(chosen.config, {**(chosen.sizes[size] if size else {}), **overrides}, where=name)
 
 

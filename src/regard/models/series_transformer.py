@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from regard.attention import Causal, Learned, MultiHeadAttention
+from regard.config.settings import setting
 from regard.layers import (
     ActivationName,
     DecoderBlock,
@@ -34,14 +35,14 @@ from regard.models.interfaces.series import Forecaster, ForecasterConfig, at_ste
 class SeriesTransformerConfig(ForecasterConfig):
     """What makes one differ from another; blocks are pre-norm."""
 
-    d_model: int = 64
-    n_heads: int = 4
-    d_feedforward: int = 128
-    n_encoder_layers: int = 2
-    n_decoder_layers: int = 1
-    dropout: float = 0.1
-    norm: NormName = "layer"
-    activation: ActivationName = "gelu"
+    d_model: int = setting(64, "width of the model", ge=1)
+    n_heads: int = setting(4, "attention heads", ge=1)
+    d_feedforward: int = setting(128, "width inside the feed-forward parts", ge=1)
+    n_encoder_layers: int = setting(2, "blocks of the encoder", ge=1)
+    n_decoder_layers: int = setting(1, "blocks of the decoder", ge=1)
+    dropout: float = setting(0.1, "share of what the parts say that is dropped in training", ge=0, lt=1)
+    norm: NormName = setting("layer", "the normalisation")
+    activation: ActivationName = setting("gelu", "the feed-forward parts' nonlinearity")
 
 
 SIZES: dict[str, dict[str, int | float]] = {

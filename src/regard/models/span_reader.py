@@ -7,23 +7,24 @@ Weights are called `backbone.…` and `output.weight|bias`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
 from regard.attention import Rows
+from regard.config.settings import Settings, setting
 from regard.layers import Dropout
 from regard.models.entry import Entry
 from regard.models.interfaces.backbone import build_backbone, encode_with, output_layer
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpanReaderConfig:
-    """A backbone and the dropout before the output."""
+class SpanReaderConfig(Settings):
+    """A backbone, and what points at the two ends of an answer."""
 
-    backbone: dict[str, Any] = field(default_factory=dict)
-    dropout: float = 0.1
+    backbone: dict[str, Any] = setting({}, "the model below: its name, its size, its options")
+    dropout: float = setting(0.1, "share dropped before the output", ge=0, lt=1)
 
 
 class SpanLogits(NamedTuple):

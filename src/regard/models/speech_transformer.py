@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Causal, Learned, MultiHeadAttention, Rows, Sinusoidal
+from regard.config.settings import Settings, setting
 from regard.errors import ConfigError, ShapeError
 from regard.layers import (
     ActivationName,
@@ -38,7 +39,6 @@ from regard.layers import (
 )
 from regard.layers.decoder_stepper import DecoderStepper
 from regard.models.entry import Entry
-from regard.models.interfaces.checks import check_names, check_sizes
 from regard.models.interfaces.speech import Frames, Heard
 
 EncoderPositions = Literal["sinusoidal", "whisper"]
@@ -46,33 +46,30 @@ DecoderPositions = Literal["sinusoidal", "learned"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpeechTransformerConfig:
-    """What makes one Transformer of speech differ from another.
+class SpeechTransformerConfig(Settings):
+    """What makes one Transformer of speech differ from another. The output is tied to the embedding."""
 
-    `strides` are those of the convolutions, whose product is how many frames become one place. `n_places` limits the
-    places where positions are Whisper's, `n_positions` the tokens where the decoder's are learned. `scaled` multiplies
-    embeddings by √D. The output is tied to the embedding.
-    """
-
-    n_mels: int = 80
-    n_target: int = 0
-    d_model: int = 256
-    n_heads: int = 4
-    d_feedforward: int = 1024
-    n_encoder_layers: int = 6
-    n_decoder_layers: int = 3
-    strides: tuple[int, ...] = (2, 2)
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    order: Order = "pre"
-    activation: ActivationName = "gelu"
-    encoder_positions: EncoderPositions = "sinusoidal"
-    decoder_positions: DecoderPositions = "sinusoidal"
-    n_places: int = 1500
-    n_positions: int = 448
-    scaled: bool = True
-    ctc: bool = False
-    pad_id: int = 0
+    n_mels: int = setting(80, "mel bands of a frame", ge=1, derived=True)
+    n_target: int = setting(0, "entries of the vocabulary", ge=1, derived=True)
+    d_model: int = setting(256, "width of the model", ge=1)
+    n_heads: int = setting(4, "attention heads", ge=1)
+    d_feedforward: int = setting(1024, "width inside the feed-forward parts", ge=1)
+    n_encoder_layers: int = setting(6, "blocks of the encoder", ge=1)
+    n_decoder_layers: int = setting(3, "blocks of the decoder", ge=1)
+    strides: tuple[int, ...] = setting(
+        (2, 2), "those of the convolutions; their product is how many frames become one place", ge=1
+    )
+    dropout: float = setting(0.1, "share of what the parts say that is dropped in training", ge=0, lt=1)
+    attention_dropout: float = setting(0.0, "share of attention weights that is dropped", ge=0, lt=1)
+    order: Order = setting("pre", "normalisation before or after each part")
+    activation: ActivationName = setting("gelu", "the feed-forward parts' nonlinearity")
+    encoder_positions: EncoderPositions = setting("sinusoidal", "how places of the sound are told apart")
+    decoder_positions: DecoderPositions = setting("sinusoidal", "how tokens are told apart")
+    n_places: int = setting(1500, "most places, where positions are Whisper's", ge=1)
+    n_positions: int = setting(448, "most tokens, where positions are learned", ge=1)
+    scaled: bool = setting(True, "embeddings are multiplied by √d_model")
+    ctc: bool = setting(False, "an output that aligns, beside the speller's", derived=True)
+    pad_id: int = setting(0, "the id that fills up rows", ge=0, derived=True)
 
     @property
     def reduction(self) -> int:
@@ -273,11 +270,8 @@ def _decoder_block(config: SpeechTransformerConfig) -> DecoderBlock:
 
 
 def _check(config: SpeechTransformerConfig) -> None:
-    check_names(config, order=Order, activation=ActivationName)
-    check_names(config, encoder_positions=EncoderPositions, decoder_positions=DecoderPositions)
-    check_sizes(config, "n_mels", "n_target", "d_model", "n_heads", "d_feedforward")
-    check_sizes(config, "n_encoder_layers", "n_decoder_layers")
-    if not config.strides or min(config.strides) < 1:
+    config.check()
+    if not config.strides:
         raise ConfigError(f"strides are whole numbers from 1, one a convolution; not {list(config.strides)}")
     if config.d_model % 2:
         raise ShapeError(f"d_model = {config.d_model} is odd, and sines and cosines come in pairs")

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from regard.attention import Causal, Kind, MultiHeadAttention, Padding, Rotary, Rows
 from regard.attention.masks import materialize
 from regard.attention.positions import added_positions
+from regard.config.settings import Settings, setting
 from regard.config.twins import twin
 from regard.errors import ShapeError
 from regard.layers import (
@@ -34,7 +35,7 @@ from regard.layers import (
 )
 from regard.layers.decoder_stepper import DecoderStepper
 from regard.models.entry import Entry
-from regard.models.interfaces.checks import check_names, check_shared_vocabulary, check_sizes
+from regard.models.interfaces.checks import check_shared_vocabulary
 from regard.models.interfaces.text import Seq2SeqStepper
 
 PositionName = Literal["sinusoidal", "learned", "rotary"]
@@ -42,33 +43,28 @@ Tied = Literal["all", "output", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerConfig:
-    """What makes one Transformer differ from another.
+class TransformerConfig(Settings):
+    """What makes one Transformer differ from another."""
 
-    `tied` shares one matrix between source, target and output ("all": one joint vocabulary), between target and
-    output ("output"), or nothing; `output_bias` adds a learned number to each token's logit. `dropout` acts on
-    embeddings and around each part, `attention_dropout` on the weights, `activation_dropout` inside the feed-forward.
-    """
-
-    n_source: int = 0
-    n_target: int = 0
-    d_model: int = 512
-    n_heads: int = 8
-    d_feedforward: int = 2048
-    n_encoder_layers: int = 6
-    n_decoder_layers: int = 6
-    n_kv_heads: int | None = None
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    activation_dropout: float = 0.0
-    order: Order = "post"
-    norm: NormName = "layer"
-    activation: ActivationName = "relu"
-    positions: PositionName = "sinusoidal"
-    n_positions: int = 1024
-    tied: Tied = "all"
-    output_bias: bool = False
-    pad_id: int = 0
+    n_source: int = setting(0, "entries of the source's vocabulary", ge=1, derived=True)
+    n_target: int = setting(0, "entries of the target's vocabulary", ge=1, derived=True)
+    d_model: int = setting(512, "width of the model", ge=1)
+    n_heads: int = setting(8, "attention heads", ge=1)
+    d_feedforward: int = setting(2048, "width inside the feed-forward parts", ge=1)
+    n_encoder_layers: int = setting(6, "blocks of the encoder", ge=1)
+    n_decoder_layers: int = setting(6, "blocks of the decoder", ge=1)
+    n_kv_heads: int | None = setting(None, "heads of keys and values; unset: as many as attention heads", ge=1)
+    dropout: float = setting(0.1, "share of what the parts say that is dropped in training", ge=0, lt=1)
+    attention_dropout: float = setting(0.0, "share of attention weights that is dropped", ge=0, lt=1)
+    activation_dropout: float = setting(0.0, "share dropped inside the feed-forward parts", ge=0, lt=1)
+    order: Order = setting("post", "normalisation before or after each part")
+    norm: NormName = setting("layer", "the normalisation")
+    activation: ActivationName = setting("relu", "the feed-forward parts' nonlinearity")
+    positions: PositionName = setting("sinusoidal", "how places are told apart")
+    n_positions: int = setting(1024, "most places, where positions are learned", ge=1)
+    tied: Tied = setting("all", "one matrix for source, target and output; for target and output; or none")
+    output_bias: bool = setting(False, "a learned number is added to each token's logit")
+    pad_id: int = setting(0, "the id that fills up rows", ge=0, derived=True)
 
 
 SIZES: dict[str, dict[str, int | float]] = {
@@ -260,8 +256,7 @@ def _decoder_block(config: TransformerConfig, rotary: Rotary | None) -> DecoderB
 
 
 def _check(config: TransformerConfig) -> None:
-    check_names(config, order=Order, norm=NormName, positions=PositionName, tied=Tied, activation=ActivationName)
-    check_sizes(config, "n_source", "n_target")
+    config.check()
     check_shared_vocabulary(config)
 
 

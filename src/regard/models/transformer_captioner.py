@@ -14,7 +14,7 @@ from functools import partial
 from torch import Tensor, nn
 
 from regard.attention import Causal, Learned, MultiHeadAttention, Rows, Sinusoidal
-from regard.errors import ConfigError
+from regard.config.settings import Settings, setting
 from regard.layers import (
     DecoderBlock,
     DecoderStack,
@@ -30,27 +30,26 @@ from regard.layers.decoder_stepper import DecoderStepper
 from regard.layers.embeddings import in_working_precision
 from regard.models.entry import Entry
 from regard.models.interfaces.captions import ImageEncoder, captions_an_image
-from regard.models.interfaces.checks import check_shares, check_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerCaptionerConfig:
-    """What makes one Transformer captioner differ from another; blocks are pre-norm. See `RecurrentCaptionerConfig`."""
+class TransformerCaptionerConfig(Settings):
+    """What makes one Transformer captioner differ from another; blocks are pre-norm."""
 
-    n_target: int = 0
-    image_size: int = 80
-    widths: tuple[int, ...] = (64, 128, 256, 256)
-    n_blocks: int = 2
-    norm: NormName = "batch"
-    d_model: int = 256
-    n_heads: int = 4
-    d_feedforward: int = 1024
-    n_encoder_layers: int = 2
-    n_decoder_layers: int = 3
-    dropout: float = 0.2
-    feature_dropout: float = 0.1
-    n_positions: int = 256
-    pad_id: int = 0
+    n_target: int = setting(0, "entries of the vocabulary", ge=1, derived=True)
+    image_size: int = setting(80, "side of images in pixels", ge=1, derived=True)
+    widths: tuple[int, ...] = setting((64, 128, 256, 256), "features of the convolutions, stage by stage", ge=1)
+    n_blocks: int = setting(2, "residual blocks of a stage", ge=1)
+    norm: NormName = setting("batch", "the normalisation of the convolutions")
+    d_model: int = setting(256, "width of the model", ge=1)
+    n_heads: int = setting(4, "attention heads", ge=1)
+    d_feedforward: int = setting(1024, "width inside the feed-forward parts", ge=1)
+    n_encoder_layers: int = setting(2, "blocks over the locations", ge=0)
+    n_decoder_layers: int = setting(3, "blocks of the decoder", ge=1)
+    dropout: float = setting(0.2, "share of what the parts say that is dropped in training", ge=0, lt=1)
+    feature_dropout: float = setting(0.1, "share of whole feature maps that is dropped", ge=0, lt=1)
+    n_positions: int = setting(256, "most tokens of a caption", ge=1)
+    pad_id: int = setting(0, "the id that fills up rows", ge=0, derived=True)
 
 
 SIZES: dict[str, dict[str, object]] = {
@@ -68,7 +67,7 @@ class TransformerCaptioner(nn.Module):
 
     def __init__(self, config: TransformerCaptionerConfig) -> None:
         super().__init__()
-        _check(config)
+        config.check()
         self.config = config
         D = config.d_model
         self.encoder = ImageEncoder(
@@ -164,16 +163,6 @@ def _decoder_block(config: TransformerCaptionerConfig) -> DecoderBlock:
         order="pre",
         dropout=config.dropout,
     )
-
-
-def _check(config: TransformerCaptionerConfig) -> None:
-    check_sizes(config, "n_target")
-    check_shares(config, "dropout", "feature_dropout")
-    if config.n_encoder_layers < 0 or config.n_decoder_layers < 1:
-        raise ConfigError(
-            f"{config.n_encoder_layers} encoder and {config.n_decoder_layers} decoder layers were asked for; "
-            "allowed are none or more of the first and one or more of the second"
-        )
 
 
 ENTRY = Entry(TransformerCaptionerConfig, TransformerCaptioner, SIZES)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import MultiHeadAttention, Rows, ScaledDot
+from regard.config.settings import Settings, setting
 from regard.errors import ConfigError, ShapeError
 from regard.layers import ActivationName, Dropout, EncoderBlock, EncoderStack, FeedForward, norm_of
 from regard.layers.convolution import NormName
@@ -30,48 +31,45 @@ _STD = 0.02  # of the head and the class token at the start
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViTConfig:
-    """What makes one Vision Transformer differ from another.
+class ViTConfig(Settings):
+    """What makes one Vision Transformer differ from another."""
 
-    `image` is height and width; a token stands for `patch` × `patch` pixels. `stem` "conv" has `stem_layers` 3 × 3
-    convolutions of `stem_width` features, the last of the model's own width; "residual" has `stem_layers` residual
-    blocks at each grid, of `stem_width` features on that of the pixels and twice as many on each next, and norms by
-    `stem_norm`. `n_classes` 0 leaves the head out, and `pooler` puts a tanh layer on the pooled vector. `skip` is the
-    share of rows that go around the last block's parts.
-    """
-
-    n_classes: int = 1000
-    image: tuple[int, int] = (224, 224)
-    n_channels: int = 3
-    patch: int = 16
-    stem: Literal["patch", "conv", "residual"] = "patch"
-    stem_layers: int = 1
-    stem_width: int = 64
-    stem_norm: NormName = "batch"
-    d_model: int = 192
-    n_heads: int = 3
-    d_feedforward: int = 768
-    n_layers: int = 12
-    pooling: Literal["class", "mean", "attention"] = "class"
-    positions: Literal["learned", "sinusoidal", "none"] = "learned"
-    pooler: bool = False
-    dropout: float = 0.0
-    attention_dropout: float = 0.0
-    skip: float = 0.0
-    activation: ActivationName = "gelu"
-    norm_epsilon: float = 1e-6
-    bias: bool = True
+    n_classes: int = setting(1000, "classes; 0 leaves the head out", ge=0, derived=True)
+    image: tuple[int, int] = setting((224, 224), "height and width of images", ge=1, derived=True)
+    n_channels: int = setting(3, "channels of images", ge=1, derived=True)
+    patch: int = setting(16, "a token stands for patch × patch pixels", ge=1)
+    stem: Literal["patch", "conv", "residual"] = setting(
+        "patch", "how pixels become tokens: one projection, convolutions, or residual blocks"
+    )
+    stem_layers: int = setting(1, "3 × 3 convolutions of the stem; residual blocks at each grid", ge=1)
+    stem_width: int = setting(64, "features of the stem; residual: doubled from grid to grid", ge=1)
+    stem_norm: NormName = setting("batch", "the normalisation of a residual stem")
+    d_model: int = setting(192, "width of the model", ge=1)
+    n_heads: int = setting(3, "attention heads", ge=1)
+    d_feedforward: int = setting(768, "width inside the feed-forward parts", ge=1)
+    n_layers: int = setting(12, "blocks", ge=1)
+    pooling: Literal["class", "mean", "attention"] = setting("class", "how tokens become one vector")
+    positions: Literal["learned", "sinusoidal", "none"] = setting("learned", "how places are told apart")
+    pooler: bool = setting(False, "a tanh layer on the pooled vector")
+    dropout: float = setting(0.0, "share of what the parts say that is dropped in training", ge=0, lt=1)
+    attention_dropout: float = setting(0.0, "share of attention weights that is dropped", ge=0, lt=1)
+    stochastic_depth: float = setting(
+        0.0, "share of rows that go around the last block's parts; less for those before", ge=0, lt=1, was="skip"
+    )
+    activation: ActivationName = setting("gelu", "the feed-forward parts' nonlinearity")
+    norm_epsilon: float = setting(1e-6, "what normalisation adds to its divisor", gt=0)
+    bias: bool = setting(True, "whether attention's projections add something")
 
 
 _COMPACT: dict[str, Any] = {"image": (32, 32), "n_classes": 10, "stem": "conv", "pooling": "attention"}
 SIZES: dict[str, dict[str, Any]] = {
     "nano": {**_COMPACT, "patch": 4, "stem_layers": 2, "stem_width": 32}
     | {"d_model": 96, "n_heads": 3, "d_feedforward": 192, "n_layers": 4},
-    "compact": {**_COMPACT, "patch": 2, "skip": 0.1}  # CCT-7/3x1
+    "compact": {**_COMPACT, "patch": 2, "stochastic_depth": 0.1}  # CCT-7/3x1
     | {"d_model": 256, "n_heads": 4, "d_feedforward": 512, "n_layers": 7},
-    "compact-large": {**_COMPACT, "patch": 2, "stem_layers": 2, "skip": 0.1}
+    "compact-large": {**_COMPACT, "patch": 2, "stem_layers": 2, "stochastic_depth": 0.1}
     | {"d_model": 256, "n_heads": 4, "d_feedforward": 1024, "n_layers": 9},
-    "hybrid": {**_COMPACT, "stem": "residual", "stem_layers": 2, "patch": 4, "skip": 0.1}
+    "hybrid": {**_COMPACT, "stem": "residual", "stem_layers": 2, "patch": 4, "stochastic_depth": 0.1}
     | {"d_model": 256, "n_heads": 4, "d_feedforward": 1024, "n_layers": 6},
     "tiny": {"d_model": 192, "n_heads": 3, "d_feedforward": 768, "n_layers": 12},
     "small": {"d_model": 384, "n_heads": 6, "d_feedforward": 1536, "n_layers": 12},
@@ -99,7 +97,7 @@ class ViT(nn.Module):
             self.positions = SinusoidalGrid(D, n_extra=n_extra)
         self.dropout = Dropout(config.dropout)
         norm = norm_of("layer", epsilon=config.norm_epsilon)
-        rates = depth_rates(config.n_layers, config.skip)
+        rates = depth_rates(config.n_layers, config.stochastic_depth)
         self.encoder = EncoderStack([skip_at_random(_block(config), p) for p in rates], final_norm=norm(D))
         self.pool = AttentionPooling(D, score=ScaledDot()) if config.pooling == "attention" else None
         self.pooler = nn.Linear(D, D) if config.pooler else None
@@ -173,15 +171,9 @@ def _block(config: ViTConfig) -> EncoderBlock:
 
 
 def _check(config: ViTConfig) -> None:
-    if config.patch < 1 or min(config.image) < config.patch:
+    config.check()
+    if min(config.image) < config.patch:
         raise ConfigError(f"patches of {config.patch} do not fit an image of {config.image[0]} × {config.image[1]}")
-    if config.n_classes < 0 or config.n_layers < 1 or config.n_channels < 1:
-        raise ConfigError(
-            f"n_classes is {config.n_classes}, at least 0; n_layers is {config.n_layers} and n_channels "
-            f"{config.n_channels}, at least 1"
-        )
-    if not 0 <= config.skip < 1:
-        raise ConfigError(f"skip is {config.skip}, from 0 to below 1")
 
 
 ENTRY = Entry(ViTConfig, ViT, SIZES)

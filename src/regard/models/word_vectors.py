@@ -9,33 +9,32 @@ combine      sums and differences of unit vectors: king − man + woman
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.errors import ConfigError, ShapeError
+from regard.config.settings import Settings, setting
+from regard.errors import ShapeError
 from regard.models.entry import Entry
 
 _SCORES = 2**24  # that are held at once when questions are answered
 
 
 @dataclass(frozen=True, kw_only=True)
-class WordVectorsConfig:
-    """How many ids there are, reserved ones included, and how wide vectors are. The first `n_reserved` are no words."""
+class WordVectorsConfig(Settings):
+    """How many ids there are, reserved ones included, and how wide vectors are."""
 
-    n_tokens: int = 2
-    d_model: int = 100
-    n_reserved: int = 2
+    n_tokens: int = setting(2, "ids, reserved ones included", ge=0, derived=True)
+    d_model: int = setting(100, "numbers of a vector", ge=1)
+    n_reserved: int = setting(2, "the first ids, which are no words", ge=0, derived=True)
 
-    def __post_init__(self) -> None:
-        if self.d_model < 1 or self.n_tokens < self.n_reserved or self.n_reserved < 0:
-            raise ConfigError(
-                f"word vectors of width {self.d_model} for {self.n_tokens} ids, {self.n_reserved} of them reserved; "
-                "the width is 1 or more, and reserved ids are among all"
-            )
+    def contradictions(self) -> Iterator[str]:
+        """Reserved ids are among all."""
+        if self.n_tokens < self.n_reserved:
+            yield f"n_reserved is {self.n_reserved}, and there are {self.n_tokens} ids"
 
 
 class WordVectors(nn.Module):

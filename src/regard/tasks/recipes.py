@@ -13,8 +13,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from regard.config.precedence import settle
 from regard.config.recipe import SECTIONS, Recipe, override, read_recipe
-from regard.config.schema import nearest, problems, typed
+from regard.config.schema import both_given, nearest, problems, typed
+from regard.config.settings import old_names, with_new_names
 from regard.errors import ConfigError
 from regard.models import registry as models
 from regard.tasks.registry import TaskSpec, task_names, task_spec
@@ -24,21 +26,45 @@ DEFAULT_TASK = "translation"
 
 def make_recipe(table: Mapping[str, Any], overrides: Sequence[str] = ()) -> Recipe:
     """Check a recipe's table and its overrides, and report all that is wrong at once."""
-    table = override(table, overrides)
-    wrong = [_unknown_section(name) for name in table if name not in ("task", "model", *SECTIONS)]
-    task = table.get("task", DEFAULT_TASK)
+    given = override(table, overrides)
+    wrong = [_unknown_section(name) for name in given if name not in ("task", "model", *SECTIONS)]
+    task = given.get("task", DEFAULT_TASK)
     if task not in task_names():
         wrong.append(f"task = {task!r}: there are {', '.join(task_names())}")
     spec = task_spec(task if task in task_names() else DEFAULT_TASK)
-    misplaced = [name for name in ("model", *SECTIONS) if not isinstance(table.get(name, {}), Mapping)]
-    wrong += [f"{name} = {table.pop(name)!r}: a section was expected, such as [{name}]" for name in misplaced]
+    misplaced = [name for name in ("model", *SECTIONS) if not isinstance(given.get(name, {}), Mapping)]
+    wrong += [f"{name} = {given.pop(name)!r}: a section was expected, such as [{name}]" for name in misplaced]
+    if not misplaced:
+        given, more = _settled(spec, table, overrides, model=given.get("model", {}).get("name", spec.models[0]))
+        wrong += more
     for name, record in spec.sections.items():
-        wrong += problems(record, table.get(name, {}), where=name)
-    wrong += _model_problems(spec, table.get("model", {}))
+        wrong += problems(record, given.get(name, {}), where=name)
+    wrong += _model_problems(spec, given.get("model", {}))
     if wrong:
         raise ConfigError("\n  ".join(["the recipe cannot be used:", *wrong]))
-    sections = {name: typed(record, table.get(name, {}), where=name) for name, record in spec.sections.items()}
-    return Recipe(task=task, model=spec.model(table.get("model", {})), **sections)
+    sections = {name: typed(record, given.get(name, {}), where=name) for name, record in spec.sections.items()}
+    return Recipe(task=task, model=spec.model(given.get("model", {})), **sections)
+
+
+def _settled(
+    spec: TaskSpec, table: Mapping[str, Any], overrides: Sequence[str], *, model: str
+) -> tuple[dict[str, Any], list[str]]:
+    """The table with the overrides, by the names of today, without what these exclude; and what is wrong with that."""
+    line, file, wrong = override({}, overrides), dict(table), []
+    names: dict[str, str] = {}
+    for section, record in _records(spec, model).items():
+        file[section], twice = with_new_names(record, table.get(section, {}))
+        line[section], both = with_new_names(record, line.get(section, {}))
+        wrong += [both_given(f"{section}.{old}", f"{section}.{new}") for old, new in (*twice, *both)]
+        names |= {f"{section}.{old}": f"{section}.{new}" for old, new in old_names(record).items()}
+    file["train"], more = settle(spec.train, file["train"], line["train"])
+    words = [text.partition("=") for text in overrides]
+    return override(file, [names.get(key, key) + equals + value for key, equals, value in words]), wrong + more
+
+
+def _records(spec: TaskSpec, model: str) -> dict[str, type[Any]]:
+    """The types of all sections, the model's among them where there is such a model."""
+    return dict(spec.sections) | ({"model": models.entry(model).config} if model in models.names() else {})
 
 
 def shipped() -> dict[str, Path]:

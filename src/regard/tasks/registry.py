@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, ClassVar
 
 from regard.config.recipe import SECTIONS
+from regard.config.settings import Settings, setting
 from regard.config.training import TrainConfig
 from regard.decoding.options import DecodeOptions
 from regard.errors import UsageError
@@ -38,14 +39,16 @@ Where = str | Callable[..., Any]  # "package.module:name", or the thing itself
 
 
 @dataclass(frozen=True, kw_only=True)
-class GuessOptions:
-    """The `[decode]` section of a task that guesses: the `k` best guesses are shown."""
+class GuessOptions(Settings):
+    """The `[decode]` section of a task that guesses."""
 
-    k: int = 5
+    section: ClassVar = "decode"
+
+    k: int = setting(5, "how many of the best guesses are shown", ge=0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoOptions:
+class NoOptions(Settings):
     """A section that leaves no choice."""
 
 
@@ -53,6 +56,7 @@ class NoOptions:
 class TaskSpec:
     """What a task consists of. The first of its models goes without saying, and so does its `size`.
 
+    help            what it does, in half a line
     data … train    the types of the sections of its recipes; `beginnings` are keys of `[model]` that say where weights
                     begin
     setup           what is trained on what, a `training.setup.TaskSetup`; or `loop`, a training of its own
@@ -61,6 +65,7 @@ class TaskSpec:
     """
 
     name: str
+    help: str = ""
     models: tuple[str, ...]
     data: type[Any]
     tokenizer: type[Any] = NoOptions

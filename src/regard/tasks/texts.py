@@ -1,60 +1,23 @@
 """Plain text as a task's data: where it is, how it is cut, and what is held back to choose by.
 
-`TextData` and `TextPieces` are the `[data]` and `[tokenizer]` sections of a recipe. `encode_texts` learns or opens the
-tokenizer and puts the ids of the training and the validation text on disk, once.
+`encode_texts` learns or opens the tokenizer and puts the ids of the training and the validation text on disk, once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from regard.data.batching.rows import RowOrder
+from regard.config.data import TextConfig, TextPieces
 from regard.data.io.cache import store_key
 from regard.data.io.paths import find_data
-from regard.data.text.documents import Document, Split, TextSource
+from regard.data.text.documents import Document, TextSource
 from regard.data.text.streams import TokenStream
 from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
-from regard.errors import ConfigError
 from regard.tasks.files import DataFiles, Say
-
-TokenizerKind = Literal["bpe", "unigram", "wordpiece", "chars", "bytes", "words"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextData:
-    """The `[data]` section: files and folders of text.
-
-    `split` says where documents end in text files, `column` which one of a table holds them. `separated` puts an end
-    mark after each. `context` is how many tokens the model reads at once; left out, as many as it can. `order` is how
-    rows are drawn from the text. Without `valid`, the last `held_out` of the training text is kept to choose by.
-    """
-
-    train: tuple[str, ...] = ()
-    valid: tuple[str, ...] = ()
-    test: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    split: Split = "file"
-    column: str = "text"
-    separated: bool = True
-    context: int | None = None
-    order: RowOrder = "rows"
-    held_out: float = 0.1
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextPieces:
-    """The `[tokenizer]` section. `file` names a tokenizer.json to use instead of learning one."""
-
-    kind: TokenizerKind = "bpe"
-    size: int = 8_000
-    lowercase: bool = False
-    min_frequency: int = 1
-    verbatim: bool = True
-    file: str | None = None
 
 
 class EncodedTexts(NamedTuple):
@@ -65,7 +28,7 @@ class EncodedTexts(NamedTuple):
     valid: TokenStream
 
 
-class TextFiles(DataFiles[TextData]):
+class TextFiles(DataFiles[TextConfig]):
     """The texts of a recipe."""
 
     holds, example, ending = "text", "FILE", ".txt"
@@ -108,10 +71,6 @@ class TextFiles(DataFiles[TextData]):
         return (document for held_out, document in self._parted() if held_out)
 
     def _parted(self) -> Iterator[tuple[bool, Document]]:
-        if not 0 < self.data.held_out < 1:
-            raise ConfigError(
-                f"data.held_out is {self.data.held_out}, and data.valid names no text; allowed is above 0 and below 1"
-            )
         return hold_out(self.train.documents, self.data.held_out)
 
 
@@ -139,11 +98,13 @@ def hold_out(documents: Callable[[], Iterator[Document]], share: float) -> Itera
         done += len(document.text)
 
 
-def encode_texts(files: TextFiles, pieces: TextPieces, folder: Path, *, say: Say) -> EncodedTexts:
-    """Open or learn the tokenizer, and put the ids on disk; reused when nothing changed."""
+def encode_texts(
+    files: TextFiles, pieces: TextPieces, folder: Path, *, separated: bool = True, say: Say
+) -> EncodedTexts:
+    """Open or learn the tokenizer, and put the ids on disk, `separated` by end marks; reused when nothing changed."""
     data = files.data
     sources = [files.train] if files.valid is None else [files.train, files.valid]
-    facts = (repr((data.separated, data.held_out if files.valid is None else None)), repr(pieces))
+    facts = (repr((separated, data.held_out if files.valid is None else None)), repr(pieces))
     key = store_key("texts", *(source.fingerprint() for source in sources), *facts, _made_elsewhere(files, pieces))
     made = folder / key[:24]
     if not (made / "tokenizer.json").exists():
@@ -155,7 +116,7 @@ def encode_texts(files: TextFiles, pieces: TextPieces, folder: Path, *, say: Say
         part = store_key(key, name)
 
         def build(into: Path) -> TokenStream:
-            built = TokenStream.build(documents(), tokenizer, into, separated=data.separated, fingerprint=part)
+            built = TokenStream.build(documents(), tokenizer, into, separated=separated, fingerprint=part)
             say(f"{name}: {built.extent.characters:,} characters, {len(built):,} tokens")
             return built
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from regard.checkpoints.spec import Pretrained
+from regard.config.data import TokenizerConfig
 from regard.config.recipe import Recipe
 from regard.data.io.paths import find_data
 from regard.data.text.tokenizers import Tokenizer
@@ -14,7 +15,7 @@ from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import CheckpointError
 from regard.training.setup import RunContext, Say
 
-Pieces = TypeVar("Pieces")  # a `[tokenizer]` section with a `file`
+Pieces = TypeVar("Pieces", bound=TokenizerConfig)
 
 
 def tokenizer_for(
@@ -41,7 +42,7 @@ def with_tokenizer(pieces: Pieces, start: Pretrained | None, context: RunContext
         return pieces
     context.keep(_start_tokenizer(start).save)
     context.group.wait()
-    return replace(pieces, file=str(context.run.path / "tokenizer.json"))  # type: ignore[type-var]
+    return replace(pieces, file=str(context.run.path / "tokenizer.json"))
 
 
 def _start_tokenizer(start: Pretrained) -> Tokenizer:

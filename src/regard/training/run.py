@@ -22,10 +22,12 @@ Facts = Mapping[str, Any]
 Loop = Callable[[Recipe, RunContext, bool], dict[str, Any]]
 
 
-def train(recipe: Recipe, out: Path, *, loop: Loop, data_root: Path | None, resume: bool, say: Say) -> dict[str, Any]:
-    """Train a recipe in the folder `out`, or go on with the run that is there; what run.json says in the end."""
+def train(
+    recipe: Recipe, out: Path, *, loop: Loop, begun: Recipe | None, data_root: Path | None, resume: bool, say: Say
+) -> dict[str, Any]:
+    """Train a recipe in the folder `out`, or go on with the run `begun` there; what run.json says in the end."""
     run = RunFolder(out)
-    _check_folder(run, recipe, resume=resume)
+    _check_folder(run, recipe, begun, resume=resume)
     return loop(recipe, RunContext.join(run, device=recipe.train.device, data_root=data_root, say=say), resume)
 
 
@@ -68,14 +70,14 @@ def write_facts(
     return facts
 
 
-def _check_folder(run: RunFolder, recipe: Recipe, *, resume: bool) -> None:
-    if not run.exists():
+def _check_folder(run: RunFolder, recipe: Recipe, begun: Recipe | None, *, resume: bool) -> None:
+    if begun is None:
         return
     if not resume:
         raise UsageError(
             f"{run.path}: there is a run already", hint="give another --out, or go on with this one: --resume"
         )
-    before, now = run.read_config(), recipe.resolved()
+    before, now = begun.resolved(), recipe.resolved()
     changed = [name for name in ("task", "model", "data", "tokenizer") if before.get(name) != now.get(name)]
     if changed:
         raise ConfigError(

@@ -46,7 +46,7 @@ class Trainer:
         self.model = model.to(self.device)
         automatic = self.device.type == "cuda" and task.static_shapes
         alone = config.accumulate == 1 and self.group.size == 1
-        graphs = twin("training_step") if self.device.type == "cuda" and config.graphs != "off" and alone else None
+        graphs = twin("training_step") if self.device.type == "cuda" and config.cuda_graphs != "off" and alone else None
         captured = graphs is not None and task.record()
         self.optimizer = make_optimizer(
             self.model,
@@ -135,7 +135,7 @@ class Trainer:
             lr=config.lr,
             warmup=config.warmup,
             steps=config.steps,
-            final=config.final_rate,
+            final=config.final_lr_ratio,
         )
         self.optimizer.set_rate(rate)
         real = [batch for _, batch in taken if batch.n_tokens]

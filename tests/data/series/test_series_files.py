@@ -8,7 +8,8 @@ from regard.data.series.files import join_series, read_series
 from regard.data.series.timestamps import Step, marks_of, parse_timestamps, step_of, written
 from regard.data.series.windows import Windows, places_in
 from regard.errors import ConfigError, DataError, UsageError
-from regard.tasks.series.data import SeriesData, SeriesFiles
+from regard.tasks.series.config import SeriesData
+from regard.tasks.series.data import SeriesFiles
 
 
 def moments(*texts):

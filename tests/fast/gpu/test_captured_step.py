@@ -56,7 +56,7 @@ def test_a_step_in_one_piece_is_the_step(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_captured_and_uncaptured_agree_on_a_gpu(tmp_path: Path, name: str) -> None:
     options = {"device": "cuda", "precision": "fp32"} | CASES[name]
-    losses, weights = trained(trainer_for(tmp_path / "a", graphs="off", **options), 12)
+    losses, weights = trained(trainer_for(tmp_path / "a", cuda_graphs="off", **options), 12)
     others, same = trained(trainer_for(tmp_path / "b", **options), 12)
     assert len(set(losses)) == 12
     assert others == pytest.approx(losses, rel=1e-3)  # sums of gradients are added in another order each time

@@ -17,7 +17,8 @@ from regard.data.batching.plan import Position
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import ConfigError
 from regard.tasks.answers.answerer import Answerer
-from regard.tasks.answers.data import AnswerData, AnswerFiles, AnswerOptions
+from regard.tasks.answers.config import AnswerData, AnswerOptions
+from regard.tasks.answers.data import AnswerFiles
 from regard.tasks.answers.metrics import answer_figures
 from regard.tasks.answers.squad import Answer, Question
 from regard.tasks.answers.training import AnswerBatch, AnswerTraining

@@ -11,7 +11,8 @@ from regard.data.batching.plan import Position
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import DataError
 from regard.models.registry import build
-from regard.tasks.captions.data import CaptionData, CaptionFiles, Pictures
+from regard.tasks.captions.config import CaptionData
+from regard.tasks.captions.data import CaptionFiles, Pictures
 from regard.tasks.captions.loss import Weights, bag_loss, bag_of_words, caption_loss, unseen
 from regard.tasks.captions.training import CaptionTraining, Gallery, Views, augment, caption_batch
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from regard.errors import ConfigError, DataError
-from regard.tasks.labels.data import LabelData, LabelFiles
+from regard.tasks.labels.config import LabelData
+from regard.tasks.labels.data import LabelFiles
 
 ROWS = "".join(f"text {i}\t{i % 2}\n" for i in range(40))
 HEADER = "sentence\tlabel\n"

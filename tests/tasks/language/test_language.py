@@ -11,14 +11,16 @@ import torch
 import torch.nn.functional as F
 from tiny_texts import TEXT, documents, learn, make_model, make_task
 
+from regard.config.data import TextPieces
 from regard.data.batching.plan import Position
 from regard.data.text.documents import Document
 from regard.data.text.streams import TokenStream
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import ConfigError, DataError
+from regard.tasks.language.config import TextData
 from regard.tasks.language.metrics import measure_text
 from regard.tasks.language.training import LanguageTraining, language_loss
-from regard.tasks.texts import TextData, TextFiles, TextPieces, encode_texts, hold_out
+from regard.tasks.texts import TextFiles, encode_texts, hold_out
 
 
 def test_labels_are_the_ids_one_later(tmp_path: Path) -> None:

@@ -5,14 +5,17 @@ from pathlib import Path
 import pytest
 from tiny_masked import document, documents
 
+from regard.config.data import TokenizerConfig
 from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import ConfigError, DataError
-from regard.tasks.masked.data import EncodedDocuments, MaskedData, MaskedPieces, encode_documents, masking_of
+from regard.tasks.masked.config import MaskedData
+from regard.tasks.masked.data import EncodedDocuments, encode_documents, masking_of
+from regard.tasks.texts import TextFiles
 
 
-def prepare(folder: Path, data: MaskedData, pieces: MaskedPieces, said: list[str] | None = None) -> EncodedDocuments:
-    files = data.files(folder, folder / "made")
+def prepare(folder: Path, data: MaskedData, pieces: TokenizerConfig, said: list[str] | None = None) -> EncodedDocuments:
+    files = TextFiles(data, folder, folder / "made")
     return encode_documents(files, data, pieces, folder=folder / "made", say=(said or []).append)
 
 
@@ -26,7 +29,7 @@ def text(tmp_path: Path) -> Path:
 def test_from_files_to_sentences(tmp_path: Path, text: Path) -> None:
     data = MaskedData(train=("toy.txt",), split="blank", held_out=0.2, length=20)
     said = ["first"]
-    made = prepare(tmp_path, data, MaskedPieces(kind="words", size=60), said)
+    made = prepare(tmp_path, data, TokenizerConfig(kind="words", size=60), said)
     assert (len(made.train), len(made.valid)) == (16, 4)
     assert said[1:] == [
         "train: 16 documents, 96 sentences, 384 tokens",
@@ -34,13 +37,13 @@ def test_from_files_to_sentences(tmp_path: Path, text: Path) -> None:
     ]
     assert made.tokenizer.decode(made.train.sentences(0)[1]) == document(0, 1, n=1)
     assert made.tokenizer.mask_id == 4
-    again = prepare(tmp_path, data, MaskedPieces(kind="words", size=60), said)
+    again = prepare(tmp_path, data, TokenizerConfig(kind="words", size=60), said)
     assert len(said) == 3  # nothing was built again
     assert again.tokenizer.fingerprint() == made.tokenizer.fingerprint()
     other = prepare(
         tmp_path,
         MaskedData(train=("toy.txt",), split="blank", held_out=0.2, length=8),
-        MaskedPieces(kind="words", size=60),
+        TokenizerConfig(kind="words", size=60),
         said,
     )
     assert len(said) == 5
@@ -52,7 +55,7 @@ def test_lines_and_a_given_tokenizer(tmp_path: Path, text: Path) -> None:
     given.save(tmp_path / "mine.json")
     (tmp_path / "valid.txt").write_text("a b. C d.\ne f\n")
     data = MaskedData(train=("toy.txt",), valid=("valid.txt",), split="blank", sentences="lines", length=64)
-    made = prepare(tmp_path, data, MaskedPieces(file="mine.json"))
+    made = prepare(tmp_path, data, TokenizerConfig(file="mine.json"))
     assert made.tokenizer.fingerprint() == given.fingerprint()
     assert [given.decode(ids) for ids in made.valid.sentences(0)] == ["a b. C d.", "e f"]
     # A document on one line is one sentence, cut to what fits beside the special tokens.
@@ -63,7 +66,7 @@ def test_a_tokenizer_without_a_mask_is_refused(tmp_path: Path, text: Path) -> No
     learn_tokenizer([document(0, 0)], "bytes").save(tmp_path / "mine.json")
     data = MaskedData(train=("toy.txt",), split="blank")
     with pytest.raises(DataError, match="this tokenizer has no mask token") as problem:
-        prepare(tmp_path, data, MaskedPieces(file="mine.json"))
+        prepare(tmp_path, data, TokenizerConfig(file="mine.json"))
     assert problem.value.hint == "learn one with mask=True, or use that of a BERT"
     assert not list(tmp_path.glob("made/*/tokenizer.json"))
 
@@ -90,11 +93,11 @@ def test_a_tokenizer_without_marks_is_refused() -> None:
 
 def test_all_that_is_wrong_at_once() -> None:
     with pytest.raises(ConfigError) as problem:
-        MaskedData(length=5, short=2.0, mask_share=0.0)
-    for part in ("data.length is 5, at least 8", "data.short is 2.0", "data.mask_share is 0.0, above 0"):
+        MaskedData(length=5, short_sequences=2.0, mask_share=0.0)
+    for part in ("data.length is 5, at least 8", "data.short_sequences is 2.0", "data.mask_share is 0.0, above 0"):
         assert part in str(problem.value)
 
 
 def test_no_text_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"data\.train names no text"):
-        prepare(tmp_path, MaskedData(), MaskedPieces())
+        prepare(tmp_path, MaskedData(), TokenizerConfig())

@@ -21,7 +21,7 @@ from regard.data.text.tokenizers import Tokenizer
 from regard.errors import ConfigError, DataError
 from regard.models.bert import Bert
 from regard.tasks.masked.batches import FOLLOWS, RANDOM, MaskedBatch
-from regard.tasks.masked.data import MaskedData
+from regard.tasks.masked.config import MaskedData
 from regard.tasks.masked.masking import UNUSED
 from regard.tasks.masked.sentence_pairs import Examples
 from regard.tasks.masked.training import MaskedTraining

@@ -3,7 +3,7 @@
 import pytest
 
 from regard.errors import ConfigError
-from regard.tasks.speech.options import SpeechOptions
+from regard.tasks.speech.config import SpeechOptions
 
 
 def test_a_beam_over_speech_waits_for_more_ends_than_it_is_wide():

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from regard.errors import ConfigError, DataError
-from regard.tasks.translation.data import PairData, PairFiles
+from regard.tasks.translation.config import PairData
+from regard.tasks.translation.data import PairFiles
 
 
 def texts(source) -> list[tuple[str, str]]:

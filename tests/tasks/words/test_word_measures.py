@@ -4,7 +4,8 @@ import torch
 
 from regard.errors import ConfigError, DataError
 from regard.models.word_vectors import WordVectors, WordVectorsConfig
-from regard.tasks.words.data import Likeness, Questions, WordData, measure, read_test, spearman
+from regard.tasks.words.config import WordData
+from regard.tasks.words.data import Likeness, Questions, measure, read_test, spearman
 
 WORDS = {"man": 2, "woman": 3, "king": 4, "queen": 5, "apple": 6}
 

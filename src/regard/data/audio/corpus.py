@@ -21,12 +21,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from regard.config.data import BadRows
 from regard.data.audio.files import SUFFIXES, Samples, read_audio
 from regard.data.audio.resampling import resample
 from regard.data.io.atomic import whole_or_absent
@@ -34,7 +35,6 @@ from regard.data.io.lines import empty_file, listed
 from regard.data.io.tables import read_texts, table_format
 from regard.errors import DataError, EnvironmentProblem
 
-BadRows = Literal["refuse", "drop"]
 _FULL = 32767
 
 

@@ -11,14 +11,13 @@ them, the last one goes on with the next epoch's rows. An epoch's batches are th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 
+from regard.config.data import RowOrder
 from regard.data.batching.plan import Indices, Position, no_such_batch
 from regard.errors import DataError, UsageError
-
-RowOrder = Literal["rows", "random"]
 
 
 class RowPlan:

@@ -23,8 +23,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from regard.config.data import BadRows
 from regard.data.images.arrays import Array
 from regard.data.images.sources import ImageExample
 from regard.data.images.store import ImageStore
@@ -33,7 +34,6 @@ from regard.data.io.lines import display_name, empty_file, hash_file, listed, op
 from regard.data.io.tables import FORMATS, Column, read_texts, table_format
 from regard.errors import DataError, UsageError
 
-BadRows = Literal["refuse", "drop"]
 Say = Callable[[str], None]
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".token.txt", "captions.txt")
 _FLICKR = re.compile(r"([^\t]+)#\d+\t(.*)")

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from itertools import islice
 from os import cpu_count
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor, from_numpy
 
+from regard.config.data import BadRows
 from regard.data.images.arrays import Array
 from regard.data.images.files import decode_image, fit_image, read_image
 from regard.data.images.sources import ImageExample
@@ -29,7 +30,6 @@ from regard.data.io.cache import REBUILD, Header, Store
 from regard.errors import DataError
 
 Size = tuple[int, int]
-BadImages = Literal["refuse", "drop"]
 _AT_ONCE = 256  # images that are being decoded
 _SHOWN = 8
 
@@ -84,7 +84,7 @@ class ImageStore(Store):
         folder: Path | str,
         *,
         size: Size | None = None,
-        bad: BadImages = "refuse",
+        bad: BadRows = "refuse",
         fingerprint: str = "",
     ) -> Self:
         """Decode examples into `folder`; without a `size` all have to have that of the first."""
@@ -116,7 +116,7 @@ class _Writer:
                 places.write(" ".join(example.where.splitlines()).encode() + b"\n")
                 self.labels.append(example.label)
 
-    def finish(self, bad: BadImages, fingerprint: str) -> ImageHeader:
+    def finish(self, bad: BadRows, fingerprint: str) -> ImageHeader:
         if self.problems and (bad == "refuse" or not self.labels):
             raise _refused(self.problems, len(self.labels))
         if not self.labels or self.size is None:

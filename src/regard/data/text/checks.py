@@ -13,12 +13,12 @@ hashes of 8 bytes: one set entry for each pair, whatever its length. For each pr
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Literal, get_args
+from typing import get_args
 
+from regard.config.data import Action
 from regard.data.text.pairs import Pair
 from regard.errors import DataError, UsageError
 
-Action = Literal["drop", "refuse", "keep"]
 PROBLEMS = ("empty", "long", "ratio", "duplicate", "overlap")
 _SHORT = 10  # characters: below this a ratio says nothing ("Ja." and "Yes, of course.")
 _EXAMPLES = 3

@@ -22,13 +22,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
+from regard.config.data import Split
 from regard.data.io.lines import STDIN, display_name, empty_file, hash_file, stream_lines
 from regard.data.io.tables import read_texts, table_format
 from regard.errors import DataError, UsageError
 
-Split = Literal["file", "blank", "heading", "line"]
 SUFFIXES = (".txt", ".jsonl", ".parquet")
 PART = 2**20  # characters after which a document goes on in another one
 

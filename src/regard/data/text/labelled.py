@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
+from regard.config.data import BadRows
 from regard.data.io.lines import STDIN, display_name, empty_file, hash_file, listed, open_bytes
 from regard.data.io.tables import FORMATS, Column, as_texts, missing_column, read_cells, read_header, table_format
 from regard.errors import DataError, UsageError
 
-BadRows = Literal["refuse", "drop"]
 _TREC = re.compile(rb"[A-Z]{2,}:[a-z]+ \S")
 
 

@@ -98,7 +98,7 @@ class _Graph:
         except RuntimeError as problem:
             first = str(problem).partition("\n")[0]
             raise EnvironmentProblem(
-                f"a step of this model cannot be captured as a CUDA graph: {first}", hint="set train.graphs=off"
+                f"a step of this model cannot be captured as a CUDA graph: {first}", hint="set train.cuda_graphs=off"
             ) from problem
         return graph
 

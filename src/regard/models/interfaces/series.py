@@ -26,6 +26,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.config.settings import Settings, setting
 from regard.errors import ConfigError, ShapeError
 
 EPSILON = 1e-5
@@ -33,18 +34,20 @@ _MOST = 1024  # features of a linear model
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForecasterConfig:
-    """The shape of the question, which follows from the data; `lead` of the steps asked for are known of the inputs."""
+class ForecasterConfig(Settings):
+    """The shape of the question, which follows from the data, and what every forecaster can begin with."""
 
-    context: int = 336
-    horizon: int = 96
-    n_inputs: int = 1
-    targets: tuple[int, ...] = (0,)
-    n_marks: int = 0
-    n_outputs: int = 1
-    normalize: bool = True
-    linear: bool = True
-    lead: int = 0
+    context: int = setting(336, "steps that are read", ge=1, derived=True)
+    horizon: int = setting(96, "steps that are asked for", ge=1, derived=True)
+    n_inputs: int = setting(1, "columns that are read", ge=1, derived=True)
+    targets: tuple[int, ...] = setting(
+        (0,), "places of the targets among the inputs; -1: not among them", ge=-1, derived=True
+    )
+    n_marks: int = setting(0, "features of a date", ge=0, derived=True)
+    n_outputs: int = setting(1, "quantiles, or 1", ge=1, derived=True)
+    normalize: bool = setting(True, "each window is read in units of its own mean and deviation (Kim et al., 2022)")
+    linear: bool = setting(True, "begin with a linear model in closed form, and learn what it leaves")
+    lead: int = setting(0, "steps asked for at which the inputs are known", ge=0, derived=True)
 
     @property
     def reads_itself(self) -> bool:
@@ -176,9 +179,7 @@ def own_columns(past: Tensor, targets: tuple[int, ...], only: int | None) -> Ten
 
 def check(config: ForecasterConfig, *, own: bool = False) -> None:
     """Refuse shapes that no model can have; `own` where every target is predicted from its own past alone."""
-    for name in ("context", "horizon", "n_inputs", "n_outputs"):
-        if getattr(config, name) < 1:
-            raise ConfigError(f"{name} is at least 1, not {getattr(config, name)}")
+    config.check()
     if not 0 <= config.lead <= min(config.context, config.horizon):
         raise ConfigError(f"lead is {config.lead}; it lies within a context of {config.context} and a horizon")
     if not config.targets or any(not -1 <= place < config.n_inputs for place in config.targets):

@@ -19,7 +19,7 @@ import torch
 
 from regard.data.batching.plan import like_lengths
 from regard.models.span_reader import SpanReader
-from regard.tasks.answers.data import AnswerOptions
+from regard.tasks.answers.config import AnswerOptions
 from regard.tasks.answers.squad import Question
 from regard.tasks.answers.windows import NOT_HERE, Passage, Windows
 from regard.tasks.templates import TemplatedRows, padded

@@ -17,7 +17,7 @@ from regard.errors import UsageError
 from regard.metrics.bootstrap import Drawn, bootstrap, signature
 from regard.metrics.scores import Metric
 from regard.tasks.answers.answerer import Answerer
-from regard.tasks.answers.data import AnswerOptions
+from regard.tasks.answers.config import AnswerOptions
 from regard.tasks.answers.squad import Question
 from regard.tasks.measuring import Scores
 

@@ -16,7 +16,8 @@ from regard.config.recipe import Recipe
 from regard.errors import UsageError
 from regard.models.span_reader import SpanReader
 from regard.tasks.answers.answerer import Answered, Answerer
-from regard.tasks.answers.data import AnswerFiles, AnswerOptions
+from regard.tasks.answers.config import AnswerOptions
+from regard.tasks.answers.data import AnswerFiles
 from regard.tasks.answers.metrics import score_answers
 from regard.tasks.answers.squad import Question
 from regard.tasks.answers.windows import Windows

@@ -26,7 +26,7 @@ from regard.data.batching.tensors import TensorBatch
 from regard.metrics.cross_entropy import Losses
 from regard.models.span_reader import SpanReader
 from regard.tasks.answers.answerer import Answerer
-from regard.tasks.answers.data import AnswerOptions
+from regard.tasks.answers.config import AnswerOptions
 from regard.tasks.answers.metrics import answer_figures
 from regard.tasks.answers.squad import Question
 from regard.tasks.answers.windows import NOT_HERE, Passage, Windows

@@ -1,89 +1,29 @@
 """Images with captions as a task's data: where they are, and what is kept of them.
 
-`CaptionData` and `CaptionPieces` are the `[data]` and `[tokenizer]` sections of a recipe.
-
-    train = ["holiday"]                                    a folder with captions.csv and the images it names
-    train = ["captions.tsv"], images = "photos.zip"        a table, and the images in an archive
-    train = ["Flickr8k.token.txt.gz", "trainImages.txt"]   a table, and a list of the images to take from it
-    synthetic = "shapes"                                   coloured shapes, made on the spot
+`config.py` says how they are named.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from regard.data.images.arrays import Array
-from regard.data.images.captions import BadRows, CaptionSource, Held, hold_pictures, without_punctuation
+from regard.data.images.captions import CaptionSource, Held, hold_pictures, without_punctuation
 from regard.data.io.archives import is_archive
 from regard.data.io.lines import hash_file
 from regard.data.io.paths import find_data
-from regard.data.synthetic.shapes import SIDE, shape_scenes
+from regard.data.synthetic.shapes import shape_scenes
 from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions
 from regard.errors import ConfigError, DataError
+from regard.tasks.captions.config import CaptionData
 from regard.tasks.files import DataFiles, Say
-from regard.tasks.texts import TokenizerKind
-
-
-@dataclass(frozen=True, kw_only=True)
-class CaptionData:
-    """The `[data]` section: tables of images and captions, and where the images are.
-
-    Without `images` they are beside the table. Without `valid`, a share `held_out` of the training images is kept back
-    to choose by. Images are scaled and cut to squares of `image_size` pixels. `max_tokens` leaves out longer training
-    captions, `bad` says what to do about rows and images that cannot be used.
-    """
-
-    train: tuple[str, ...] = ()
-    valid: tuple[str, ...] = ()
-    test: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    images: str | None = None
-    image: str = "image"
-    caption: str = "caption"
-    format: str | None = None
-    image_size: int = 80
-    held_out: float = 0.1
-    punctuation: Literal["drop", "keep"] = "drop"
-    max_tokens: int = 40
-    bad: BadRows = "refuse"
-    synthetic: Literal["shapes"] | None = None
-    n_train: int = 4_000
-    n_valid: int = 200
-    n_test: int = 500
-
-    def __post_init__(self) -> None:
-        least = {"image_size": 1, "max_tokens": 1, "n_train": 1, "n_valid": 1, "n_test": 1}
-        wrong = [f"data.{k} is {getattr(self, k)}, at least {v}" for k, v in least.items() if getattr(self, k) < v]
-        if not 0 < self.held_out < 1:
-            wrong.append(f"data.held_out is {self.held_out}, between 0 and 1")
-        if self.synthetic and self.image_size != SIDE:
-            wrong.append(f"data.image_size is {self.image_size}, and synthetic shapes are drawn on {SIDE} pixels")
-        if wrong:
-            raise ConfigError("; ".join(wrong))
-
-
-@dataclass(frozen=True, kw_only=True)
-class CaptionPieces:
-    """The `[tokenizer]` section: words in lower case, unless something else is asked for."""
-
-    kind: TokenizerKind = "words"
-    size: int = 10_000
-    lowercase: bool = True
-    min_frequency: int = 1
-    file: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class CaptionDecode(DecodeOptions):
-    """The `[decode]` section: as for any text, but captions are short."""
-
-    max_length: int = 40
 
 
 @dataclass(frozen=True, eq=False)

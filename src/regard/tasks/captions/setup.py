@@ -10,8 +10,9 @@ from regard.models.interfaces.captions import as_captioner
 from regard.models.registry import entry
 from regard.tasks.captions.config import CaptionConfig
 from regard.tasks.captions.data import CaptionFiles, CaptionSets, as_text
+from regard.tasks.captions.loss import Weights
 from regard.tasks.captions.metrics import CaptionJudge
-from regard.tasks.captions.training import CaptionTraining
+from regard.tasks.captions.training import CaptionTraining, Views
 from regard.tasks.captions.writer import CaptionWriter
 from regard.tasks.tokenizing import tokenizer_for
 from regard.training.setup import RunContext, Say, TaskSetup
@@ -39,8 +40,8 @@ class CaptionSetup(TaskSetup):
             batch_images=train.batch_images,
             seed=train.seed,
             captions_each=train.captions_each,
-            weights=train.weights,
-            views=train.views,
+            weights=Weights(train.label_smoothing, train.bag_of_words, train.doubly_stochastic),
+            views=Views(train.crop, train.flip, train.jitter),
         )
 
     def about(self) -> str:
@@ -77,8 +78,8 @@ def texts_of(recipe: Recipe, sets: CaptionSets) -> list[str]:
 def _check(recipe: Recipe, train: CaptionConfig) -> None:
     refuse_start(recipe, "a captioner")
     looks_once = "attention" in entry(recipe.model["name"]).options and recipe.model.get("attention") != "none"
-    if train.doubly and not looks_once:
+    if train.doubly_stochastic and not looks_once:
         raise ConfigError(
-            f"train.doubly is {train.doubly}, and this model does not look at the image once a word",
+            f"train.doubly_stochastic is {train.doubly_stochastic}, and this model does not look once a word",
             hint="leave it 0, or take model.name=captioner with an attention",
         )

@@ -33,7 +33,8 @@ from regard.decoding import DecodeOptions
 from regard.errors import DataError
 from regard.metrics.cross_entropy import Losses
 from regard.models.interfaces.captions import Captioner
-from regard.tasks.captions.data import CaptionData, Pictures, as_text
+from regard.tasks.captions.config import CaptionData
+from regard.tasks.captions.data import Pictures, as_text
 from regard.tasks.captions.loss import Weights, caption_loss
 from regard.tasks.captions.metrics import CaptionJudge
 from regard.tasks.captions.writer import CaptionWriter

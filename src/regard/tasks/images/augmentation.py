@@ -27,7 +27,6 @@ from torch.distributions import Beta
 from regard.data.images.operations import autocontrast, blurred, enhance, equalize, grey, mean_grey, posterize, solarize
 from regard.data.images.space import ImageSpace
 from regard.data.images.warping import affine, crops, flips, joined, warped, zooms
-from regard.errors import ConfigError
 
 COLOURS = ("identity", "autocontrast", "equalize", "posterize", "solarize",
            "colour", "contrast", "brightness", "sharpness")  # fmt: skip
@@ -50,18 +49,6 @@ class Augmentation:
     mixup: float = 0.0
     cutmix: float = 0.0
     mix: float = 1.0
-
-    def __post_init__(self) -> None:
-        least = [f"train.{k} is {getattr(self, k)}, at least 0"
-                 for k in ("operations", "spread", "mixup", "cutmix") if getattr(self, k) < 0]  # fmt: skip
-        least += [f"train.{k} is {getattr(self, k)}, from 0 to 1" for k in ("crop", "erase", "mix")
-                  if not 0 <= getattr(self, k) <= 1]  # fmt: skip
-        if not 0 <= self.magnitude <= 10:
-            least.append(f"train.magnitude is {self.magnitude}, from 0 to 10")
-        if not 0 < self.zoom[0] <= self.zoom[1] <= 1:
-            least.append(f"train.zoom is {list(self.zoom)}; two shares of the area, rising, above 0 and up to 1")
-        if least:
-            raise ConfigError("; ".join(least))
 
     def __call__(self, pixels: Tensor, targets: Tensor, space: ImageSpace) -> tuple[Tensor, Tensor]:
         """Pixels uint8 (B, 3, H, W) and what they are (B, n_classes) → normalised images and what they are now."""

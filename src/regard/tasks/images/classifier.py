@@ -26,14 +26,6 @@ from regard.tasks.images.data import ImageSet
 _AT_ONCE = 2**22  # pixels that are read together
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageOptions:
-    """The `[decode]` section: how many of the likeliest classes are shown, and whether mirror images are read too."""
-
-    k: int = 5
-    flip: bool = False
-
-
 @dataclass(frozen=True)
 class ImageGuess:
     """The likeliest class, its probability, and those of the `k` likeliest, best first."""

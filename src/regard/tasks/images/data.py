@@ -1,20 +1,14 @@
 """Labelled images as a task's data: where they are, their size, and what is held out.
 
-`ImageData` is the `[data]` section of a recipe:
-
-    train = ["photos"]                     a folder of class folders, an archive, a table (CSV) or arrays (.npz)
-    train = ["cifar10.tar.gz"]             with train/ and test/ inside: the test part is the test set
-    valid, test                            other places; without validation data a share of train is held out
-    size = 224, size = [192, 256]          every image is scaled to cover it, and cut; else all have to be of one size
-
-Everything is decoded and checked before training begins, once: the pixels are kept in the run's data folder.
+`config.py` says how they are named. Everything is decoded and checked before training begins, once: the
+pixels are kept in the run's data folder.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -23,44 +17,14 @@ import numpy.typing as npt
 
 from regard.data.images.sources import ImageExample, ImageSource, Part
 from regard.data.images.space import Channels, ImageSpace
-from regard.data.images.store import BadImages, ImageStore, Size
+from regard.data.images.store import ImageStore, Size
 from regard.data.text.labelled import is_number
-from regard.errors import ConfigError, DataError
+from regard.errors import DataError
 from regard.tasks.files import DataFiles, Say, split_off
+from regard.tasks.images.config import ImageData
 
 Indices = npt.NDArray[np.int64]
 _AT_ONCE = 2**22  # pixels that are looked at together
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImageData:
-    """The `[data]` section: labelled images.
-
-    `image` and `label` name the columns of a table. Images that cannot be read are refused together, or dropped and
-    counted. Without validation data a share `valid_share` of the training images is held out, the same every time.
-    `report` off leaves test sets alone, for as long as one is still choosing.
-    """
-
-    train: tuple[str, ...] = ()
-    valid: tuple[str, ...] = ()
-    test: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    size: int | tuple[int, int] | None = None
-    image: str = "image"
-    label: str = "label"
-    bad: BadImages = "refuse"
-    valid_share: float = 0.1
-    report: bool = True
-
-    def __post_init__(self) -> None:
-        if not 0 < self.valid_share < 1:
-            raise ConfigError(f"data.valid_share is {self.valid_share}, between 0 and 1")
-        if self.sides is not None and not 1 <= min(self.sides) <= max(self.sides) <= 4096:
-            raise ConfigError(f"data.size is {self.size}; a side, or height and width, from 1 to 4096 pixels")
-
-    @property
-    def sides(self) -> Size | None:
-        """Height and width, where they are asked for."""
-        return (self.size, self.size) if isinstance(self.size, int) else self.size
 
 
 @dataclass(frozen=True, eq=False)

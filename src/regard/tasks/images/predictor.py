@@ -27,7 +27,8 @@ from regard.errors import UsageError
 from regard.models.vit import ViT
 from regard.tasks.base import Predictor, ScoreData, folder_of, one_or_many, refuse_target
 from regard.tasks.decode_settings import GuessSettings
-from regard.tasks.images.classifier import ImageClassifier, ImageGuess, ImageOptions
+from regard.tasks.images.classifier import ImageClassifier, ImageGuess
+from regard.tasks.images.config import ImageOptions
 from regard.tasks.images.data import ImageFiles, ImageSet
 from regard.tasks.images.metrics import score_images
 from regard.tasks.measuring import Scores

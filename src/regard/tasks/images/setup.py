@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from regard.config.recipe import Recipe
 from regard.layers.stems import LearnedGrid
 from regard.models.registry import build
 from regard.models.vit import ViT
+from regard.tasks.images.augmentation import Augmentation
 from regard.tasks.images.classifier import ImageClassifier
 from regard.tasks.images.config import ImageConfig
 from regard.tasks.images.data import ImageFiles, ImageSets
@@ -48,7 +50,7 @@ class ImageSetup(TaskSetup):
             self.sets.valid,
             batch_examples=train.batch_examples,
             seed=train.seed,
-            augmentation=train.augmentation(),
+            augmentation=Augmentation(**{one.name: getattr(train, one.name) for one in fields(Augmentation)}),
             label_smoothing=train.label_smoothing,
             resident=_fits(context.device, self.sets),
         )

@@ -1,6 +1,6 @@
 """Labelled texts as a task's data: where they are, and what is kept of them.
 
-`LabelData` is the `[data]` section of a recipe. A file, or a folder with `train.*`, `dev.*` (or `valid.*`) and `test.*`
+A file, or a folder with `train.*`, `dev.*` (or `valid.*`) and `test.*`
 in it, as GLUE's folders have them:
 
     train = ["glue/CoLA"]                       the folder's train file; its dev file is the validation data
@@ -10,47 +10,17 @@ in it, as GLUE's folders have them:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 from regard.data.text.label_space import LabelSpace
-from regard.data.text.labelled import BadRows, Example, LabelSource, read_examples
-from regard.errors import ConfigError, DataError
+from regard.data.text.labelled import Example, LabelSource, read_examples
+from regard.errors import DataError
 from regard.tasks.files import DataFiles, Say, split_off
+from regard.tasks.labels.config import LabelData
 
 _PARTS = {"train": ("train",), "valid": ("dev", "valid", "validation", "val"), "test": ("test",)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelData:
-    """The `[data]` section: labelled texts, and which columns hold what.
-
-    `text`, `pair` and `label` name columns; without them the layout is recognised. `labels` says whether labels are
-    classes or numbers; auto asks the layout. Rows that cannot be used are refused together, or dropped and counted.
-    Without validation data a share `valid_share` of the training data is held out. Longer texts are cut to
-    `max_tokens`. `objective` is the figure that decides which weights are kept.
-    """
-
-    train: tuple[str, ...] = ()
-    valid: tuple[str, ...] = ()
-    test: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    text: str | int | None = None
-    pair: str | int | None = None
-    label: str | int | None = None
-    format: str | None = None
-    labels: Literal["auto", "classes", "numbers"] = "auto"
-    bad: BadRows = "refuse"
-    valid_share: float = 0.1
-    max_tokens: int = 128
-    objective: str | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 < self.valid_share < 1:
-            raise ConfigError(f"data.valid_share is {self.valid_share}, between 0 and 1")
-        if self.max_tokens < 4:
-            raise ConfigError(f"data.max_tokens is {self.max_tokens}, at least 4")
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from regard.config.data import RowOrder, TextConfig, TextPieces
+from regard.config.settings import setting
 from regard.config.training import ReadingConfig
 from regard.tasks.registry import TaskSpec
-from regard.tasks.texts import TextData, TextPieces
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextData(TextConfig):
+    """The `[data]` section: texts, and how rows are cut from them."""
+
+    separated: bool = setting(True, "an end mark after each document")
+    context: int | None = setting(None, "tokens that the model reads at once; unset: as many as it can", ge=1)
+    order: RowOrder = setting("rows", "how rows are drawn: side by side, or beginning anywhere")
+
 
 TASK = TaskSpec(
     name="language",
+    help="a text goes on, learnt from plain text",
     models=("gpt", "recurrent-lm"),
     data=TextData,
     tokenizer=TextPieces,

@@ -23,7 +23,9 @@ class LanguageSetup(TaskSetup):
         self.files = TextFiles(recipe.data, context.data_root, context.data)
         start = start_for(recipe, context.data_root)
         pieces = with_tokenizer(recipe.tokenizer, start, context)
-        self.texts = context.first(lambda say: encode_texts(self.files, pieces, context.data, say=say))
+        self.texts = context.first(
+            lambda say: encode_texts(self.files, pieces, context.data, separated=recipe.data.separated, say=say)
+        )
         context.keep(self.texts.tokenizer.save)
         forced = {} if recipe.data.context is None else {"n_positions": recipe.data.context}
         self.model, self.spec = begin_text_model(recipe, self.texts.tokenizer, start, context, forced=forced)

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.config.data import RowOrder
 from regard.data.batching.plan import Indices
-from regard.data.batching.rows import RowOrder, RowPlan
+from regard.data.batching.rows import RowPlan
 from regard.data.batching.tensors import TensorBatch
 from regard.data.text.markers import Markers
 from regard.data.text.streams import TokenStream

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
+from regard.config.data import TextConfig, TokenizerConfig
+from regard.config.settings import setting
 from regard.config.training import ReadingConfig
-from regard.tasks.masked.data import MaskedData, MaskedPieces
 from regard.tasks.registry import GuessOptions, TaskSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedData(TextConfig):
+    """The `[data]` section: texts, how examples are cut from them, and what is hidden."""
+
+    sentences: Literal["rules", "lines"] = setting("rules", "how documents fall into sentences")
+    length: int = setting(128, "most tokens of an example, special ones included", ge=8)
+    short_sequences: float = setting(0.1, "share of the examples that aim at a shorter length", ge=0, le=1, was="short")
+    next_sentence: bool = setting(True, "examples are pairs, half of them true, to be told apart")
+    mask_share: float = setting(0.15, "share of the pieces to be guessed", gt=0, le=0.9)
+    whole_words: bool = setting(False, "all pieces of a word are hidden together")
+
 
 TASK = TaskSpec(
     name="masked",
+    help="what stands behind a mask, learnt from plain text",
     models=("bert",),
     data=MaskedData,
-    tokenizer=MaskedPieces,
+    tokenizer=TokenizerConfig,
     decode=GuessOptions,
     train=ReadingConfig,
     size="small",

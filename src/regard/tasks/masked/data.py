@@ -1,86 +1,27 @@
 """Plain text as data for a masked language model: where it is, how it is cut, and what is hidden of it.
 
-`MaskedData` and `MaskedPieces` are the `[data]` and `[tokenizer]` sections of a recipe. `encode_documents` learns or
-opens the tokenizer and puts the sentences of the training and the validation documents on disk, once.
+`encode_documents` learns or opens the tokenizer and puts the sentences of the documents on disk, once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from regard.config.data import TokenizerConfig
 from regard.data.io.cache import store_key
 from regard.data.io.paths import find_data
-from regard.data.text.documents import Document, Split
+from regard.data.text.documents import Document
 from regard.data.text.splitting import split_lines, split_sentences
 from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
-from regard.errors import ConfigError, DataError
+from regard.errors import DataError
 from regard.tasks.files import Say
+from regard.tasks.masked.config import MaskedData
 from regard.tasks.masked.masking import Masking, word_beginnings
 from regard.tasks.masked.sentences import SentenceCorpus
-from regard.tasks.texts import TextData, TextFiles, TokenizerKind
-
-
-@dataclass(frozen=True, kw_only=True)
-class MaskedData:
-    """The `[data]` section: files and folders of text, and what is made of them.
-
-    `split` says where documents end in text files, `column` which one of a table holds them; without `valid`, the last
-    `held_out` of the training text is kept to choose by. `sentences` says how documents fall into sentences: by rules,
-    or line by line. An example has at most `length` tokens, special ones included; `short` is the share of examples
-    that aim at a shorter length. `next_sentence` trains on pairs, half of them true. `mask_share` of the pieces are to
-    be guessed, `whole_words` all pieces of a word together.
-    """
-
-    train: tuple[str, ...] = ()
-    valid: tuple[str, ...] = ()
-    test: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    split: Split = "file"
-    column: str = "text"
-    held_out: float = 0.1
-    sentences: Literal["rules", "lines"] = "rules"
-    length: int = 128
-    short: float = 0.1
-    next_sentence: bool = True
-    mask_share: float = 0.15
-    whole_words: bool = False
-
-    def __post_init__(self) -> None:
-        wrong = []
-        if self.length < 8:
-            wrong.append(f"data.length is {self.length}, at least 8")
-        if not 0 <= self.short <= 1:
-            wrong.append(f"data.short is {self.short}, from 0 to 1")
-        if not 0 < self.mask_share <= 0.9:
-            wrong.append(f"data.mask_share is {self.mask_share}, above 0 and at most 0.9")
-        if wrong:
-            raise ConfigError("; ".join(wrong))
-
-    def files(self, root: Path | None, made: Path) -> TextFiles:
-        """The texts, found: relative names are looked for here, then under the data root."""
-        data = TextData(
-            train=self.train,
-            valid=self.valid,
-            test=self.test,
-            split=self.split,
-            column=self.column,
-            held_out=self.held_out,
-        )
-        return TextFiles(data, root, made)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MaskedPieces:
-    """The `[tokenizer]` section. `file` names a tokenizer.json, with a mask token, to use instead of learning one."""
-
-    kind: TokenizerKind = "bpe"
-    size: int = 8_000
-    lowercase: bool = False
-    min_frequency: int = 1
-    file: str | None = None
+from regard.tasks.texts import TextFiles
 
 
 class EncodedDocuments(NamedTuple):
@@ -92,7 +33,7 @@ class EncodedDocuments(NamedTuple):
 
 
 def encode_documents(
-    files: TextFiles, data: MaskedData, pieces: MaskedPieces, *, folder: Path, say: Say
+    files: TextFiles, data: MaskedData, pieces: TokenizerConfig, *, folder: Path, say: Say
 ) -> EncodedDocuments:
     """Open or learn the tokenizer, and put the sentences on disk; reused when nothing changed."""
     sources = [files.train] if files.valid is None else [files.train, files.valid]
@@ -157,7 +98,7 @@ def required_mask(tokenizer: Tokenizer) -> int:
     return tokenizer.mask_id
 
 
-def _learn(files: TextFiles, pieces: MaskedPieces) -> Tokenizer:
+def _learn(files: TextFiles, pieces: TokenizerConfig) -> Tokenizer:
     return learn_tokenizer(
         (document.text for document in files.train_documents()),
         pieces.kind,

@@ -22,7 +22,8 @@ from regard.metrics.bootstrap import Drawn
 from regard.metrics.scores import Metric
 from regard.models.bert import Bert
 from regard.tasks.masked.batches import Assembler, MaskedBatch
-from regard.tasks.masked.data import MaskedData, masking_of
+from regard.tasks.masked.config import MaskedData
+from regard.tasks.masked.data import masking_of
 from regard.tasks.masked.masking import UNUSED
 from regard.tasks.masked.sentence_pairs import PairPlan
 from regard.tasks.masked.sentences import SentenceCorpus
@@ -47,7 +48,7 @@ class HiddenPieces:
             seed=0,
             marks=marks,
             next_sentence=data.next_sentence,
-            short=data.short,
+            short=data.short_sequences,
         )
 
     def batches(self) -> Iterator[MaskedBatch]:

@@ -36,13 +36,15 @@ from regard.tasks.base import (
 )
 from regard.tasks.decode_settings import GuessSettings
 from regard.tasks.masked.batches import MaskedBatch
-from regard.tasks.masked.data import MaskedData, corpus_of
+from regard.tasks.masked.config import MaskedData
+from regard.tasks.masked.data import corpus_of
 from regard.tasks.masked.filler import Filler, Filling, NextSentence, encode_with_masks
 from regard.tasks.masked.metrics import HiddenPieces, score_batches, score_documents
 from regard.tasks.masked.sentences import SentenceCorpus
 from regard.tasks.measuring import Scores
 from regard.tasks.registry import GuessOptions
 from regard.tasks.templates import TemplatedRows, padded
+from regard.tasks.texts import TextFiles
 
 if TYPE_CHECKING:
     from regard.inspection.forward_case import ForwardCase
@@ -104,13 +106,13 @@ class MaskedPredictor(Predictor[str, Filling | NextSentence]):
 
     def given_examples(self, data: ScoreData) -> Documents:
         """The documents of the files given."""
-        files = self.config.data.files(data.root, data.made)
+        files = TextFiles(self.config.data, data.root, data.made)
         documents: Documents = files.source(tuple(data.files), what="data").documents
         return documents
 
     def recipe_tests(self, data: ScoreData) -> Mapping[str, Documents]:
         """The documents of the recipe's test sets, else those held out."""
-        files = self.config.data.files(data.root, data.made)
+        files = TextFiles(self.config.data, data.root, data.made)
         held_out = {"valid": files.valid_documents} if self.config.data.train else {}
         return {name: source.documents for name, source in files.tests.items()} or held_out
 

@@ -10,6 +10,7 @@ from regard.tasks.masked.data import corpus_of, encode_documents
 from regard.tasks.masked.metrics import score_documents
 from regard.tasks.masked.training import MaskedTraining
 from regard.tasks.measuring import measure
+from regard.tasks.texts import TextFiles
 from regard.tasks.tokenizing import with_tokenizer
 from regard.training.setup import RunContext, Say, TaskSetup
 from regard.training.warm_start import begin_text_model, start_for
@@ -21,7 +22,7 @@ class MaskedSetup(TaskSetup):
     def __init__(self, recipe: Recipe, context: RunContext) -> None:
         super().__init__(recipe)
         self.folder = context.data
-        self.files = recipe.data.files(context.data_root, self.folder)
+        self.files = TextFiles(recipe.data, context.data_root, self.folder)
         start = start_for(recipe, context.data_root)
         pieces = with_tokenizer(recipe.tokenizer, start, context)
         documents = context.first(

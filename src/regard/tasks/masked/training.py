@@ -24,7 +24,8 @@ from regard.errors import ConfigError
 from regard.metrics.cross_entropy import Losses, linear_cross_entropy
 from regard.models.bert import Bert
 from regard.tasks.masked.batches import Assembler, MaskedBatch
-from regard.tasks.masked.data import MaskedData, masking_of
+from regard.tasks.masked.config import MaskedData
+from regard.tasks.masked.data import masking_of
 from regard.tasks.masked.masking import UNUSED
 from regard.tasks.masked.metrics import HiddenPieces, guess_figures, guess_table
 from regard.tasks.masked.sentence_pairs import Examples, PairPlan
@@ -139,7 +140,7 @@ class MaskedTraining(BatchPlanMixin):
             budget=budget,
             marks=marks,
             next_sentence=data.next_sentence,
-            short=data.short,
+            short=data.short_sequences,
         )
 
 

@@ -1,14 +1,4 @@
-"""Series as a task's data: where they are, which columns are read and predicted, and how time is divided.
-
-`SeriesData` is the `[data]` section of a recipe:
-
-    train = ["prices.csv"]                       one file; all columns are predicted from their own past
-    train = ["AAPL.csv", "MSFT.csv"]             joined by date; columns are called AAPL.close, MSFT.close, …
-    targets = ["AAPL.close"], inputs = ["MSFT.close"]     one from another; * stands for anything: "*.close"
-    together = true                              at the same time: the last `horizon` steps of what is read
-    split = [0.7, 0.1, 0.2]                      shares of the rows to learn from, to choose by, to report on
-    split = [8640, 2880, 2880]                   the same as numbers of rows
-    valid_from = "2017-07-01", test_from = …     the same as dates
+"""Series as a task's data: files to windows of what is read and predicted. `config.py` says how they are named.
 
 The scale of every column is taken from the training part alone.
 """
@@ -20,74 +10,18 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from regard.data.io.lines import hash_file
 from regard.data.io.tables import missing_column
-from regard.data.series.files import Missing, Series, join_series, read_header, read_series, stem_of
+from regard.data.series.files import Series, join_series, read_header, read_series, stem_of
 from regard.data.series.space import SeriesSpace
 from regard.data.series.timestamps import marks_of, parse_timestamps, step_of
 from regard.data.series.windows import Windows, places_in
 from regard.errors import ConfigError, DataError, UsageError
 from regard.tasks.files import DataFiles
-
-Names = str | tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SeriesData:
-    """The `[data]` section: series, what is asked of them, and how time is divided.
-
-    Without `inputs` the targets are predicted from their own past; without `targets` every column is predicted.
-    `values` "returns" takes logarithms of ratios of successive rows. `steps` "any" counts rows as steps, whatever lies
-    between their dates. `missing` "last" fills gaps with the value before. `season` is the number of steps that
-    repeat, for the seasonal naive forecast; unless given, the step tells it. With `quantiles` these are forecast.
-    `together` asks for targets at the time of what is read, not after it; they are told from other columns then.
-    """
-
-    train: tuple[str, ...] = ()
-    inputs: Names = ()
-    targets: Names = ()
-    context: int = 336
-    horizon: int = 96
-    together: bool = False
-    split: tuple[float, ...] = (0.7, 0.1, 0.2)
-    valid_from: str | None = None
-    test_from: str | None = None
-    values: Literal["levels", "returns"] = "levels"
-    steps: Literal["equal", "any"] = "equal"
-    missing: Missing = "refuse"
-    season: int | None = None
-    dates: bool = True
-    quantiles: tuple[float, ...] = ()
-
-    def __post_init__(self) -> None:
-        wrong = [f"data.{k} is {getattr(self, k)}, at least 1" for k in ("context", "horizon") if getattr(self, k) < 1]
-        whole = len(self.split) == 3 and all(part >= 1 and part == int(part) for part in self.split)
-        shares = len(self.split) == 3 and min(self.split) > 0 and sum(self.split) <= 1 + 1e-9
-        if not whole and not shares:
-            wrong.append(f"data.split is {list(self.split)}; three shares of 1 are needed, or three numbers of rows")
-        if (self.valid_from is None) != (self.test_from is None):
-            wrong.append("data.valid_from and data.test_from are given together or not at all")
-        if self.together and self.horizon > self.context:
-            wrong.append(f"data.horizon is {self.horizon}, and with data.together it lies within data.context")
-        q = self.quantiles
-        if q and (list(q) != sorted(set(q)) or not 0 < q[0] <= q[-1] < 1 or 0.5 not in q):
-            wrong.append(f"data.quantiles are {list(q)}; rising numbers between 0 and 1 with 0.5 among them are needed")
-        if wrong:
-            raise ConfigError("; ".join(wrong))
-
-    @property
-    def lead(self) -> int:
-        """How many of the steps asked for the inputs are known at."""
-        return self.horizon if self.together else 0
-
-    @property
-    def before(self) -> int:
-        """How many rows stand before the first step that can be asked for: one at least, which is repeated naively."""
-        return max(1, self.context - self.lead)
+from regard.tasks.series.config import Names, SeriesData
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import torch
@@ -21,11 +20,10 @@ from regard.data.batching.tensors import TensorBatch
 from regard.data.series.space import SeriesSpace
 from regard.data.series.windows import Windows
 from regard.metrics.cross_entropy import Losses
+from regard.tasks.series.config import LossName
 from regard.tasks.series.forecasting import forecasts
 from regard.tasks.series.metrics import errors_of
 from regard.training.batching import BatchPlanMixin
-
-LossName = Literal["mse", "mae"]
 
 
 @dataclass(frozen=True)

@@ -1,100 +1,36 @@
-"""Recordings as a task's data: where they are, how they are heard, and what is kept of them.
-
-`SpeechData` and `SpeechPieces` are the `[data]` and `[tokenizer]` sections of a recipe:
-
-    train = ["train.csv"]                tables with the columns `audio` and `text`, or folders of x.wav beside x.txt
-    digits = "fsdd/fsdd.tar.gz"          instead: strings of spoken digits, made from single recordings
-
-Of the digits' speakers `unseen` is kept for a test of its own. Of the others, takes 0 to 4 are tested on, 5 to 9 chosen
-by, and the rest trained on.
-"""
+"""Recordings as a task's data: where they are, how they are heard, and what is kept of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from regard.data.audio.corpus import AudioCorpus, BadRows, Spoken, Utterances, read_spoken
-from regard.data.audio.mel import Front, FrontName, Normal, Scale
+from regard.data.audio.corpus import AudioCorpus, Spoken, Utterances, read_spoken
+from regard.data.audio.mel import Front, Scale
 from regard.data.io.lines import listed
 from regard.data.io.paths import find_data
 from regard.data.synthetic.digits import DigitStrings, Recordings
 from regard.data.text.tokenizers import Tokenizer
-from regard.errors import ConfigError, DataError
+from regard.errors import DataError
 from regard.tasks.files import DataFiles, Say, split_off
-from regard.tasks.texts import TokenizerKind
+from regard.tasks.speech.config import SpeechData
 
 
-@dataclass(frozen=True, kw_only=True)
-class SpeechData:
-    """The `[data]` section.
-
-    `audio` and `text` name the columns of tables; without `valid`, a share `valid_share` of the training recordings is
-    kept to choose by. `rate`, `n_mels`, `window`, `hop` (in seconds), `front` and `normal` say how sound is heard: see
-    `regard.data.audio.mel`. Recordings shorter than `min_seconds` or longer than `max_seconds` are bad rows; whatever
-    is longer when a model is asked is cut into pieces at quiet places.
-    """
-
-    train: tuple[str, ...] = ()
-    valid: tuple[str, ...] = ()
-    test: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    audio: str = "audio"
-    text: str = "text"
-    valid_share: float = 0.05
-    bad: BadRows = "refuse"
-    digits: str | None = None
-    unseen: str = "theo"
-    n_train: int = 8_000
-    n_valid: int = 300
-    n_test: int = 500
-    front: FrontName = "mel"
-    rate: int = 16_000
-    n_mels: int = 80
-    window: float = 0.025
-    hop: float = 0.01
-    normal: Normal = "utterance"
-    min_seconds: float = 0.05
-    max_seconds: float = 30.0
-
-    def __post_init__(self) -> None:
-        wrong = []
-        if not 0 < self.valid_share < 1:
-            wrong.append(f"data.valid_share is {self.valid_share}, above 0 and below 1")
-        if not 0 <= self.min_seconds < self.max_seconds:
-            wrong.append(f"data.min_seconds is {self.min_seconds} and max_seconds {self.max_seconds}; 0 <= min < max")
-        if self.digits and self.train:
-            wrong.append("data.digits and data.train are both given; allowed is one of the two")
-        if min(self.n_train, self.n_valid, self.n_test) < 1:
-            wrong.append("data.n_train, n_valid and n_test are at least 1")
-        if wrong:
-            raise ConfigError("; ".join(wrong))
-
-    def hearing(self, scale: Scale | None = None) -> Front:
-        """How sound is heard; a scale is needed where bands are normalised by the training data's."""
-        return Front(
-            kind=self.front,
-            rate=self.rate,
-            n_mels=self.n_mels,
-            window=self.window,
-            hop=self.hop,
-            normal=self.normal,
-            scale=scale,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpeechPieces:
-    """The `[tokenizer]` section: characters, words or subwords; `file` names a tokenizer.json to use instead."""
-
-    kind: TokenizerKind = "chars"
-    size: int = 1_000
-    lowercase: bool = True
-    min_frequency: int = 1
-    file: str | None = None
+def hearing(data: SpeechData, scale: Scale | None = None) -> Front:
+    """How sound is heard; a scale is needed where bands are normalised by the training data's."""
+    return Front(
+        kind=data.features,
+        rate=data.rate,
+        n_mels=data.n_mels,
+        window=data.window,
+        hop=data.hop,
+        normal=data.normalize,
+        scale=scale,
+    )
 
 
 class SpokenSets(NamedTuple):

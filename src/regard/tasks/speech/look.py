@@ -22,7 +22,7 @@ from regard.data.text.tokenizers import Tokenizer
 from regard.inspection.forward_case import PAIR_SIDES, ForwardCase, OutputNames
 from regard.inspection.record import Axis, Look, Map, MapKind, Weights
 from regard.inspection.words import Words
-from regard.tasks.speech.options import SpeechOptions
+from regard.tasks.speech.config import SpeechOptions
 from regard.tasks.speech.prompting import prompt_ids
 from regard.tasks.speech.transcriber import Transcriber
 

@@ -34,13 +34,14 @@ from regard.metrics.comparing import Compared, paired
 from regard.models.interfaces.speech import Frames, as_speech
 from regard.models.precision import in_precision
 from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, folder_of, test_sets, tokenizer_of
-from regard.tasks.speech.data import SpeechFiles
+from regard.tasks.speech.config import SpeechOptions
+from regard.tasks.speech.data import SpeechFiles, hearing
 from regard.tasks.speech.look import SpeechLook, speech_case
 from regard.tasks.speech.metrics import ErrorCounts, score_transcripts
-from regard.tasks.speech.options import SpeechOptions, Transcription
 from regard.tasks.speech.prompting import prompt_ids
 from regard.tasks.speech.timing import TimedWord
 from regard.tasks.speech.transcriber import Transcriber
+from regard.tasks.speech.transcription import Transcription
 
 _AT_ONCE = 64  # recordings that are read before any of them is transcribed
 
@@ -92,12 +93,12 @@ class SpeechPredictor(Predictor[Transcript]):
         """The predictor of an opened model."""
         folder = folder_of(found)
         scale = Scale.load(folder) if (folder / SCALE).exists() else None
-        return cls(module, tokenizer_of(found), recipe, recipe.data.hearing(scale), precision=precision)
+        return cls(module, tokenizer_of(found), recipe, hearing(recipe.data, scale), precision=precision)
 
     @classmethod
     def reading(cls, found: Pretrained) -> dict[str, Any]:
         """As Whisper hears, the one model of others there is."""
-        return {"front": "whisper", "rate": 16_000, "n_mels": int(found.options["n_mels"])}
+        return {"features": "whisper", "rate": 16_000, "n_mels": int(found.options["n_mels"])}
 
     def predict(self, texts: Sequence[str], *, keys: Sequence[int] | None = None, **options: Any) -> list[Transcript]:
         """Transcribe sound files; `options` are fields of `SpeechOptions` that win over the recipe's."""

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from torch import nn
 
 from regard.checkpoints.weights import weights_of
 from regard.config.recipe import Recipe
+from regard.data.audio.augmentation import Changes
 from regard.data.audio.corpus import Utterances
 from regard.data.audio.mel import Front
 from regard.data.text.tokenizers import Tokenizer
 from regard.metrics.scores import Metric
 from regard.models.interfaces.speech import as_speech
 from regard.tasks.speech.config import SpeechTrainConfig
-from regard.tasks.speech.data import SpeechFiles, scale_of
+from regard.tasks.speech.data import SpeechFiles, hearing, scale_of
 from regard.tasks.speech.metrics import score_transcripts
 from regard.tasks.speech.training import SpeechTraining
 from regard.tasks.speech.transcriber import Transcriber
@@ -43,7 +44,7 @@ class SpeechSetup(TaskSetup):
             self.sets.valid,
             batch_seconds=train.batch_seconds,
             seed=train.seed,
-            changes=train.changes(),
+            changes=Changes(**{one.name: getattr(train, one.name) for one in fields(Changes)}),
             label_smoothing=train.label_smoothing,
             ctc=train.ctc,
             decode=recipe.decode,
@@ -82,11 +83,11 @@ class SpeechSetup(TaskSetup):
 
     def _front(self, context: RunContext) -> Front:
         data = self.recipe.data
-        if data.normal != "global" or data.front == "whisper":
-            return data.hearing()  # type: ignore[no-any-return]
-        scale = scale_of(replace(data, normal="none").hearing(), self.sets.train)
+        if data.normalize != "global" or data.features == "whisper":
+            return hearing(data)
+        scale = scale_of(hearing(replace(data, normalize="none")), self.sets.train)
         context.keep(scale.save)
-        return data.hearing(scale)  # type: ignore[no-any-return]
+        return hearing(data, scale)
 
 
 def measured(

@@ -25,10 +25,10 @@ from regard.data.text.tokenizers import Tokenizer
 from regard.errors import ConfigError
 from regard.metrics.cross_entropy import Losses, linear_cross_entropy
 from regard.models.interfaces.speech import Frames, SpeechModel, device_of
+from regard.tasks.speech.config import SpeechOptions
 from regard.tasks.speech.ctc import ctc_loss
 from regard.tasks.speech.data import encode_texts
 from regard.tasks.speech.metrics import ErrorCounts
-from regard.tasks.speech.options import SpeechOptions
 from regard.tasks.speech.prompting import prompt_ids
 from regard.tasks.speech.transcriber import IGNORED, Transcriber, batch_rows
 from regard.training.batching import BatchPlanMixin

@@ -26,10 +26,11 @@ from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import Hypothesis, decode
 from regard.errors import UsageError
 from regard.models.interfaces.speech import Frames, Heard, SpeechModel, device_of
+from regard.tasks.speech.config import SpeechOptions
 from regard.tasks.speech.ctc import best_labels, ctc_log_probs
-from regard.tasks.speech.options import Part, SpeechOptions, Transcription
 from regard.tasks.speech.prompting import Prompted, prompt_ids
 from regard.tasks.speech.timing import Matrix, TimedWord, word_groups, word_times
+from regard.tasks.speech.transcription import Part, Transcription
 
 IGNORED = -1
 _QUIET = 0.05  # seconds over which loudness is measured where a recording is cut

@@ -2,11 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
+from regard.config.data import Action, DataConfig, LearntTokenizer
+from regard.config.settings import setting
 from regard.tasks.registry import TaskSpec
-from regard.tasks.translation.data import PairData, PieceConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairData(DataConfig):
+    """The `[data]` section: files of pairs, one table or two parallel texts each; and what to do about bad pairs."""
+
+    columns: tuple[str, str] | tuple[int, int] | None = setting(None, "the columns of tables: source and target")
+    format: str | None = setting(None, "what tables are, where their names do not tell: csv, tsv, jsonl …")
+    synthetic: Literal["dates"] | None = setting(None, "make the pairs instead: dates as people write them")
+    n_train: int = setting(20_000, "synthetic pairs to learn from", ge=1)
+    n_valid: int = setting(500, "synthetic pairs to choose by", ge=1)
+    n_test: int = setting(2_000, "synthetic pairs to report on", ge=1)
+    moses: tuple[str, str] | None = setting(None, "two languages whose Moses rules cut the texts before the tokenizer")
+    max_tokens: int = setting(256, "longer training examples are left out", ge=1)
+    max_characters: int = setting(4_000, "a side is long beyond so many characters", ge=1)
+    max_ratio: float = setting(9.0, "how many times longer one side may be than the other", ge=1, infinite=True)
+    empty: Action = setting("drop", "pairs with an empty side")
+    long: Action = setting("drop", "pairs with a side that is long")
+    ratio: Action = setting("drop", "pairs with sides of very different length")
+    duplicate: Action = setting("keep", "pairs that come twice")
+    overlap: Action = setting("drop", "training pairs that are held out as well")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PieceConfig(LearntTokenizer):
+    """The `[tokenizer]` section."""
+
+    joint: bool = setting(True, "one vocabulary for both sides")
+    dropout: float = setting(0.0, "chance that a merge of BPE is left out, drawn anew each epoch", ge=0, lt=1)
+
 
 TASK = TaskSpec(
     name="translation",
+    help="one text into another, from pairs",
     models=("transformer", "recurrent"),
     data=PairData,
     tokenizer=PieceConfig,

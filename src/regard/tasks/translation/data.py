@@ -1,22 +1,20 @@
 """Sentence pairs as a task's data: where they are, how they are cut, and what is kept of them.
 
-`PairData` and `PieceConfig` are the `[data]` and `[tokenizer]` sections of a recipe. `TextSide` is one side's way from
-text to ids and back: Moses rules where asked for, then the tokenizer. `prepare` reads, checks and encodes everything
-once, into memory-mapped ids under the run folder.
+`TextSide` is one side's way from text to ids and back: Moses rules where asked for, then the tokenizer. `prepare`
+reads, checks and encodes everything once, into memory-mapped ids under the run folder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 from regard.data.io.cache import store_key
 from regard.data.io.paths import find_data
 from regard.data.synthetic.dates import write_dates
-from regard.data.text.checks import Action, Policy, check_pairs, pair_hashes
+from regard.data.text.checks import Policy, check_pairs, pair_hashes
 from regard.data.text.corpus import Corpus
 from regard.data.text.moses import moses_detokenize, moses_tokenize
 from regard.data.text.pairs import Pair, PairSource
@@ -24,51 +22,7 @@ from regard.data.text.tokenizers import Tokenizer, read_tokenizers, save_tokeniz
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import ConfigError
 from regard.tasks.files import DataFiles, Say
-from regard.tasks.texts import TokenizerKind
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairData:
-    """The `[data]` section: files of pairs, one table or two parallel texts each.
-
-    `synthetic` makes the files instead. `moses` names the two languages whose Moses rules cut the text before the
-    tokenizer does. `max_tokens` leaves out longer training examples; the rest says what to do about bad pairs.
-    """
-
-    train: tuple[str, ...] = ()
-    valid: tuple[str, ...] = ()
-    test: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    columns: tuple[str, str] | tuple[int, int] | None = None
-    format: str | None = None
-    synthetic: Literal["dates"] | None = None
-    n_train: int = 20_000
-    n_valid: int = 500
-    n_test: int = 2_000
-    moses: tuple[str, str] | None = None
-    max_tokens: int = 256
-    max_characters: int = 4_000
-    max_ratio: float = 9.0
-    empty: Action = "drop"
-    long: Action = "drop"
-    ratio: Action = "drop"
-    duplicate: Action = "keep"
-    overlap: Action = "drop"
-
-    def policy(self) -> Policy:
-        """What to do about each problem."""
-        return Policy(self.empty, self.long, self.ratio, self.duplicate, self.overlap)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PieceConfig:
-    """The `[tokenizer]` section. `joint` learns one vocabulary for both sides; `dropout` cuts anew each epoch (BPE)."""
-
-    kind: TokenizerKind = "bpe"
-    size: int = 8_000
-    joint: bool = True
-    lowercase: bool = False
-    min_frequency: int = 1
-    dropout: float = 0.0
+from regard.tasks.translation.config import PairData, PieceConfig
 
 
 @dataclass(frozen=True)
@@ -197,7 +151,7 @@ def read_pairs(source: PairSource, data: PairData, *, held_out: Iterable[PairSou
         name=source.name,
         max_length=data.max_characters,
         max_ratio=data.max_ratio,
-        policy=data.policy(),
+        policy=Policy(data.empty, data.long, data.ratio, data.duplicate, data.overlap),
         held_out=hashes,
     )
     yield from checked

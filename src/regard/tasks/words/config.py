@@ -1,46 +1,64 @@
-"""How word vectors are trained: the `[train]` section of their recipes."""
+"""The settings of the task, and what it consists of."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
+from regard.config.data import Files, Split
+from regard.config.settings import Settings, setting, settings_of
 from regard.config.training import TrainConfig
-from regard.errors import ConfigError
 from regard.tasks.registry import GuessOptions, TaskSpec
-from regard.tasks.words.data import WordData, WordPieces
 
+WordKind = Literal["words", "spaces"]
 USED = ("epochs", "lr", "seed", "batch_tokens", "device")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordData(Settings):
+    """The `[data]` section: the texts, which words are kept, and what stands around a word."""
+
+    section: ClassVar = "data"
+
+    train: Files = setting((), "files and folders of text; as --train")
+    test: dict[str, Files] = setting({}, "questions or judged pairs to report on, by name: data.test.NAME=[…]")
+    split: Split = setting("line", "where documents end in text files: no pair crosses that")
+    column: str = setting("text", "the column of a table that holds the texts")
+    window: int = setting(5, "widest radius around a word", ge=1)
+    negatives: int = setting(5, "random words that a pair is told from", ge=1)
+    min_count: int = setting(5, "how often a word has to occur", ge=1)
+    max_words: int = setting(0, "how many words are kept at most; 0: all", ge=0)
+    sample: float = setting(1e-3, "share of all words from which on a frequent one is thinned out; 0: none is", ge=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordPieces(Settings):
+    """The `[tokenizer]` section."""
+
+    section: ClassVar = "tokenizer"
+
+    kind: WordKind = setting("words", "runs of letters and digits; or whatever stands between spaces")
+    lowercase: bool = setting(True, "whether texts are lower-cased")
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordsConfig(TrainConfig):
     """Passes over the text, the first rate, which falls to nothing, words a batch, and the seed; nothing else counts.
 
-    Short texts have smaller batches, so that there are enough of them. Vectors are computed on the CPU.
+    Short texts have smaller batches, so that there are enough of them.
     """
 
-    epochs: float = 5.0
-    lr: float = 0.05
-    batch_tokens: int = 1024
-    device: str = "cpu"
+    unused: ClassVar = tuple(name for name in settings_of(TrainConfig) if name not in USED)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        strange = [f.name for f in fields(self) if f.name not in USED and getattr(self, f.name) != f.default]
-        wrong = [f"train.{name} means nothing when word vectors are learnt; there are {', '.join(USED)}"
-                 for name in strange]  # fmt: skip
-        if self.epochs <= 0:
-            wrong.append(f"train.epochs is {self.epochs}, above 0")
-        if self.batch_tokens < 32:
-            wrong.append(f"train.batch_tokens is {self.batch_tokens}, at least 32")
-        if self.device not in ("cpu", "auto"):
-            wrong.append(f"train.device is {self.device!r}; word vectors are learnt on the cpu")
-        if wrong:
-            raise ConfigError("; ".join(wrong))
+    epochs: float = setting(5.0, "passes over the text", gt=0)
+    lr: float = 0.05
+    batch_tokens: int = setting(1024, "words a batch", ge=32)
+    device: Literal["cpu", "auto"] = setting("cpu", "word vectors are learnt on the CPU")
 
 
 TASK = TaskSpec(
     name="words",
+    help="a vector for each word, learnt from plain text",
     models=("word-vectors",),
     data=WordData,
     tokenizer=WordPieces,

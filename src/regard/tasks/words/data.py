@@ -10,60 +10,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from regard.config.data import TextConfig
 from regard.data.io.lines import display_name, stream_lines
-from regard.data.text.documents import Split
-from regard.errors import ConfigError, DataError
+from regard.errors import DataError
 from regard.metrics.scores import Metric
 from regard.models.word_vectors import WordVectors
-from regard.tasks.texts import TextData, TextFiles
-from regard.tasks.words.skipgrams import WordKind
+from regard.tasks.texts import TextFiles
+from regard.tasks.words.config import WordData
 
 _PARTS = re.compile(r"[\t,; ]+")
 
 
-@dataclass(frozen=True, kw_only=True)
-class WordData:
-    """The `[data]` section: the texts, which words are kept, and what stands around a word.
-
-    `window` is the widest radius around a word, `negatives` how many random words a pair is told from, `min_count` how
-    often a word has to occur, `max_words` how many are kept at most (0: all), `sample` from which share of all words on
-    a frequent one is thinned out (0: none is). `split` says where documents end: no pair crosses that.
-    """
-
-    train: tuple[str, ...] = ()
-    test: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    split: Split = "line"
-    column: str = "text"
-    window: int = 5
-    negatives: int = 5
-    min_count: int = 5
-    max_words: int = 0
-    sample: float = 1e-3
-
-    def __post_init__(self) -> None:
-        least = {"window": 1, "negatives": 1, "min_count": 1, "max_words": 0, "sample": 0}
-        wrong = [f"data.{k} is {getattr(self, k)}, at least {v}" for k, v in least.items() if getattr(self, k) < v]
-        if wrong:
-            raise ConfigError("; ".join(wrong))
-
-    def files(self, root: Path | None, made: Path) -> TextFiles:
-        """The texts, found."""
-        return TextFiles(TextData(train=self.train, split=self.split, column=self.column), root, made)
-
-
-@dataclass(frozen=True, kw_only=True)
-class WordPieces:
-    """The `[tokenizer]` section: `words` are runs of letters and digits, `spaces` is whatever stands between them."""
-
-    kind: WordKind = "words"
-    lowercase: bool = True
+def text_files(data: WordData, root: Path | None, made: Path) -> TextFiles:
+    """The texts of a recipe, found."""
+    return TextFiles(TextConfig(train=data.train, split=data.split, column=data.column), root, made)
 
 
 @dataclass(frozen=True)

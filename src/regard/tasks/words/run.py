@@ -18,7 +18,7 @@ from regard.data.io.paths import find_data
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.models.word_vectors import WordVectors
-from regard.tasks.words.data import measure, read_test
+from regard.tasks.words.data import measure, read_test, text_files
 from regard.tasks.words.skipgrams import RESERVED, WordStream, cutter, read_words, word_tokenizer
 from regard.tasks.words.training import SkipGramOptions, SkipGramProgress, learn_vectors
 from regard.training.run import write_facts
@@ -33,7 +33,7 @@ def train_words(recipe: Recipe, context: RunContext, resume: bool) -> dict[str, 
     """Read the text, learn the vectors, measure them, and write the run; what run.json says in the end."""
     if not context.group.first:
         return {}
-    run, files = context.run, recipe.data.files(context.data_root, context.run.path / "data")
+    run, files = context.run, text_files(recipe.data, context.data_root, context.run.path / "data")
     cut = cutter(recipe.tokenizer.kind, lowercase=recipe.tokenizer.lowercase)
     fingerprint = files.train.fingerprint()
     stream = _read(files.train, cut, recipe)

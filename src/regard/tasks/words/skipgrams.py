@@ -13,7 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,8 +26,8 @@ from regard.data.text.documents import Document
 from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import DataError, UsageError
+from regard.tasks.words.config import WordKind
 
-WordKind = Literal["words", "spaces"]
 RESERVED = ("<pad>", "<unk>")  # ids 0 and 1; words come after them
 # Letters and digits, with apostrophes and hyphens inside; and pictures, one each.
 _PATTERNS = {"words": r"\w+(?:['’\-]\w+)*|[\u2600-\u27BF\U0001F000-\U0001FAFF]", "spaces": r"\S+"}
