@@ -74,9 +74,7 @@ class Tokenizer:
     def foreign(cls, core: Core, *, special_tokens: SpecialTokens) -> Self:
         """A tokenizer made elsewhere; at least one of its tokens must play a role."""
         if not special_tokens.present():
-            raise UsageError(
-                "no token of this tokenizer plays a role", hint="give one, as SpecialTokens(eos=…)"
-            )
+            raise UsageError("no token of this tokenizer plays a role", hint="give one, as SpecialTokens(eos=…)")
         make_special(core, special_tokens)
         return cls(core, special_tokens=special_tokens)
 
