@@ -16,6 +16,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from regard.checkpoints.weights import misfits
 from regard.errors import CheckpointError, UsageError
 
 Weights = dict[str, Tensor]
@@ -163,13 +164,7 @@ def _fill(own: Weights, values: Weights) -> None:
 
 def check_tensors(tensors: Mapping[str, Tensor], expected: Mapping[str, torch.Size], *, what: str) -> None:
     """Refuse stored tensors that are missing, unknown or misshapen, all in one message."""
-    problems = [f"{name}: missing" for name in expected if name not in tensors]
-    problems += [f"{name}: unknown" for name in tensors if name not in expected]
-    problems += [
-        f"{name}: {list(tensors[name].shape)}, expected {list(shape)}"
-        for name, shape in expected.items()
-        if name in tensors and tensors[name].shape != shape
-    ]
+    problems = misfits(tensors, expected)
     if problems:
         raise CheckpointError(
             f"{len(problems)} tensors do not fit the {what}:\n  " + "\n  ".join(problems),

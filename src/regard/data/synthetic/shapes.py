@@ -50,7 +50,7 @@ class Shape(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class ForwardCase:
+class Scene:
     """A picture (3, 48, 48), its shapes from left to right, and all that can be said of it."""
 
     pixels: Pixels
@@ -58,7 +58,7 @@ class ForwardCase:
     captions: tuple[str, ...]
 
 
-def shape_scenes(n: int, seed: int, *, split: str, n_shapes: Sequence[int] = (2, 3)) -> list[ForwardCase]:
+def shape_scenes(n: int, seed: int, *, split: str, n_shapes: Sequence[int] = (2, 3)) -> list[Scene]:
     """So many scenes of a split, the same for the same seed."""
     if split not in SPLITS:
         raise UsageError(f"split '{split}' is not known; allowed: {', '.join(SPLITS)}")
@@ -66,11 +66,11 @@ def shape_scenes(n: int, seed: int, *, split: str, n_shapes: Sequence[int] = (2,
     return [_scene(chance, split, n_shapes) for _ in range(n)]
 
 
-def _scene(chance: np.random.Generator, split: str, n_shapes: Sequence[int]) -> ForwardCase:
+def _scene(chance: np.random.Generator, split: str, n_shapes: Sequence[int]) -> Scene:
     shapes = _shapes(chance, int(chance.choice(n_shapes)))
     while split_of(shapes) != split:
         shapes = _shapes(chance, len(shapes))
-    return ForwardCase(_drawn(shapes, chance), shapes, _captions(shapes))
+    return Scene(_drawn(shapes, chance), shapes, _captions(shapes))
 
 
 def split_of(shapes: Sequence[Shape]) -> str:

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batching.packing import PackedPlan, pack
-from regard.data.batching.plan import BatchPlan, Indices, example_plan, pad
+from regard.data.batching.plan import EpochPlan, Indices, example_plan, pad
 from regard.data.batching.tensors import TensorBatch
 from regard.data.text.label_space import LabelSpace
 from regard.data.text.labelled import Example
@@ -73,7 +73,7 @@ class LabelTraining(BatchPlanMixin):
         self.rows = TemplatedRows.of(template, (text_of(example) for example in train))
         self.valid_rows = TemplatedRows.of(template, (text_of(example) for example in valid))
         self.targets = encoded(space, train)
-        self.plan: PackedPlan | BatchPlan = (
+        self.plan: EpochPlan = (
             PackedPlan(self.rows.lengths, self.rows.lengths, budget_tokens=budget_tokens, seed=seed)
             if packed
             else example_plan(self.rows.lengths, budget_tokens=budget_tokens, batch_examples=batch_examples, seed=seed)

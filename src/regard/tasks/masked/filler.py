@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention import Rows
-from regard.data.batching.plan import like_lengths, pad
+from regard.data.batching.plan import like_lengths
 from regard.data.text.templates import TemplatedIds
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import UsageError
@@ -29,7 +29,7 @@ from regard.layers.pooling import mean_of_tokens
 from regard.models.bert import Bert
 from regard.tasks.masked.batches import FOLLOWS
 from regard.tasks.masked.data import required_mask
-from regard.tasks.templates import Text, TextTemplate
+from regard.tasks.templates import TemplatedRows, Text, TextTemplate, padded
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,9 @@ class Filler:
     def _batches(self, framed: Sequence[TemplatedIds]) -> Iterator[tuple[list[int], Rows, Tensor | None]]:
         """Rows of like length, with their segments if the model has any, and which texts they are."""
         device = self.model.output_weight.device
-        for chosen in like_lengths([len(row.ids) for row in framed], self.batch_tokens):
-            ids, lengths = pad([framed[i].ids for i in chosen], self.tokenizer.pad_id)
-            segments = pad([framed[i].segments for i in chosen], 0)[0].to(device)
-            rows = Rows(ids.to(device), lengths.to(device))
+        templated = TemplatedRows(framed)
+        for chosen in like_lengths(templated.lengths, self.batch_tokens):
+            rows, segments = padded(templated, chosen, self.tokenizer.pad_id, device=device)
             yield chosen, rows, segments if self.model.config.n_segments else None
 
     def _with_masks(self, text: str, number: int) -> list[int]:
