@@ -10,6 +10,7 @@ from regard.data.images.space import ImageSpace
 from regard.data.images.warping import affine, crops, flips, joined, warped, zooms
 from regard.errors import ConfigError
 from regard.tasks.images.augmentation import COLOURS, OPERATIONS, SHAPES, Augmentation, recoloured, reshaped
+from regard.tasks.images.config import ImageConfig
 from regard.tasks.images.mixing import boxes, mixed
 
 SIZE = (20, 28)
@@ -183,11 +184,11 @@ def test_erased_boxes_are_noise(levels):
     ("wrong", "reason"),
     [
         ({"magnitude": 11}, "train.magnitude is 11, from 0 to 10"),
-        ({"zoom": (0.0, 1.0)}, "train.zoom is"),
+        ({"zoom": (0.0, 1.0)}, "train.zoom holds 0.0, above 0 and up to 1"),
         ({"zoom": (0.9, 0.5)}, "train.zoom is"),
-        ({"erase": 1.5, "mixup": -1.0}, "train.mixup is -1.0, at least 0; train.erase is 1.5, from 0 to 1"),
+        ({"erase": 1.5, "mixup": -1.0}, "train.erase is 1.5, from 0 to 1; train.mixup is -1.0, at least 0"),
     ],
 )
 def test_what_cannot_be_asked_for(wrong, reason):
     with pytest.raises(ConfigError, match=reason):
-        Augmentation(**wrong)
+        ImageConfig(**wrong)
