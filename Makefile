@@ -42,8 +42,9 @@ bench: setup  ## side by side with the peers; a table, then one line of JSON
 exhibits: setup  ## run every idea of the lectures and write docs/exhibits
 	$(BIN)/regard exhibits --all --out docs/exhibits
 
-tables: setup  ## write the README's tables from results/*.json
+tables: setup  ## write the README's tables from results/*.json, and docs/settings.md from the settings
 	$(BIN)/python benchmarks/tables.py
+	$(BIN)/python benchmarks/settings.py
 
 weights: setup  ## real models to try things with, in weights/
 	$(BIN)/python benchmarks/weights.py

@@ -88,7 +88,7 @@ def test_training_data_that_cannot_be_used(command, tmp_path):
     assert_refused(command("train", "captions", *rest), 2, "data.train names no files", "--train FILE")
     refused("no column 'text'; it has: image, caption", given=["data.caption=text"])
     refused("nowhere: there is no such file", given=["data.images=nowhere"])
-    refused("data.held_out is 2.0, between 0 and 1", code=2, given=["data.held_out=2"])
+    refused("data.held_out is 2.0, above 0 and below 1", code=2, given=["data.held_out=2"])
     refused("train.crop is 0.0", code=2, given=["train.crop=0"])
     refused("train.doubly_stochastic is 1.0, and this model does not look", "leave it 0", code=2,
             given=["train.doubly=1", "model.attention=none"])  # fmt: skip

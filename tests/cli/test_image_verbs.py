@@ -82,7 +82,7 @@ def test_settings_that_make_no_sense(command, tmp_path):
         ("train.magnitude=30", "train.magnitude is 30.0, from 0 to 10"),
         ("data.size=0", "data.size is 0"),
         ("model.size=huge", "no size of vit is called 'huge'"),
-        ("model.pooling=last", "model.pooling = 'last'"),
+        ("model.pooling=last", "model.pooling is 'last'"),
         ("model.patch=32", "patches of 32 do not fit an image of 16 × 16"),
     ]:
         assert_refused(command("train", task, data, *rest, wrong, *out), 2, said)

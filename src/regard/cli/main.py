@@ -21,7 +21,7 @@ from regard.cli.export import export
 from regard.cli.import_ import import_
 from regard.cli.look import look
 from regard.cli.predict import predict
-from regard.cli.train import train
+from regard.cli.train import TrainCommand, train
 from regard.cli.verify import verify
 from regard.errors import EnvironmentProblem, RegardError
 
@@ -35,7 +35,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verb in (train, predict, evaluate, compare, look, verify, export, demo, exhibits):
+app.command(cls=TrainCommand)(train)
+for verb in (predict, evaluate, compare, look, verify, export, demo, exhibits):
     app.command()(verb)
 app.command("import")(import_)
 app.add_typer(recipes.app)

@@ -37,11 +37,16 @@ def recipes(
 
 
 @app.command()
-def show(name: Name) -> None:
-    """Print a recipe."""
+def show(
+    name: Annotated[str, typer.Argument(help="Its name, such as translation/dates; or a task.", show_default=False)],
+) -> None:
+    """Print a recipe; of a task, one with every setting and what it means."""
     from regard.tasks.recipes import find_shipped
+    from regard.tasks.registry import task_names, task_spec
+    from regard.tasks.settings import recipe_of
 
-    put(find_shipped(name).read_text(encoding="utf-8").rstrip())
+    known = name in task_names()
+    put((recipe_of(task_spec(name)) if known else find_shipped(name).read_text(encoding="utf-8")).rstrip())
 
 
 @app.command()

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from regard.cli.console import say
+from regard.cli.console import put, say
 from regard.errors import UsageError
+
+_SETTING = re.compile(r"[A-Za-z_]\w*(\.[\w-]+)+=")
+
+
+class TrainCommand(TyperCommand):
+    """Knows what typer does not: the settings of a task that `--help` is about, and options that take several files."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # typer brings a click of its own, or not
+        """Show a task's settings, or read `--train A B` as `--train A --train B`."""
+        words = several_files(args, ("--train", "--valid"))
+        if "--help" in words and (text := _settings_asked_for(words)):
+            put(text)
+            raise typer.Exit
+        return list(super().parse_args(ctx, words))
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """The tasks, and how to see what each can be told."""
+        from regard.tasks.registry import task_names, task_spec
+
+        formatter.write("\nTasks; `regard train TASK --help` lists all settings of one:\n")
+        formatter.write_dl([(name, task_spec(name).help) for name in task_names()])
 
 
 def train(
@@ -21,7 +45,7 @@ def train(
     out: Annotated[Path | None, typer.Option(help="The run folder to make.", show_default=False)] = None,
     train_files: Annotated[
         list[str] | None,
-        typer.Option("--train", help="Training data: a file or a folder; may be repeated, as for two parallel texts."),
+        typer.Option("--train", help="Training data: a file or a folder, or several, as two parallel texts."),
     ] = None,
     valid_files: Annotated[list[str] | None, typer.Option("--valid", help="Validation data, likewise.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
@@ -44,11 +68,46 @@ def train(
         if files:
             table = table | {"data": dict(table.get("data", {})) | {key: files}}
     checked = make_recipe(table, settings)
+    for remark in checked.train.remarks():
+        say(remark)
     try:
         run_training(checked, out, data_root=data_root, resume=resume, say=say)
     except Interrupted as stop:
         raise Interrupted(str(stop), hint=f"go on with: regard train --resume --out {out}") from None
     say(f"done: {out}")
+
+
+def several_files(words: Sequence[str], options: Sequence[str]) -> list[str]:
+    """The words with the option put before each further file of it: what follows, and is neither setting nor recipe."""
+    from regard.tasks.recipes import is_recipe
+
+    found: list[str] = []
+    option, before, named = "", "", False
+    for word in words:
+        if word.startswith("--"):
+            option = word if word in options else ""
+        elif not before.startswith("--"):  # no value of an option, or one more
+            if option and not _SETTING.match(word) and (named or not is_recipe(word)):
+                found.append(option)
+            else:
+                named, option = True, ""
+        found.append(word)
+        before = word
+    return found
+
+
+def _settings_asked_for(words: Sequence[str]) -> str | None:
+    """The help of the task that is named among the words, or whose recipe is; None without one."""
+    from regard.tasks.recipes import DEFAULT_TASK, find_recipe, is_recipe
+    from regard.tasks.registry import task_spec
+    from regard.tasks.settings import help_of
+
+    named = next((word for word in words if is_recipe(word)), None)
+    if named is None:
+        return None
+    table = find_recipe(named)
+    model = next((word.partition("=")[2] for word in words if word.startswith("model.name=")), None)
+    return help_of(task_spec(table.get("task", DEFAULT_TASK)), model or table.get("model", {}).get("name"))
 
 
 def _begun(out: Path) -> dict[str, Any]:

@@ -15,21 +15,23 @@ from typing import Any
 from regard.config.settings import settings_of
 
 RIVALS = (("steps", "epochs"), ("ema", "average"), ("batch_examples", "layout"))
+_NEW = {"cuda_graphs", "final_lr_ratio"}  # names that no run of such a version has
 _ALWAYS_WRITTEN = {"steps", "epochs", "seed", "betas", "epsilon", "device", "log_every", "keep_best", "n_samples"}
 
 
 def settle(record: type[Any], file: Mapping[str, Any], line: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """The `[train]` section of a recipe without what the command line's excludes; and what is wrong with it."""
-    known = {name: one for name, one in settings_of(record).items() if not one.unused}
+    known = {name for name, one in settings_of(record).items() if not one.unused}
     kept, wrong = dict(file), []
-    if kept.keys() >= _ALWAYS_WRITTEN:
-        idle = ("steps", "eval_every", "save_every") if _counts("epochs", kept) else ("epochs",)
-        kept = {name: value for name, value in kept.items() if name in known and name not in idle}
-    for pair in (pair for pair in RIVALS if known.keys() >= set(pair)):
+    if kept.keys() >= _ALWAYS_WRITTEN and not kept.keys() & _NEW:
+        idle = {"steps", "eval_every", "save_every"} if _counts("epochs", kept) else {"epochs"}
+        idle |= settings_of(record).keys() - known
+        kept = {name: value for name, value in kept.items() if name not in idle}
+    for pair in (pair for pair in RIVALS if known >= set(pair)):
         for one, other in (pair, pair[::-1]):
             if _counts(one, line) and other not in line and _counts(other, kept):
                 del kept[other]
-    if known.keys() >= {"steps", "epochs"}:
+    if known >= {"steps", "epochs"}:
         for level in (kept, line):
             if _counts("steps", level) and _counts("epochs", level):
                 wrong.append(

@@ -48,11 +48,12 @@ class Bounds(NamedTuple):
         )
 
     def __str__(self) -> str:
-        low = f"from {self.ge:g}" if self.ge is not None else f"above {self.gt:g}" if self.gt is not None else ""
-        high = f"{self.le:g}" if self.le is not None else f"below {self.lt:g}" if self.lt is not None else ""
-        if low and high:
-            return f"{low} to {high}"
-        return low.replace("from", "at least") or (f"at most {high}" if self.le is not None else high)
+        high = f"up to {self.le:g}" if self.le is not None else f"below {self.lt:g}" if self.lt is not None else ""
+        if self.gt is not None:
+            return f"above {self.gt:g}" + (f" and {high}" if high else "")
+        if self.ge is not None:
+            return f"from {self.ge:g} to {high.removeprefix('up to ')}" if high else f"at least {self.ge:g}"
+        return high
 
 
 _ANY = Bounds()

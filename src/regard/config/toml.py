@@ -22,7 +22,7 @@ def write_toml(config: Mapping[str, Any]) -> str:
 
 
 def _lines(section: Mapping[str, Any]) -> list[str]:
-    return [f"{_key(key)} = {_value(value)}" for key, value in section.items() if value is not None]
+    return [f"{_key(key)} = {toml_value(value)}" for key, value in section.items() if value is not None]
 
 
 def _key(key: str) -> str:
@@ -34,7 +34,8 @@ def _text(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _value(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """A value as TOML writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -43,6 +44,8 @@ def _value(value: Any) -> str:
         return str(value)
     if isinstance(value, str):
         return _text(value)
+    if isinstance(value, Mapping) and not value:
+        return "{}"
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items() if v is not None) + " }"
-    return "[" + ", ".join(_value(item) for item in value) + "]"
+        return "{ " + ", ".join(f"{_key(k)} = {toml_value(v)}" for k, v in value.items() if v is not None) + " }"
+    return "[" + ", ".join(toml_value(item) for item in value) + "]"

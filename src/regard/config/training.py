@@ -88,11 +88,12 @@ class TrainConfig(Settings):
 
     def remarks(self) -> Iterator[str]:
         """What a user may not expect of these settings, a sentence each."""
-        if not self.epochs and self.eval_every > self.steps:
-            stopped = ", and train.patience cannot stop it" if self.patience else ""
+        late = "eval_every" if self.eval_every > self.steps else "eval_from"
+        if not self.epochs and getattr(self, late) > self.steps:
+            stopped = ", and train.patience stops nothing" if self.patience else ""
             yield (
-                f"train.eval_every is {self.eval_every} and train.steps {self.steps}: nothing is evaluated, the last "
-                f"weights are kept{stopped}; train.eval_every={self.steps} evaluates them"
+                f"train.{late} is {getattr(self, late)} and train.steps {self.steps}: nothing is evaluated, the last "
+                f"weights are kept{stopped}; train.{late}={self.steps} evaluates them"
             )
 
     def _left_open(self) -> frozenset[str]:

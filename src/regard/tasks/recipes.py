@@ -50,16 +50,16 @@ def _settled(
     spec: TaskSpec, table: Mapping[str, Any], overrides: Sequence[str], *, model: str
 ) -> tuple[dict[str, Any], list[str]]:
     """The table with the overrides, by the names of today, without what these exclude; and what is wrong with that."""
-    line, file, wrong = override({}, overrides), dict(table), []
+    line, file = override({}, overrides), dict(table)
+    file["train"], wrong = settle(spec.train, table.get("train", {}), line.get("train", {}))
     names: dict[str, str] = {}
     for section, record in _records(spec, model).items():
-        file[section], twice = with_new_names(record, table.get(section, {}))
-        line[section], both = with_new_names(record, line.get(section, {}))
+        file[section], twice = with_new_names(record, file.get(section, {}))
+        _, both = with_new_names(record, line.get(section, {}))
         wrong += [both_given(f"{section}.{old}", f"{section}.{new}") for old, new in (*twice, *both)]
         names |= {f"{section}.{old}": f"{section}.{new}" for old, new in old_names(record).items()}
-    file["train"], more = settle(spec.train, file["train"], line["train"])
     words = [text.partition("=") for text in overrides]
-    return override(file, [names.get(key, key) + equals + value for key, equals, value in words]), wrong + more
+    return override(file, [names.get(key, key) + equals + value for key, equals, value in words]), wrong
 
 
 def _records(spec: TaskSpec, model: str) -> dict[str, type[Any]]:
@@ -82,6 +82,11 @@ def find_recipe(name: str) -> dict[str, Any]:
     if name in task_names():
         return {"task": name}
     return read_recipe(find_shipped(name))
+
+
+def is_recipe(name: str) -> bool:
+    """Whether a word names a recipe: a TOML file, a shipped recipe or a task."""
+    return name.endswith(".toml") or name in task_names() or name in shipped()
 
 
 def find_shipped(name: str) -> Path:

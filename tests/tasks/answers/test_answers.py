@@ -351,7 +351,7 @@ def test_files_of_their_own_and_answers_that_cannot_be_learnt(tmp_path: Path) ->
         (lambda: AnswerFiles(AnswerData()).read(), "data.train names no file"),
         (
             lambda: AnswerData(max_tokens=4, overlap=0),
-            "data.overlap is 0, at least 1; data.max_tokens is 4, at least 8",
+            "data.max_tokens is 4, at least 8; data.overlap is 0, at least 1",
         ),
         (lambda: AnswerData(split=(1.0,)), r"data.split is \[1.0\]; allowed are two or three shares above 0"),
         (lambda: AnswerOptions(n_best=0), "decode.n_best is 0, at least 1"),

@@ -19,6 +19,7 @@ from regard.tasks.images.augmentation import (
     recoloured,
     reshaped,
 )
+from regard.tasks.images.config import ImageConfig
 
 SIZE = (20, 28)
 PLAIN = ImageSpace(("a", "b"), SIZE, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
@@ -191,11 +192,11 @@ def test_erased_boxes_are_noise(levels):
     ("wrong", "reason"),
     [
         ({"magnitude": 11}, "train.magnitude is 11, from 0 to 10"),
-        ({"zoom": (0.0, 1.0)}, "train.zoom is"),
+        ({"zoom": (0.0, 1.0)}, "train.zoom holds 0.0, above 0 and up to 1"),
         ({"zoom": (0.9, 0.5)}, "train.zoom is"),
-        ({"erase": 1.5, "mixup": -1.0}, "train.mixup is -1.0, at least 0; train.erase is 1.5, from 0 to 1"),
+        ({"erase": 1.5, "mixup": -1.0}, "train.erase is 1.5, from 0 to 1; train.mixup is -1.0, at least 0"),
     ],
 )
 def test_what_cannot_be_asked_for(wrong, reason):
     with pytest.raises(ConfigError, match=reason):
-        Augmentation(**wrong)
+        ImageConfig(**wrong)

@@ -75,7 +75,7 @@ def test_several_files_and_named_tests(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({}, "data.train names no file"),
-        ({"valid_share": 1.5}, "data.valid_share is 1.5, between 0 and 1"),
+        ({"valid_share": 1.5}, "data.valid_share is 1.5, above 0 and below 1"),
         ({"max_tokens": 2}, "data.max_tokens is 2, at least 4"),
     ],
 )

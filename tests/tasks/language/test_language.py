@@ -161,9 +161,10 @@ def test_texts_are_encoded_once(tmp_path: Path) -> None:
     whole = encoded.tokenizer.decode([*encoded.train.ids, *encoded.valid.ids])
     assert whole == TEXT
     bare = encode_texts(
-        TextFiles(TextData(train=("a.txt",), separated=False), tmp_path, tmp_path / "made"),
+        TextFiles(TextData(train=("a.txt",)), tmp_path, tmp_path / "made"),
         TextPieces(kind="chars"),
         tmp_path / "made",
+        separated=False,
         say=told.append,
     )
     assert len(bare.train) == border
@@ -195,10 +196,8 @@ def test_what_is_wrong_with_the_data(tmp_path: Path) -> None:
     assert "--train FILE" in str(caught.value.hint)
     with pytest.raises(DataError, match=r"nowhere\.txt: there is no such file here"):
         TextFiles(TextData(train=("nowhere.txt",)), None, tmp_path).train  # noqa: B018
-    (tmp_path / "a.txt").write_text("short")
-    files = TextFiles(TextData(train=(str(tmp_path / "a.txt"),), held_out=0.0), None, tmp_path)
-    with pytest.raises(ConfigError, match=r"data\.held_out is 0\.0, and data\.valid names no text"):
-        encode_texts(files, TextPieces(kind="chars"), tmp_path, say=lambda _: None)
+    with pytest.raises(ConfigError, match=r"data\.held_out is 0, and data\.valid names no text"):
+        TextData(train=("a.txt",), held_out=0.0)
     with pytest.raises(DataError, match=r"the text has 2 tokens, and a row of context 8 needs 9"):
         _training(learn("chars"), tmp_path, text="T", context=8)
 

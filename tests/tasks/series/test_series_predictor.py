@@ -181,7 +181,7 @@ def test_a_run_needs_files_and_all_mistakes_are_told(tmp_path):
     from regard.tasks.recipes import make_recipe
 
     with pytest.raises(
-        ConfigError, match=r"(?s)data.horizn is not known; did you mean data.horizon\?.*train.loss = 'l2'"
+        ConfigError, match=r"(?s)data.horizn is not known; did you mean data.horizon\?.*train.loss is 'l2'"
     ):
         make_recipe({"task": "series"}, ["data.horizn=3", "train.loss=l2"])
     with pytest.raises(ConfigError, match=r"data.train names no file"):

@@ -260,7 +260,7 @@ def test_texts_that_teach_nothing(tmp_path, content, message):
 
 
 def test_settings_that_mean_nothing_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"train.warmup means nothing when word vectors are learnt"):
+    with pytest.raises(ConfigError, match=r"train.warmup means nothing to this task"):
         make_recipe(find_recipe("words"), ["train.warmup=3"])
     with pytest.raises(ConfigError, match=r"data.windw is not known; did you mean data.window\?"):
         make_recipe(find_recipe("words"), ["data.windw=3"])

@@ -45,6 +45,13 @@ class AnswerOptions(Settings):
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class AnswerTrain(TuningConfig):
+    """The `[train]` section."""
+
+    unused: ClassVar = ("label_smoothing", "layout", "lm_weight")
+
+
 TASK = TaskSpec(
     name="answers",
     help="where a passage answers a question",
@@ -52,7 +59,7 @@ TASK = TaskSpec(
     data=AnswerData,
     tokenizer=TokenizerConfig,
     decode=AnswerOptions,
-    train=TuningConfig,
+    train=AnswerTrain,
     beginnings=("start", "vectors"),
     setup="regard.tasks.answers.setup:AnswerSetup",
     predictor="regard.tasks.answers.predictor:AnswerPredictor",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from regard.config.data import RowOrder, TextConfig, TextPieces
 from regard.config.settings import setting
@@ -19,13 +20,20 @@ class TextData(TextConfig):
     order: RowOrder = setting("rows", "how rows are drawn: side by side, or beginning anywhere")
 
 
+@dataclass(frozen=True, kw_only=True)
+class LanguageTrain(ReadingConfig):
+    """The `[train]` section."""
+
+    unused: ClassVar = ("layout", "r_drop")
+
+
 TASK = TaskSpec(
     name="language",
     help="a text goes on, learnt from plain text",
     models=("gpt", "recurrent-lm"),
     data=TextData,
     tokenizer=TextPieces,
-    train=ReadingConfig,
+    train=LanguageTrain,
     size="small",
     beginnings=("start", "vectors"),
     setup="regard.tasks.language.setup:LanguageSetup",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from regard.config.data import TextConfig, TokenizerConfig
 from regard.config.settings import setting
@@ -23,6 +23,13 @@ class MaskedData(TextConfig):
     whole_words: bool = setting(False, "all pieces of a word are hidden together")
 
 
+@dataclass(frozen=True, kw_only=True)
+class MaskedTrain(ReadingConfig):
+    """The `[train]` section."""
+
+    unused: ClassVar = ("label_smoothing", "r_drop")
+
+
 TASK = TaskSpec(
     name="masked",
     help="what stands behind a mask, learnt from plain text",
@@ -30,7 +37,7 @@ TASK = TaskSpec(
     data=MaskedData,
     tokenizer=TokenizerConfig,
     decode=GuessOptions,
-    train=ReadingConfig,
+    train=MaskedTrain,
     size="small",
     beginnings=("start", "vectors"),
     setup="regard.tasks.masked.setup:MaskedSetup",
