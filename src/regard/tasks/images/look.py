@@ -125,7 +125,6 @@ def image_case(model: ViT, space: ImageSpace, pixels: Tensor, *, title: str = ""
     return ImageCase(model, (images,), axes, _SIDES, names, title=title, shown=shown)
 
 
-
 def image_page(look: ImageLook, shown: Shown) -> str:
     """The whole page as one text."""
     title = html.escape(f"What the model looked at in {look.title or 'the image'}")

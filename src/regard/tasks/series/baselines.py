@@ -13,16 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from regard.checkpoints.weights import read_tensors, write_tensors
 from regard.data.series.windows import Rows, Windows
 from regard.models.interfaces.series import steps_read
 from regard.tasks.series.metrics import Errors, Forecasts, chunks, errors_of
 
 PENALTIES = (1e-6, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # times the mean square of a feature
+_FILE = "baseline.safetensors"
 
 Matrix = NDArray[np.floating[Any]]
 
@@ -44,6 +48,16 @@ class Ridge:
     """A linear forecast: `weights` (features + 1, outputs); the last row is added to all."""
 
     weights: Matrix
+
+    def save(self, folder: Path) -> None:
+        """Write it beside the weights of a run."""
+        write_tensors(folder / _FILE, {"ridge": torch.from_numpy(self.weights)})
+
+    @classmethod
+    def load(cls, folder: Path) -> Ridge | None:
+        """Read what `save` wrote, if it did."""
+        path = folder / _FILE
+        return cls(read_tensors(path)["ridge"].numpy()) if path.exists() else None
 
     @classmethod
     def fit(cls, train: Windows, valid: Windows) -> Ridge:
