@@ -108,9 +108,9 @@ def draw_run(run: Path, path: Path, options: argparse.Namespace) -> None:
     from regard.tasks.captions.metrics import CaptionJudge
 
     model = load(run, options.device)
-    (pictures,) = model.pictures(ScoreData(root=options.data_root, made=run / "data")).values()
+    (pictures,) = model.test_sets(ScoreData(root=options.data_root, made=run / "data")).values()
     captions = [several[0] for several in model.writer(pictures.pixels, model.options({}))]
-    scores = CaptionJudge(pictures.captions).judged([caption.text for caption in captions]).cider
+    scores = CaptionJudge(pictures.captions).score([caption.text for caption in captions]).cider
     looks, said = [], set()
     for i in (-scores).argsort().tolist():
         if captions[i].text not in said and len(looks) < DRAWN:

@@ -292,9 +292,12 @@ def test_only_models_of_the_same_kind_are_compared(command, run_of, tmp_path):
 @pytest.mark.parametrize(("task", "n"), [("language", 8), ("masked", 5), ("labels", 5), ("answers", 5)])
 def test_verify_measures_every_promise(command, run_of, task, n):
     answer = command("verify", run_of(task), "--n", 6, "--json")
-    findings = list(map(json.loads, answer.out.splitlines()))
+    records = list(map(json.loads, answer.out.splitlines()))
+    findings = [record for record in records if record["kind"] == "promise"]
     assert answer.code == 0
     assert len(findings) == n
+    assert {record["kind"] for record in records[n:]} == {"runs"}
+    assert "linear layers" in [record["place"] for record in records[n:]]
     assert all(finding["kept"] for finding in findings)
     assert f"all {n} promises hold" in answer.err
 

@@ -7,9 +7,8 @@ import pytest
 import tiny_runs
 from PIL import Image
 
-from regard.cli.compare import verdict
 from regard.inspection.look import Look
-from regard.metrics.scores import Comparison
+from regard.metrics.comparing import Comparison, verdict
 from regard.tasks.registry import task_names
 
 
@@ -142,6 +141,8 @@ def test_compare_tells_a_better_model_from_chance(command, folder, worse):
         ("TER", -1.0, 0.01, "b is significantly better"),
         ("TER", 1.0, 0.01, "a is significantly better"),
         ("loss", -1.0, 0.01, "b is significantly better"),
+        ("WER", -1.0, 0.01, "b is significantly better"),
+        ("CER", 1.0, 0.01, "a is significantly better"),
         ("f1", -1.0, 0.01, "a is significantly better"),
         ("BLEU", 1.0, 0.05, "no significant difference"),
     ],
@@ -152,10 +153,11 @@ def test_less_is_better_for_errors_only(name, difference, p, words):
 
 def test_verify_measures_every_promise(command, folder):
     answer = command("verify", folder, "--n", 8, "--json")
-    findings = list(map(json.loads, answer.out.splitlines()))
+    records = list(map(json.loads, answer.out.splitlines()))
     assert answer.code == 0
-    assert len(findings) == 8
-    assert all(finding["kept"] for finding in findings)
+    assert [record["kind"] for record in records[:9]] == ["promise"] * 8 + ["runs"]
+    assert all(record["kept"] for record in records[:8])
+    assert {record["place"] for record in records[8:]} > {"attention", "decoder stack", "search"}
     assert "on 8 pairs of numerals" in answer.err
 
 

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from regard.errors import UsageError
-
-if TYPE_CHECKING:
-    from regard.tasks.base import ScoreData
 
 Run = Annotated[Path, typer.Argument(help="A run, or a model of others: a folder or a file.", show_default=False)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
@@ -57,14 +52,3 @@ def refuse_strange(task: str, given: Mapping[str, Any]) -> None:
             theirs = [other for other in task_names() if name in task_spec(other).flags]
             option = f"--{name.replace('_', '-')}"
             raise UsageError(f"{option} means nothing to a model for {task}", hint=f"it is for {' and '.join(theirs)}")
-
-
-@contextmanager
-def scored_on(run: Path, files: Sequence[str], root: Path | None) -> Iterator[ScoreData]:
-    """The data to score on; what has to be made of it is kept in a run, and nowhere else."""
-    from regard.checkpoints.run import RunFolder
-    from regard.tasks.base import ScoreData
-
-    with TemporaryDirectory() as elsewhere:
-        made = run / "data" if RunFolder(run).exists() else Path(elsewhere)
-        yield ScoreData(files, root, made)

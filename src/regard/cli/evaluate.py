@@ -5,28 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from regard.cli.arguments import (
-    Data,
-    DataRoot,
-    Device,
-    Json,
-    Precision,
-    Rest,
-    Run,
-    refuse_strange,
-    scored_on,
-    split_settings,
-)
+from regard.cli.arguments import Data, DataRoot, Device, Json, Precision, Rest, Run, refuse_strange, split_settings
 from regard.cli.console import put, say
 from regard.errors import UsageError
-
-if TYPE_CHECKING:
-    from regard.metrics.scores import Metric
-    from regard.tasks.base import Evaluation
 
 
 def evaluate(
@@ -54,29 +39,11 @@ def evaluate(
     predictor = load(run, device, precision=precision)
     refuse_strange(predictor.config.task, {"by_length": by_length, "stride": stride})
     predictor.say = say
-    with scored_on(run, [*(data or []), *files], data_root) as scored:
-        found = list(predictor.evaluate(scored, **options))
-    for evaluation in found:
+    evaluations = predictor.evaluate([*(data or []), *files], data_root=data_root, **options)
+    for evaluation in evaluations:
         if out is not None:
-            _write(_path(out, evaluation.data if len(found) > 1 else None), evaluation.outputs)
-        for line in [json.dumps(evaluation.record(), ensure_ascii=False)] if as_json else _table(evaluation):
-            put(line)
-
-
-def _table(found: Evaluation) -> list[str]:
-    lines = [f"{found.data}: {found.n:,} {found.unit}"]
-    lines += [_line(metric) for metric in found.metrics.values()]
-    if found.by_length:
-        lines.append("  words in the source    pairs     BLEU")
-        for bucket in found.by_length:
-            score = "–" if bucket.metric is None else f"{bucket.metric.value:.2f}"
-            lines.append(f"  {bucket.label:<19}{bucket.n:>9,}{score:>9}")
-    return lines
-
-
-def _line(metric: Metric) -> str:
-    interval = "" if metric.low is None else f"95 % [{metric.low:.{metric.digits}f}, {metric.high:.{metric.digits}f}]  "
-    return f"  {metric.name:<20}{metric.value:>9.{metric.digits}f}   {interval}{metric.signature}"
+            _write(_path(out, evaluation.data if len(evaluations) > 1 else None), evaluation.outputs)
+        put(json.dumps(evaluation.record(), ensure_ascii=False) if as_json else str(evaluation))
 
 
 def _path(out: Path, name: str | None) -> Path:

@@ -19,7 +19,7 @@ from regard.errors import UsageError
 
 if TYPE_CHECKING:
     from regard.inspection.alignments import Alignment
-    from regard.tasks.base import Answer, Predictor
+    from regard.tasks.base import Predictor, Result
 
 CHUNK = 512
 
@@ -120,20 +120,20 @@ def _lines(path: str) -> tuple[Iterable[str], int]:
 
 
 def _stream(
-    predictor: Predictor[Answer], lines: Iterable[str], *, chunk: int, options: dict[str, Any]
-) -> Iterator[tuple[str, Answer]]:
+    predictor: Predictor[str, Result], lines: Iterable[str], *, chunk: int, options: dict[str, Any]
+) -> Iterator[tuple[str, Result]]:
     """Predictions in the order of the lines, a chunk at a time, so that memory stays flat."""
     stream, begin = iter(lines), 0
-    while some := list(islice(stream, chunk)):
-        keys = range(begin, begin + len(some))  # a line draws the same random numbers wherever chunks end
-        yield from zip(some, predictor(some, keys=keys, **options), strict=True)
-        begin += len(some)
+    while texts := list(islice(stream, chunk)):
+        keys = range(begin, begin + len(texts))  # a line draws the same random numbers wherever chunks end
+        yield from zip(texts, predictor(texts, keys=keys, **options), strict=True)
+        begin += len(texts)
 
 
 def _embed(predictor: Any, lines: Iterable[str], *, chunk: int) -> None:
     stream = iter(lines)
-    while some := list(islice(stream, chunk)):
-        for vector in predictor.embed(some).tolist():
+    while texts := list(islice(stream, chunk)):
+        for vector in predictor.embed(texts).tolist():
             put("[" + ", ".join(f"{value:.7g}" for value in vector) + "]")
 
 
@@ -159,10 +159,10 @@ def _check_shown(options: dict[str, Any], *, as_json: bool) -> None:
         raise UsageError("one line a text has no room for several outputs", hint="--json shows all of them")
 
 
-def _plain(answer: Answer, alignment: Alignment | None) -> str:
+def _plain(answer: Result, alignment: Alignment | None) -> str:
     return answer.plain() if alignment is None else f"{answer.plain()}\t{alignment.pharaoh()}"
 
 
-def _record(answer: Answer, alignment: Alignment | None) -> str:
+def _record(answer: Result, alignment: Alignment | None) -> str:
     record = answer.record() | ({} if alignment is None else {"alignment": alignment.pairs})
     return json.dumps(record, ensure_ascii=False)

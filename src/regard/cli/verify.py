@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.arguments import Data, DataRoot, Device, Json, Run, scored_on
+from regard.cli.arguments import Data, DataRoot, Device, Json, Run
 from regard.cli.console import put, say
 from regard.errors import RegardError, UsageError
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from regard.inspection.invariants import Check
 
 
@@ -31,20 +33,35 @@ def verify(
         raise UsageError(f"--n {n}: a batch of one is compared with a batch of at least 2")
     predictor = load(run, device)
     predictor.say = say
-    findings = []
-    with scored_on(run, data or [], data_root) as scored:
-        for finding in predictor.verify(scored, n=n):
-            findings.append(finding)
-            put(json.dumps(asdict(finding) | {"kept": finding.kept}) if as_json else _line(finding))
-    broken = sum(not finding.kept for finding in findings)
+    checks = []
+    for check in predictor.checks(predictor.score_data(data, data_root), n=n):
+        checks.append(check)
+        put(json.dumps({"kind": "promise"} | asdict(check) | {"kept": check.kept}) if as_json else _line(check))
+    _say_what_runs(predictor.module, as_json=as_json)
+    broken = sum(not check.kept for check in checks)
     if broken:
-        raise RegardError(
-            f"{broken} of {len(findings)} promises are broken for {run}", hint="see the lines marked FAILS"
-        )
-    say(f"all {len(findings)} promises hold")
+        raise RegardError(f"{broken} of {len(checks)} promises are broken for {run}", hint="see the lines marked FAILS")
+    say(f"all {len(checks)} promises hold")
 
 
-def _line(finding: Check) -> str:
-    verdict = "holds" if finding.kept else "FAILS"
-    different = f", {finding.n_different} texts differ" if finding.n_different else ""
-    return f"{verdict}  {finding.promise}: largest difference {finding.difference:.1e}{different}"
+def _line(check: Check) -> str:
+    verdict = "holds" if check.kept else "FAILS"
+    different = f", {check.n_different} texts differ" if check.n_different else ""
+    return f"{verdict}  {check.promise}: largest difference {check.difference:.1e}{different}"
+
+
+def _say_what_runs(module: nn.Module, *, as_json: bool) -> None:
+    """Which implementation stands at each place where there are several; the promises above were measured on them."""
+    from regard.config.twins import SWITCH, enabled
+
+    if not enabled():
+        say(f"what ran: the textbook, everywhere; {SWITCH} switches the fast paths off")
+        return
+    from regard.fast import explain
+
+    say("what ran:")
+    for choice in explain(module):
+        if as_json:
+            put(json.dumps({"kind": "runs"} | choice._asdict(), ensure_ascii=False))
+        else:
+            say(f"  {choice}")

@@ -160,7 +160,7 @@ class Predictor(ABC, Generic[Input, Output]):
 
     multiline: ClassVar[bool] = False
     undecoded: ClassVar[str] = ""
-    verified_on: ClassVar[tuple[str, str]] = ("texts", "random pieces")
+    verified_on: ClassVar[tuple[str, str]] = ("texts", "texts of random pieces")
 
     def __init__(self, module: nn.Module, config: Recipe) -> None:
         self.module, self.config = module, config
@@ -338,17 +338,15 @@ class Predictor(ABC, Generic[Input, Output]):
 
     def checks(self, data: ScoreData, *, n: int) -> Iterator[Check]:
         """The same, one after the other."""
-        unit, name = self.verified_on
+        unit, stand_in = self.verified_on
         try:
-            tests, examples = next(iter(self.test_sets(data).items()))
-            sample = self.sample(examples, n)
+            name, examples = next(iter(self.test_sets(data).items()))
+            sample, what = self.sample(examples, n), f"{unit} of {name}"
         except RegardError:
             sample = []
-        if len(sample) > 1:
-            name = tests
-        else:
-            sample = self.random_sample(n)
-        self.say(f"on {len(sample)} {unit} of {name}")
+        if len(sample) < 2:
+            sample, what = self.random_sample(n), stand_in
+        self.say(f"on {len(sample)} {what}")
         yield from self.promises(sample)
 
     @abstractmethod

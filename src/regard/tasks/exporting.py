@@ -17,16 +17,16 @@ def export_hub(path: Path | str, out: Path) -> str:
     """Write the model at `path` to the folder `out`; what others call it."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out}: there is something already", hint="give another --out")
-    found = open_model(path)
-    if found.target_tokenizer is not None:
+    pretrained = open_model(path)
+    if pretrained.target_tokenizer is not None:
         raise CheckpointError(
             f"{path}: its two sides have tokenizers of their own, and a folder that regard writes holds one",
             hint="train it with tokenizer.joint=true",
         )
-    described, tensors, files = predictor_of(found.task).for_others(found)
-    tokenizer = tokenizer_of(found) if task_spec(found.task).reads_text else None
+    described, tensors, files = predictor_of(pretrained.task).for_others(pretrained)
+    tokenizer = tokenizer_of(pretrained) if task_spec(pretrained.task).reads_text else None
     write_hub(out, described, tensors=tensors, tokenizer=tokenizer)
-    for name, said in files.items():
-        (out / name).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+    for name, content in files.items():
+        (out / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     config = json.loads((out / "config.json").read_text(encoding="utf-8"))
     return str(config["architectures"][0])

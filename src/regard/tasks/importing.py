@@ -24,18 +24,20 @@ def import_model(path: Path | str, out: Path) -> tuple[ModelSpec, int]:
         raise UsageError(f"{out}: there is something already", hint="give another --out")
     if RunFolder(path).exists():
         raise UsageError(f"{path}: is a run already", hint="it can be used as it is")
-    found = open_model(path)
-    recipe, module = recipe_of(found), found.module()
-    if task_spec(found.task).reads_text:
-        tokenizer_of(found)  # says that there is none before anything is written
-    described = with_defaults(ModelSpec(found.task, found.model, found.options, found.labels, found.decode))
+    pretrained = open_model(path)
+    recipe, module = recipe_of(pretrained), pretrained.module()
+    if task_spec(pretrained.task).reads_text:
+        tokenizer_of(pretrained)  # says that there is none before anything is written
+    described = with_defaults(
+        ModelSpec(pretrained.task, pretrained.model, pretrained.options, pretrained.labels, pretrained.decode)
+    )
     out.mkdir(parents=True, exist_ok=True)
-    if found.tokenizer is not None:
-        save_tokenizers(out, found.tokenizer, found.target_tokenizer)
-    predictor_of(found.task).keep(found, out)
+    if pretrained.tokenizer is not None:
+        save_tokenizers(out, pretrained.tokenizer, pretrained.target_tokenizer)
+    predictor_of(pretrained.task).keep(pretrained, out)
     run.write_model(described)
     run.write_weights(weights_of(module))
-    facts = {"task": found.task, "origin": str(path), "parameters": count_parameters(module)}
+    facts = {"task": pretrained.task, "origin": str(path), "parameters": count_parameters(module)}
     run.write_facts(facts | {"versions": versions(), "metrics": {}})
     run.write_config(recipe.resolved())  # last: from here on it is a run
     return described, count_parameters(module)

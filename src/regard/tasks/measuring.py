@@ -25,7 +25,8 @@ class Scores:
     """What a model made of `n` of what `unit` names. Intervals are drawn when `metrics` is asked.
 
     `outputs` is what the model said, a line each, if it says something. `signatures` of figures are those that
-    are not the draws'; `block` neighbours are drawn together; `digits` are shown after the point.
+    are not the draws'; `block` neighbours are drawn together; `digits` are shown after the point. Of the `n`
+    only `n_drawn` may have figures, where some could not be asked.
     """
 
     n: int
@@ -36,13 +37,14 @@ class Scores:
     signatures: Callable[[], Mapping[str, str]] = dict
     block: int = 1
     digits: int = 4
+    n_drawn: int | None = None
 
 
 def compared(name: str, a: Scores, b: Scores, *, resamples: int, seed: int) -> Compared:
     """Model b against model a on the same test set, by paired bootstrap."""
-    systems, signatures = (a.figures, b.figures), a.signatures()
-    comparisons = paired(systems, a.n, resamples=resamples, seed=seed, block=a.block, signatures=signatures)
-    return Compared(name, a.n, a.unit, comparisons, digits=a.digits)
+    systems, n = (a.figures, b.figures), a.n if a.n_drawn is None else a.n_drawn
+    comparisons = paired(systems, n, resamples=resamples, seed=seed, block=a.block, signatures=a.signatures())
+    return Compared(name, n, a.unit, comparisons, digits=a.digits)
 
 
 def measure(

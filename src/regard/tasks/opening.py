@@ -30,24 +30,26 @@ def load(folder: Path | str, device: str = "auto", *, precision: str = "auto") -
     if not run.path.exists():
         raise CheckpointError(f"{run.path}: there is no such folder", hint="give the folder that `regard train` made")
     recipe = read_recipe(run) if run.exists() else None
-    found = open_model(run.path)
-    recipe = recipe or recipe_of(found)
+    pretrained = open_model(run.path)
     with torch.random.fork_rng(devices=[]):  # the first weights are drawn, only to be replaced
-        module = found.module().to(_device(device))
-    return predictor_of(found.task).open(found, recipe, module, precision=precision)
+        module = pretrained.module().to(_device(device))
+    chosen = recipe or recipe_of(pretrained)
+    predictor = predictor_of(pretrained.task).open(pretrained, chosen, module, precision=precision)
+    predictor.folder = None if recipe is None else run.path
+    return predictor
 
 
 def predictor_of(task: str) -> type[Predictor[Any, Any]]:
     """The class of a task's predictors."""
-    found: type[Predictor[Any, Any]] = resolve(task_spec(task).predictor)
-    return found
+    predictor: type[Predictor[Any, Any]] = resolve(task_spec(task).predictor)
+    return predictor
 
 
-def recipe_of(found: Pretrained) -> Recipe:
+def recipe_of(pretrained: Pretrained) -> Recipe:
     """A recipe for a model that others trained: its task, what it is, how it reads, and how it is to be decoded."""
-    model = {"name": found.model, **given_options(found.options)}
-    data = predictor_of(found.task).reading(found)
-    return make_recipe({"task": found.task, "model": model, "data": data, "decode": dict(found.decode)})
+    model = {"name": pretrained.model, **given_options(pretrained.options)}
+    data = predictor_of(pretrained.task).reading(pretrained)
+    return make_recipe({"task": pretrained.task, "model": model, "data": data, "decode": dict(pretrained.decode)})
 
 
 def given_options(options: Mapping[str, Any]) -> dict[str, Any]:

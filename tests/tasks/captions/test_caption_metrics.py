@@ -93,45 +93,45 @@ def test_what_everybody_says_counts_for_nothing_and_one_image_is_not_enough():
 
 
 def test_bleu_is_sacrebleus_for_every_order_and_for_images_with_fewer_references():
-    judged = CaptionJudge(REFERENCES).judged(CAPTIONS)
+    scores = CaptionJudge(REFERENCES).score(CAPTIONS)
     streams = [[several[i] if i < len(several) else None for several in REFERENCES] for i in range(4)]
     for n in range(1, 5):
         expected = BLEU(max_ngram_order=n, tokenize="none", smooth_method="none", force=True)
-        assert judged.figures()[f"BLEU-{n}"] == pytest.approx(expected.corpus_score(CAPTIONS, streams).score)
-    assert judged.metrics()["bleu-4"].signature.startswith("nrefs:var|case:lc|eff:no|tok:none|smooth:none|version:")
-    assert judged.metrics()["cider-d"].signature.startswith("n:4|sigma:6")
+        assert scores.figures()[f"BLEU-{n}"] == pytest.approx(expected.corpus_score(CAPTIONS, streams).score)
+    assert scores.metrics()["bleu-4"].signature.startswith("nrefs:var|case:lc|eff:no|tok:none|smooth:none|version:")
+    assert scores.metrics()["cider-d"].signature.startswith("n:4|sigma:6")
 
 
 def test_bleu_by_hand():
     """Five words, the closest reference six: 4 of 5 words and 2 of 4 pairs are right."""
-    judged = CaptionJudge([["the dog runs on the beach"]]).judged(["a dog runs the beach"])
+    scores = CaptionJudge([["the dog runs on the beach"]]).score(["a dog runs the beach"])
     brevity = math.exp(1 - 6 / 5)
-    assert judged.figures()["BLEU-1"] == pytest.approx(100 * brevity * 4 / 5)
-    assert judged.figures()["BLEU-2"] == pytest.approx(100 * brevity * math.sqrt(4 / 5 * 2 / 4))
-    assert judged.figures()["BLEU-3"] == 0
+    assert scores.figures()["BLEU-1"] == pytest.approx(100 * brevity * 4 / 5)
+    assert scores.figures()["BLEU-2"] == pytest.approx(100 * brevity * math.sqrt(4 / 5 * 2 / 4))
+    assert scores.figures()["BLEU-3"] == 0
     assert bleu_of(np.zeros(10), 4) == 0
 
 
 def test_case_and_punctuation_do_not_count():
     assert plain("A well-known dog 's ball , isn't it ?") == "a well-known dog s ball isn't it"
-    judged = CaptionJudge([["A dog runs , fast .", "x"], ["A cat"]]).judged(["a dog runs fast", "A dog!"])
-    assert judged.exact.tolist() == [1, 0]
-    assert judged.figures()["exact match"] == 0.5
-    shouted = CaptionJudge([[text.upper() + " !" for text in several] for several in REFERENCES]).judged(CAPTIONS)
-    assert shouted.figures() == pytest.approx(CaptionJudge(REFERENCES).judged(CAPTIONS).figures())
+    scores = CaptionJudge([["A dog runs , fast .", "x"], ["A cat"]]).score(["a dog runs fast", "A dog!"])
+    assert scores.exact.tolist() == [1, 0]
+    assert scores.figures()["exact match"] == 0.5
+    shouted = CaptionJudge([[text.upper() + " !" for text in several] for several in REFERENCES]).score(CAPTIONS)
+    assert shouted.figures() == pytest.approx(CaptionJudge(REFERENCES).score(CAPTIONS).figures())
 
 
 def test_figures_of_images_drawn_with_replacement():
-    judged = CaptionJudge(REFERENCES).judged(CAPTIONS)
+    scores = CaptionJudge(REFERENCES).score(CAPTIONS)
     drawn = np.array([0, 0, 2, 3])
-    assert judged.figures(drawn)["CIDEr-D"] == pytest.approx(100 * judged.cider[drawn].mean())
+    assert scores.figures(drawn)["CIDEr-D"] == pytest.approx(100 * scores.cider[drawn].mean())
     twice = [REFERENCES[i] for i in drawn]
-    again = CaptionJudge(twice).judged([CAPTIONS[i] for i in drawn])
-    assert judged.figures(drawn)["BLEU-4"] == pytest.approx(again.figures()["BLEU-4"])
+    again = CaptionJudge(twice).score([CAPTIONS[i] for i in drawn])
+    assert scores.figures(drawn)["BLEU-4"] == pytest.approx(again.figures()["BLEU-4"])
 
 
 def test_what_cannot_be_scored():
     with pytest.raises(UsageError, match="every image needs a reference"):
         CaptionJudge([["a dog"], []])
     with pytest.raises(UsageError, match="1 captions do not pair up with 2 images"):
-        CaptionJudge([["a dog"], ["a cat"]]).judged(["a dog"])
+        CaptionJudge([["a dog"], ["a cat"]]).score(["a dog"])

@@ -102,7 +102,7 @@ def test_scores_with_intervals(made, model):
     found = next(iter(model.evaluate(ScoreData(files=[str(table)], made=run / "data"))))
     assert (found.n, found.unit) == (24, "recordings")
     assert found.metrics["WER"].value <= found.metrics["WER"].high <= 20
-    assert found.outputs[0] == model.recordings(ScoreData(files=[str(table)], made=run / "data"))[str(table)].texts[0]
+    assert found.outputs[0] == model.test_sets(ScoreData(files=[str(table)], made=run / "data"))[str(table)].texts[0]
     facts = json.loads((run / "run.json").read_text())
     assert facts["metrics"]["valid"]["WER"]["value"] == pytest.approx(found.metrics["WER"].value)
     with pytest.raises(UsageError, match="the recipe names no test set"):

@@ -51,7 +51,7 @@ class AnswerSettings(TypedDict, total=False):
 class AnswerPredictor(Predictor[str, Answered]):
     """A reader with its tokenizer."""
 
-    verified_on = ("questions", "random pieces")
+    verified_on = ("questions", "questions of random pieces")
 
     def __init__(self, module: nn.Module, windows: Windows, config: Recipe) -> None:
         super().__init__(module, config)

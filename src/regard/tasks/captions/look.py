@@ -76,8 +76,21 @@ class CaptionLook(Look):
         return caption_page(self.image, self.words, self.over_image(), title=self.title)
 
 
-def caption_case(module: nn.Module, tokenizer: Tokenizer, image: Pixels, caption: Sequence[int]) -> ForwardCase:
-    """An image (3, H, W) and its caption as ids without marks, ready to be looked at."""
+@dataclass(frozen=True)
+class CaptionCase(ForwardCase):
+    """An image and its caption, ready to be looked at; `image` is what is shown of it."""
+
+    image: Pixels | None = None
+
+    def finish(self, seen: Look) -> CaptionLook:
+        """The record with the image."""
+        return CaptionLook(seen.axes, seen.maps, seen.outputs, seen.title, self.image)
+
+
+def caption_case(
+    module: nn.Module, tokenizer: Tokenizer, image: Pixels, caption: Sequence[int], *, shown: Pixels | None = None
+) -> CaptionCase:
+    """An image (3, H, W) and its caption as ids without marks; `shown` is the same image, as fine as one likes."""
     device = next(module.parameters()).device
     fed = torch.tensor([[tokenizer.bos_id, *caption]], device=device)
     pieces, words = tokenizer.tokens(caption), Words.of(tokenizer, caption)
@@ -89,7 +102,7 @@ def caption_case(module: nn.Module, tokenizer: Tokenizer, image: Pixels, caption
     }
     names = OutputNames("caption", "here", lambda index: tokenizer.tokens([index])[0], [*caption, tokenizer.eos_id])
     inputs = (torch.tensor(image[None], device=device), Rows(fed))
-    return ForwardCase(module, inputs, axes, IMAGE_SIDES, names, title=tokenizer.decode(caption))
+    return CaptionCase(module, inputs, axes, IMAGE_SIDES, names, title=tokenizer.decode(caption), image=shown)
 
 
 def spotlight(image: Pixels, weights: Numbers) -> Numbers:

@@ -1,7 +1,7 @@
 """How good captions are: BLEU-1 to BLEU-4 and CIDEr-D against all references of an image, and how many are among them.
 
     judge = CaptionJudge(references)             references: several texts an image
-    judge.judged(captions).figures()             by name; `.figures(drawn)` of images drawn with replacement
+    judge.score(captions).figures()              by name; `.figures(drawn)` of images drawn with replacement
 
 Captions are compared as the literature does: lower case, words alone. BLEU's counts are sacreBLEU's (the length that
 brevity is judged by is the closest reference's); BLEU-n is the geometric mean of the first n precisions.
@@ -18,16 +18,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.images.captions import without_punctuation
+from regard.decoding import DecodeOptions
 from regard.errors import UsageError
 from regard.metrics.bootstrap import Drawn
 from regard.metrics.scores import Metric
 from regard.tasks.captions.cider import SIGNATURE, CiderD
+from regard.tasks.captions.data import Pictures
+from regard.tasks.captions.writer import CaptionWriter
+from regard.tasks.measuring import Scores
 
 ORDER = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class CaptionScores:
     """What was counted of each caption: `counts` (n, 10) of sacreBLEU, CIDEr-D (n,), and whether it is a reference."""
 
     counts: NDArray[np.float64]
@@ -73,7 +77,7 @@ class CaptionJudge:
         ]
         self._bleu = BLEU(max_ngram_order=ORDER, tokenize="none", smooth_method="none", force=True)
 
-    def judged(self, captions: Sequence[str]) -> Judged:
+    def score(self, captions: Sequence[str]) -> CaptionScores:
         """Count everything about these captions, one an image."""
         if len(captions) != len(self._plain):
             raise UsageError(f"{len(captions)} captions do not pair up with {len(self._plain)} images")
@@ -81,7 +85,14 @@ class CaptionJudge:
         counts = np.array(self._bleu._extract_corpus_statistics(said, self._streams), np.float64)
         exact = np.array([text in several for text, several in zip(said, self._plain, strict=True)], np.float64)
         signature = str(self._bleu.get_signature()).replace("case:mixed", "case:lc") + "|punctuation:no"
-        return Judged(counts, self._cider.scores([text.split() for text in said]), exact, signature)
+        return CaptionScores(counts, self._cider.scores([text.split() for text in said]), exact, signature)
+
+
+def score_captions(writer: CaptionWriter, pictures: Pictures, options: DecodeOptions) -> Scores:
+    """What a captioner says about images, against all that people said."""
+    captions = [best_first[0].text for best_first in writer(pictures.pixels, options)]
+    scores = CaptionJudge(pictures.captions).score(captions)
+    return Scores(len(pictures), "images", scores.metrics, scores.figures, captions, digits=2)
 
 
 def plain(text: str) -> str:

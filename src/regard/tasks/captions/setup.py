@@ -11,9 +11,10 @@ from regard.models.registry import entry
 from regard.tasks.captions.config import CaptionConfig
 from regard.tasks.captions.data import CaptionFiles, CaptionSets, as_text
 from regard.tasks.captions.loss import Weights
-from regard.tasks.captions.metrics import CaptionJudge
+from regard.tasks.captions.metrics import score_captions
 from regard.tasks.captions.training import CaptionTraining, Views
 from regard.tasks.captions.writer import CaptionWriter
+from regard.tasks.measuring import measure
 from regard.tasks.tokenizing import tokenizer_for
 from regard.training.setup import RunContext, Say, TaskSetup
 from regard.training.warm_start import begin_model, own_options, refuse_start
@@ -60,14 +61,8 @@ class CaptionSetup(TaskSetup):
 
     def measure(self, say: Say) -> dict[str, dict[str, Any]]:
         """Every test set, captioned and scored."""
-        found = {}
         writer = CaptionWriter([as_captioner(self.model)], self.tokenizer)
-        for name, pictures in self.sets.tests.items():
-            captions = [several[0].text for several in writer(pictures.pixels, self.recipe.decode)]
-            metrics = CaptionJudge(pictures.captions).judged(captions).metrics()
-            found[name] = {key: metric.record() for key, metric in metrics.items()}
-            say(f"{name}: " + "  ".join(f"{m.name} {m.value:.{m.digits}f}" for m in metrics.values()))
-        return found
+        return measure(self.sets.tests, lambda pictures: score_captions(writer, pictures, self.recipe.decode), say=say)
 
 
 def texts_of(recipe: Recipe, sets: CaptionSets) -> list[str]:

@@ -169,7 +169,7 @@ class CaptionTraining(BatchPlanMixin):
     def evaluate(self, model: Captioner) -> dict[str, float]:
         """Loss a word, CIDEr-D and BLEU on the validation images, captioned greedily."""
         captions = [several[0].text for several in self._writer(model)(self.valid.pixels, self.decode)]
-        figures = self.judge.judged(captions).figures()
+        figures = self.judge.score(captions).figures()
         names = {"CIDEr-D": "cider", "BLEU-1": "bleu1", "BLEU-4": "bleu4", "exact match": "exact"}
         return {"valid_nll": self._valid_nll(model)} | {short: figures[name] for name, short in names.items()}
 

@@ -47,7 +47,7 @@ class ImageSettings(GuessSettings, total=False):
 class ImagePredictor(Predictor[ImageInput, ImageGuess]):
     """A Vision Transformer with its classes and the way it reads images."""
 
-    verified_on = ("images", "random pixels")
+    verified_on = ("images", "images of random pixels")
 
     def __init__(self, module: nn.Module, space: ImageSpace, config: Recipe) -> None:
         super().__init__(module, config)

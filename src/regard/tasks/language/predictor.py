@@ -54,7 +54,7 @@ class LanguagePredictor(Predictor[str, Continuation]):
 
     multiline = True
     undecoded = "when a text is measured: nothing is decoded"
-    verified_on = ("passages", "random pieces")
+    verified_on = ("passages", "passages of random pieces")
 
     def __init__(
         self, module: nn.Module, tokenizer: Tokenizer, config: Recipe, *, context: int, precision: str = "auto"

@@ -58,7 +58,7 @@ class MaskedPredictor(Predictor[str, Filling | NextSentence]):
     """A BERT with its tokenizer."""
 
     undecoded = "when pieces are masked: each is guessed once"
-    verified_on = ("sentences", "random pieces")
+    verified_on = ("sentences", "sentences of random pieces")
 
     def __init__(self, module: nn.Module, tokenizer: Tokenizer, config: Recipe) -> None:
         super().__init__(module, config)

@@ -7,26 +7,26 @@
 
 The linear model of targets that are read themselves is shared by all of them, (S) → (T), on differences from the last
 value. Targets that are not are predicted from the last steps of all inputs together.
-
-What is said about forecasts of a test set: the model's figures, and those of simple forecasts beside them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from regard.data.series.space import SeriesSpace
+from regard.checkpoints.weights import read_tensors, write_tensors
 from regard.data.series.windows import Rows, Windows
-from regard.metrics.scores import Metric
 from regard.models.interfaces.series import steps_read
-from regard.tasks.series.metrics import Errors, Forecasts, chunks, errors_of, metrics
+from regard.tasks.series.metrics import Errors, Forecasts, chunks, errors_of
 
 PENALTIES = (1e-6, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # times the mean square of a feature
+_FILE = "baseline.safetensors"
 
 Matrix = NDArray[np.floating[Any]]
 
@@ -48,6 +48,16 @@ class Ridge:
     """A linear forecast: `weights` (features + 1, outputs); the last row is added to all."""
 
     weights: Matrix
+
+    def save(self, folder: Path) -> None:
+        """Write it beside the weights of a run."""
+        write_tensors(folder / _FILE, {"ridge": torch.from_numpy(self.weights)})
+
+    @classmethod
+    def load(cls, folder: Path) -> Ridge | None:
+        """Read what `save` wrote, if it did."""
+        path = folder / _FILE
+        return cls(read_tensors(path)["ridge"].numpy()) if path.exists() else None
 
     @classmethod
     def fit(cls, train: Windows, valid: Windows) -> Ridge:
@@ -115,26 +125,3 @@ def _answers(windows: Windows, rows: Rows) -> Matrix:
     if not reads_itself(windows):
         return future.reshape(len(rows), -1)
     return (future - windows.known(rows, 1)).transpose(0, 2, 1).reshape(-1, windows.horizon)
-
-
-def compared(
-    forecasts: Forecasts, windows: Windows, space: SeriesSpace, *, quantiles: Sequence[float], ridge: Ridge | None
-) -> dict[str, Metric]:
-    """The figures of forecasts (n, T, K, Q), then "naive mse", "ridge mae", … of the same windows."""
-    signature = f"windows:{len(windows)}|context:{windows.context}|horizon:{windows.horizon}|all"
-    figures = metrics(
-        errors_of(forecasts, windows, quantiles=quantiles), space, signature=signature, horizon=windows.horizon
-    )
-    for name, errors in baselines(windows, season=space.season, ridge=ridge).items():
-        figures |= metrics(errors, space, signature=signature, horizon=windows.horizon, prefix=f"{name} ")
-    return figures
-
-
-def lines_of(name: str, figures: Mapping[str, Metric]) -> list[str]:
-    """The scaled errors as lines for people, the model's first."""
-    whose = [""] + [key.removesuffix("mse") for key in figures if key.endswith(" mse")]
-    lines = []
-    for prefix in whose:
-        shown = f"mse {figures[prefix + 'mse'].value:.4f}  mae {figures[prefix + 'mae'].value:.4f}"
-        lines.append(f"{name}: {prefix.strip() or 'model':<15} {shown}")
-    return lines

@@ -14,11 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import UsageError
+from regard.inspection.forward_case import ForwardCase, Sides
 from regard.inspection.record import Look, MapKind
 
 _SIZE, _DPI = (9.6, 4.8), 150
 _MOST = 8  # columns that were read
 Numbers = NDArray[np.float64]
+SERIES_SIDES: Sides = {
+    "self": ("self", "past", "past"),
+    "masked": ("masked", "future", "future"),
+    "cross": ("cross", "future", "past"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +71,17 @@ class SeriesLook(Look):
         if self.forecast is None or kind == "masked":
             return None
         return draw_series(self.forecast, path, looked_at=self.looked_at(kind=kind, layer=layer), title=self.title)
+
+
+@dataclass(frozen=True, eq=False)
+class SeriesCase(ForwardCase):
+    """The end of a series, ready to be looked at, and what is shown of it."""
+
+    forecast: ShownForecast | None = None
+
+    def finish(self, seen: Look) -> SeriesLook:
+        """The record with the numbers that were seen and said."""
+        return SeriesLook(seen.axes, seen.maps, None, seen.title, self.forecast)
 
 
 def draw_series(shown: ShownForecast, path: Path | str, *, looked_at: Numbers, title: str = "") -> Path:

@@ -2,136 +2,150 @@
 
 model = regard.load("runs/etth1")
 model("prices.csv")                       → Forecast: the steps after the file's last row, in its own units
+model(frame)                              the same of a pandas DataFrame, a dict of columns, or an array
 model("AAPL.csv,MSFT.csv")                several files, where it was trained on several
 model.look("prices.csv", "OT").plot("seen.png")
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Self
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 from torch import nn
 
 from regard.checkpoints.spec import Pretrained
-from regard.checkpoints.weights import read_tensors
 from regard.config.recipe import Recipe
 from regard.data.series.files import Series
+from regard.data.series.inputs import SeriesInput, check_series, series_of
 from regard.data.series.space import SeriesSpace
 from regard.data.series.timestamps import marks_of, written
 from regard.data.series.windows import Cut, Windows
-from regard.errors import DataError, RegardError, UsageError
-from regard.inspection.forward_case import ForwardCase
-from regard.inspection.invariants import Check, measure_plain
-from regard.inspection.look import look_at
-from regard.inspection.record import Axis
-from regard.metrics.comparing import Compared, paired
+from regard.errors import DataError, UsageError
 from regard.models.interfaces.series import Forecaster
 from regard.models.patch_forecaster import PatchForecaster
-from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, folder_of, refuse_options
-from regard.tasks.series.baselines import Ridge, compared
+from regard.tasks.base import Predictor, ScoreData, folder_of, one_or_many
+from regard.tasks.decode_settings import NoSettings
+from regard.tasks.measuring import Scores
+from regard.tasks.registry import NoOptions
+from regard.tasks.series.baselines import Ridge
 from regard.tasks.series.data import SeriesFiles
-from regard.tasks.series.forecasting import Forecast, forecasts, forecasts_of, inputs_of
-from regard.tasks.series.look import SeriesLook, ShownForecast
-from regard.tasks.series.metrics import Errors, blocks_of, errors_of
-from regard.tasks.series.setup import BASELINE
+from regard.tasks.series.forecasting import Forecast, forecasts_of, inputs_of
+from regard.tasks.series.report import score_windows
 
-NOTHING = "to a forecaster: it forecasts its whole horizon"
+if TYPE_CHECKING:
+    from regard.inspection.forward_case import ForwardCase
+    from regard.inspection.invariants import Check
+    from regard.tasks.series.look import ShownForecast
 
 
-class SeriesPredictor(Predictor[Forecast]):
+class SeriesPredictor(Predictor[SeriesInput, Forecast]):
     """A forecaster with the scale of its columns, and the linear forecast it is measured against."""
+
+    undecoded = "to a forecaster: it forecasts its whole horizon"
+    verified_on = ("windows", "windows of random numbers")
 
     def __init__(self, module: nn.Module, space: SeriesSpace, config: Recipe, ridge: Ridge | None = None) -> None:
         super().__init__(module, config)
         self.space, self.ridge = space, ridge
-        self.device = next(module.parameters()).device
         assert isinstance(module, Forecaster)
         self.forecaster, self.shape = module, module.config
 
     @classmethod
-    def open(cls, found: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
+    def open(cls, pretrained: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
         """The predictor of an opened model."""
-        folder, ridge = folder_of(found), None
-        if (folder / BASELINE).exists():
-            ridge = Ridge(read_tensors(folder / BASELINE)["ridge"].numpy())
-        return cls(module, SeriesSpace.load(folder), recipe, ridge)
+        folder = folder_of(pretrained)
+        return cls(module, SeriesSpace.load(folder), recipe, Ridge.load(folder))
 
-    def predict(self, texts: Sequence[str], *, keys: Sequence[int] | None = None, **options: Any) -> list[Forecast]:
-        """The steps after the last row of each file; commas part files that belong together.
+    def is_single(self, inputs: Any) -> bool:
+        """Whether this is one series, not several."""
+        return not isinstance(inputs, list | tuple | Iterator)
 
-        Where targets are told at the time of what is read, all rows of a file that have a whole window.
+    def check_inputs(self, inputs: Sequence[Any]) -> None:
+        """Series are paths, tables of columns or arrays."""
+        check_series(inputs)
+
+    def predict(
+        self, inputs: Sequence[SeriesInput], *, keys: Sequence[int] | None = None, **options: Unpack[NoSettings]
+    ) -> list[Forecast]:
+        """The steps after the last row of each series; commas part files that belong together.
+
+        Where targets are told at the time of what is read, all rows of a series that have a whole window.
         """
-        refuse_options(options, NOTHING)
-        return [self._forecast(series := self._read(text), self._ends(series)) for text in texts]
+        self.scoring_options(options)
+        several = [self._read(given, f"input {number}") for number, given in enumerate(inputs)]
+        return [self._forecast(series, self._ends(series)) for series in several]
 
-    def look(
-        self,
-        text: str,
-        target: str | None = None,
-        *,
-        layers: Collection[int] | None = None,
-        kinds: Collection[str] | None = None,
-        queries: bool = False,
-        **options: Any,
-    ) -> SeriesLook:
-        """Which steps or patches of the past the forecast of a target (else the first) looked at."""
-        check_texts([text])
+    __call__ = one_or_many(predict)
+
+    def case(self, input: SeriesInput, target: str | None = None, **options: Any) -> ForwardCase:
+        """The end of a series, ready to be looked at: what the forecast of a target (else the first) looked at."""
         if target is not None and target not in self.space.targets:
             raise UsageError(f"{target!r} is not forecast; there are {', '.join(self.space.targets)}")
-        place = 0 if target is None else self.space.targets.index(target)
-        series = self._read(text)
-        cut = self._cut(series, [len(series)])
-        case, spans = self._scene(series, cut, place)
-        seen = look_at(case, layers=layers, kinds=kinds, queries=queries, alternatives=0)
-        return SeriesLook(seen.axes, seen.maps, None, seen.title, self._told(series, place, spans))
+        return self._case(self._read(input), 0 if target is None else self.space.targets.index(target))
 
-    def evaluate(self, data: ScoreData, **options: Any) -> Iterator[Evaluation]:
-        """All figures on every window of the test part, or of the files given, with simple forecasts beside them."""
-        refuse_options(options, NOTHING)
-        name, windows = self.windows(data)
-        said = forecasts(self.module, windows)
-        figures = compared(said, windows, self.space, quantiles=self.config.data.quantiles, ridge=self.ridge)
-        yield Evaluation(name, len(windows), "windows", figures, [])
+    def test_sets(self, data: ScoreData) -> Mapping[str, Windows]:
+        """The windows to score on: those of the files given, else of the recipe's test part."""
+        return {",".join(data.files): self.given_examples(data)} if data.files else self.recipe_tests(data)
 
-    def compare(
-        self, other: Any, data: ScoreData, *, resamples: int = 1000, seed: int = 1, **options: Any
-    ) -> Iterator[Compared]:
-        """The scaled errors of both on the same windows."""
-        refuse_options(options, NOTHING)
-        self._check_same_task(other)
+    def given_examples(self, data: ScoreData) -> Windows:
+        """Every window of the files given."""
+        files = [part for name in data.files for part in name.split(",")]
+        return SeriesFiles(self.config.data, data.root).read_known(files, self.space)[1]
+
+    def recipe_tests(self, data: ScoreData) -> Mapping[str, Windows]:
+        """The windows of the recipe's test part."""
+        return {"test": SeriesFiles(self.config.data, data.root).read().test}
+
+    def score(self, examples: Windows, options: NoOptions) -> Scores:
+        """All figures on every window, with simple forecasts beside them."""
+        quantiles = self.config.data.quantiles
+        return score_windows(self.module, examples, self.space, quantiles=quantiles, ridge=self.ridge)
+
+    def check_comparable(self, other: Self) -> None:
+        """Both forecast the same columns, on one scale."""
         mine, yours = ((p.space.targets, p.config.data.horizon, p.space.scale) for p in (self, other))
         if mine != yours:
             raise UsageError(
                 "the two models forecast different columns, horizons or scales: their errors differ in kind"
             )
-        name, windows = self.windows(data)
-        _, again = other.windows(data)
-        shared = set(windows.places.tolist()) & set(again.places.tolist())
-        systems = [_errors(p, w, shared) for p, w in ((self, windows), (other, again))]
-        block = blocks_of(len(shared), self.config.data.horizon)
-        found = paired(
-            (systems[0].figures, systems[1].figures), len(shared), resamples=resamples, seed=seed, block=block
-        )
-        yield Compared(name, len(shared), "windows", found)
 
-    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Check]:
-        """What this model promises, measured on windows of the test part, or on random numbers."""
-        yield from measure_plain(self.module, inputs_of(self._some(data, n), self.device))
+    def shared(self, other: Self, name: str, examples: Windows, data: ScoreData) -> tuple[Windows, Windows]:
+        """The windows that both have, in the order of time."""
+        theirs: Windows = next(iter(other.test_sets(data).values()))
+        places = np.intersect1d(examples.places, theirs.places)
+        return replace(examples, places=places), replace(theirs, places=places)
 
-    def windows(self, data: ScoreData) -> tuple[str, Windows]:
-        """The windows to score on: those of the files given, else of the recipe's test part."""
-        files = SeriesFiles(self.config.data, data.root)
-        if data.files:
-            given = [part for name in data.files for part in name.split(",")]
-            return ",".join(data.files), files.read_known(given, self.space)[1]
-        return "test", files.read().test
+    def sample(self, examples: Windows, n: int) -> list[Any]:
+        """Windows from all over the test part."""
+        rows = np.linspace(0, len(examples) - 1, min(n, len(examples))).astype(np.int64)
+        return list(zip(*examples.cut(rows), strict=True))
 
-    def _read(self, text: str) -> Series:
-        """The columns that are read, of one file or several."""
-        data = self.config.data
-        series = SeriesFiles(data).read_columns(text.split(","), self.space, self.space.inputs)
+    def random_sample(self, n: int) -> list[Any]:
+        """Random numbers."""
+        chance, shape = np.random.default_rng(1), self.shape
+        sizes = [(shape.context, shape.n_inputs), (shape.context, shape.n_marks)]
+        sizes += [(shape.horizon, len(shape.targets)), (shape.horizon, shape.n_marks)]
+        return list(zip(*(chance.standard_normal((n, *size)).astype(np.float32) for size in sizes), strict=True))
+
+    def promises(self, sample: list[Any]) -> Iterator[Check]:
+        """Batching, fused kernels and saving."""
+        from regard.inspection.invariants import measure_plain
+
+        cut = Cut(*(np.stack(part) for part in zip(*sample, strict=True)))
+        return measure_plain(self.module, inputs_of(cut, self.device))
+
+    def _read(self, given: SeriesInput, where: str = "the series") -> Series:
+        """The columns that are read, of one file or several, or of a table in memory."""
+        data, columns = self.config.data, self.space.inputs
+        if isinstance(given, str | Path):
+            series = SeriesFiles(data).read_columns(str(given).split(","), self.space, columns)
+        else:
+            series = series_of(given, columns=columns, missing=data.missing, name=where)
+            series = series.returns() if data.values == "returns" else series
         if len(series) < data.context:
             raise DataError(f"{series.name}: {len(series):,} rows are fewer than the context of {data.context:,}")
         if self.shape.n_marks and (series.moments is None or self.space.step is None):
@@ -187,8 +201,11 @@ class SeriesPredictor(Predictor[Forecast]):
         n = self.config.data.context
         return [str(i - n) for i in range(n)] if series.moments is None else written(series.moments)[-n:]
 
-    def _scene(self, series: Series, cut: Cut, place: int) -> tuple[ForwardCase, Any]:
-        """The window as something to look at, and the steps that each place of the past stands for."""
+    def _case(self, series: Series, place: int) -> ForwardCase:
+        """The last window as something to look at, with the steps that each place of the past stands for."""
+        from regard.inspection.record import Axis
+        from regard.tasks.series.look import SERIES_SIDES, SeriesCase
+
         before, ahead = self._behind(series), self._times(series, self.shape.horizon)
         when = "up to" if self.config.data.together else "after"
         title = f"{self.space.targets[place]}: {len(ahead)} steps {when} {before[-1]}"
@@ -200,11 +217,12 @@ class SeriesPredictor(Predictor[Forecast]):
             before = [f"{before[a]} … {before[b - 1]}" for a, b in spans]
             options = {"only": place}
         axes = {"past": Axis(before, "steps"), "future": Axis(ahead, "steps")}
-        sides: Any = {"self": ("self", "past", "past"), "masked": ("masked", "future", "future"),
-                      "cross": ("cross", "future", "past")}  # fmt: skip
-        return ForwardCase(self.module, inputs_of(cut, self.device), axes, sides, options=options, title=title), spans
+        inputs, shown = inputs_of(self._cut(series, [len(series)]), self.device), self._shown(series, place, spans)
+        return SeriesCase(self.module, inputs, axes, SERIES_SIDES, options=options, title=title, forecast=shown)
 
-    def _told(self, series: Series, place: int, spans: Any) -> ShownForecast:
+    def _shown(self, series: Series, place: int, spans: Any) -> ShownForecast:
+        from regard.tasks.series.look import ShownForecast
+
         forecast, name = self._forecast(series, [len(series)]), self.space.targets[place]
         n = self.config.data.context
         past, read = np.full(n, np.nan), None
@@ -217,23 +235,3 @@ class SeriesPredictor(Predictor[Forecast]):
         begin = n - self.config.data.lead
         times = [*self._behind(series)[:begin], *forecast.times]
         return ShownForecast(name, past, forecast.point[:, place], band, times, spans, begin, read, linear)
-
-    def _some(self, data: ScoreData, n: int) -> Cut:
-        """Windows to verify on."""
-        try:
-            name, windows = self.windows(data)
-            self.say(f"on {min(n, len(windows))} windows of {name}")
-            return windows.cut(np.linspace(0, len(windows) - 1, min(n, len(windows))).astype(np.int64))
-        except RegardError:
-            self.say(f"on {n} windows of random numbers")
-        chance, shape = np.random.default_rng(1), self.shape
-        sizes = [(shape.context, shape.n_inputs), (shape.context, shape.n_marks)]
-        sizes += [(shape.horizon, len(shape.targets)), (shape.horizon, shape.n_marks)]
-        return Cut(*(chance.standard_normal((n, *size)).astype(np.float32) for size in sizes))
-
-
-def _errors(predictor: SeriesPredictor, windows: Windows, shared: set[int]) -> Errors:
-    """The errors of the windows that two models both have, in the order of time."""
-    errors = errors_of(forecasts(predictor.module, windows), windows, quantiles=predictor.config.data.quantiles)
-    kept = np.array([place in shared for place in windows.places.tolist()])
-    return Errors(errors.squared[kept], errors.absolute[kept])

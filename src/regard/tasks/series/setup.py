@@ -6,20 +6,17 @@ from typing import Any
 
 import torch
 
-from regard.checkpoints.weights import write_tensors
 from regard.config.recipe import Recipe
 from regard.data.series.windows import Windows
-from regard.metrics.scores import Metric
 from regard.models.interfaces.series import Forecaster
-from regard.tasks.series.baselines import Ridge, compared, lines_of
+from regard.tasks.measuring import Scores, measure
+from regard.tasks.series.baselines import Ridge
 from regard.tasks.series.config import SeriesConfig
 from regard.tasks.series.data import SeriesFiles
-from regard.tasks.series.forecasting import forecasts
+from regard.tasks.series.report import lines_of, score_windows
 from regard.tasks.series.training import SeriesTraining
 from regard.training.setup import RunContext, Say, TaskSetup
 from regard.training.warm_start import begin_model, own_options, refuse_start
-
-BASELINE = "baseline.safetensors"  # the linear forecast, beside the weights
 
 
 class SeriesSetup(TaskSetup):
@@ -42,11 +39,10 @@ class SeriesSetup(TaskSetup):
             "lead": recipe.data.lead,
         }
         self.model, self.spec = begin_model(recipe, own_options(recipe) | shape)
-        weights = torch.from_numpy(self.ridge.weights)
         if isinstance(self.model, Forecaster) and self.model.config.linear:
-            self.model.start(weights)
+            self.model.start(torch.from_numpy(self.ridge.weights))
         context.keep(space.save)
-        context.keep(lambda folder: write_tensors(folder / BASELINE, {"ridge": weights}))
+        context.keep(self.ridge.save)
         assert isinstance(train, SeriesConfig)
         self.task = SeriesTraining(
             space,
@@ -73,15 +69,9 @@ class SeriesSetup(TaskSetup):
 
     def measure(self, say: Say) -> dict[str, dict[str, Any]]:
         """All figures on the validation and the test part, with those of the simple forecasts beside them."""
-        found = {}
-        for name, windows in (("valid", self.sets.valid), ("test", self.sets.test)):
-            figures = self._measured(windows)
-            found[name] = {key: metric.record() for key, metric in figures.items()}
-            for line in lines_of(name, figures):
-                say(line)
-        return found
+        sets = {"valid": self.sets.valid, "test": self.sets.test}
+        return measure(sets, self._score, say=say, lines=lines_of)
 
-    def _measured(self, windows: Windows) -> dict[str, Metric]:
-        said = forecasts(self.model, windows)
+    def _score(self, windows: Windows) -> Scores:
         quantiles = self.recipe.data.quantiles
-        return compared(said, windows, self.sets.space, quantiles=quantiles, ridge=self.ridge)
+        return score_windows(self.model, windows, self.sets.space, quantiles=quantiles, ridge=self.ridge)

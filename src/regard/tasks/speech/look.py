@@ -66,14 +66,13 @@ class SpeechLook(Look):
 
 
 @dataclass(frozen=True, eq=False)
-class SpokenCase:
-    """A case of speech, and what is needed to make its record one of sound."""
+class SpeechCase(ForwardCase):
+    """A recording and its text, ready to be looked at; and what is needed to make the record one of sound."""
 
-    case: ForwardCase
-    sound: Sound
-    n_opening: int
-    n_places: int
-    heads: tuple[str, ...]
+    sound: Sound | None = None
+    n_opening: int = 1
+    n_places: int | None = None
+    heads: tuple[str, ...] = ()
 
     def finish(self, seen: Look) -> SpeechLook:
         """The record without the opening that is always fed, and without silence that was added."""
@@ -96,7 +95,7 @@ def speech_case(
     ids: Sequence[int],
     options: SpeechOptions,
     title: str = "",
-) -> SpokenCase:
+) -> SpeechCase:
     """A recording and its text, ready to be looked at."""
     frames, heard = transcriber.hear([samples])
     opening = prompt_ids(tokenizer, options.prompt)
@@ -113,10 +112,20 @@ def speech_case(
     given = [*opening[1:], *ids, tokenizer.eos_id]
     names = OutputNames("target", "here", lambda index: tokenizer.tokens([index])[0], given)
     module: Any = transcriber.model
-    case = ForwardCase(module, (frames, Rows(target)), axes, PAIR_SIDES, names, title=title)
     mel = frames.values[0, : transcriber.front.n_frames(len(samples))].float().cpu().numpy()
-    sound = Sound(mel, transcriber.front.n_hop / transcriber.front.rate, each)
-    return SpokenCase(case, sound, len(opening), min(transcriber.n_places(len(samples)), n_places), options.heads)
+    return SpeechCase(
+        module,
+        (frames, Rows(target)),
+        axes,
+        PAIR_SIDES,
+        names,
+        title=title,
+        kinds=("cross", "masked"),
+        sound=Sound(mel, transcriber.front.n_hop / transcriber.front.rate, each),
+        n_opening=len(opening),
+        n_places=min(transcriber.n_places(len(samples)), n_places),
+        heads=options.heads,
+    )
 
 
 def replace_marks(words: Words, n: int) -> Words:

@@ -12,13 +12,18 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
+from regard.data.audio.corpus import Utterances
 from regard.errors import UsageError
 from regard.metrics.bootstrap import Drawn, bootstrap, signature
 from regard.metrics.scores import Metric, exact_match
+from regard.tasks.measuring import Scores
+from regard.tasks.speech.config import SpeechOptions
+from regard.tasks.speech.transcriber import Transcriber
 
 Counts = npt.NDArray[np.int64]
 _APOSTROPHES = re.compile(r"(?<=\w)['’](?=\w)")
@@ -94,3 +99,12 @@ def score_transcripts(hypotheses: Sequence[str], references: Sequence[str]) -> d
     counts = ErrorCounts.of(hypotheses, references)
     sides = [[plain_words(text) for text in side] for side in (hypotheses, references)]
     return counts.metrics() | {"exact match": exact_match(sides[0], sides[1])}
+
+
+def score_recordings(transcriber: Transcriber, recordings: Utterances, options: SpeechOptions) -> Scores:
+    """What a transcriber hears in recordings, against what was said."""
+    transcripts = transcriber([recordings.samples(i) for i in range(len(recordings))], options)
+    texts, references = [best_first[0].text for best_first in transcripts], list(recordings.texts)
+    counts = ErrorCounts.of(texts, references)
+    metrics = partial(score_transcripts, texts, references)
+    return Scores(len(recordings), "recordings", metrics, counts.figures, texts, digits=2)

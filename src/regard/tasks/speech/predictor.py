@@ -3,46 +3,48 @@
 model = regard.load("runs/digits")
 model("a.wav")                                 → Transcript: text, score, tokens, words with their times
 model(["a.wav", "b.flac"], beam=5)             → one a recording
-model.transcribe(samples, rate=16_000)         the same for samples that are in memory
+model((samples, 16_000))                       the same for samples that are in memory; or model(samples, rate=16_000)
 model.look("a.wav").plot("seen.png")           which stretch of the sound it listened to for each word
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 import torch
 from torch import nn
 
-from regard.attention import Rows, watch
 from regard.checkpoints.spec import Pretrained
 from regard.config.recipe import Recipe
 from regard.data.audio.corpus import Utterances
-from regard.data.audio.files import Samples, read_audio
+from regard.data.audio.files import Samples
+from regard.data.audio.inputs import AudioInput, SampleInput, audio_of, check_recordings, is_recording
 from regard.data.audio.mel import SCALE, Front, Scale
 from regard.data.audio.resampling import resample
 from regard.data.text.tokenizers import Tokenizer
-from regard.errors import RegardError, UsageError
-from regard.inspection.invariants import TOLERANCE, Check, measure_saved
-from regard.inspection.look import look_at
-from regard.metrics.comparing import Compared, paired
-from regard.models.interfaces.speech import Frames, as_speech
+from regard.errors import UsageError
+from regard.models.interfaces.speech import as_speech
 from regard.models.precision import in_precision
-from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, folder_of, test_sets, tokenizer_of
+from regard.tasks.base import Predictor, ScoreData, check_texts, folder_of, one_or_many, tokenizer_of
+from regard.tasks.decode_settings import DecodeSettings
+from regard.tasks.measuring import Scores
 from regard.tasks.speech.config import SpeechOptions
 from regard.tasks.speech.data import SpeechFiles, hearing
-from regard.tasks.speech.look import SpeechLook, speech_case
-from regard.tasks.speech.metrics import ErrorCounts, score_transcripts
-from regard.tasks.speech.prompting import prompt_ids
+from regard.tasks.speech.metrics import score_recordings
 from regard.tasks.speech.timing import TimedWord
 from regard.tasks.speech.transcriber import Transcriber
 from regard.tasks.speech.transcription import Transcription
 
+if TYPE_CHECKING:
+    from regard.inspection.forward_case import ForwardCase
+    from regard.inspection.invariants import Check
+
+_VERIFIED = 12  # recordings that promises are measured on, at most
 _AT_ONCE = 64  # recordings that are read before any of them is transcribed
 
 
@@ -76,8 +78,19 @@ class Transcript:
         return said | {"words": words, "alternatives": self.alternatives}
 
 
-class SpeechPredictor(Predictor[Transcript]):
+class SpeechSettings(DecodeSettings, total=False):
+    """The fields of `SpeechOptions`, as a call takes them."""
+
+    ctc: float
+    prompt: tuple[str, ...]
+    not_first: tuple[int, ...]
+    heads: tuple[str, ...]
+
+
+class SpeechPredictor(Predictor[AudioInput, Transcript]):
     """A model that listens and spells, with its pieces and its way of hearing."""
+
+    verified_on = ("recordings", "recordings of noise")
 
     def __init__(
         self, module: nn.Module, tokenizer: Tokenizer, config: Recipe, front: Front, *, precision: str = "auto"
@@ -89,161 +102,129 @@ class SpeechPredictor(Predictor[Transcript]):
         self.exact = Transcriber(as_speech(module), tokenizer, front, seconds=seconds)
 
     @classmethod
-    def open(cls, found: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
+    def open(cls, pretrained: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
         """The predictor of an opened model."""
-        folder = folder_of(found)
+        folder = folder_of(pretrained)
         scale = Scale.load(folder) if (folder / SCALE).exists() else None
-        return cls(module, tokenizer_of(found), recipe, hearing(recipe.data, scale), precision=precision)
+        return cls(module, tokenizer_of(pretrained), recipe, hearing(recipe.data, scale), precision=precision)
 
     @classmethod
-    def reading(cls, found: Pretrained) -> dict[str, Any]:
+    def reading(cls, pretrained: Pretrained) -> dict[str, Any]:
         """As Whisper hears, the one model of others there is."""
-        return {"features": "whisper", "rate": 16_000, "n_mels": int(found.options["n_mels"])}
+        return {"features": "whisper", "rate": 16_000, "n_mels": int(pretrained.options["n_mels"])}
 
-    def predict(self, texts: Sequence[str], *, keys: Sequence[int] | None = None, **options: Any) -> list[Transcript]:
-        """Transcribe sound files; `options` are fields of `SpeechOptions` that win over the recipe's."""
-        chosen = self.options(options)
-        named = list(range(len(texts))) if keys is None else list(keys)
-        found: list[Transcript] = []
-        for begin in range(0, len(texts), _AT_ONCE):
-            some = [self.read(text) for text in texts[begin : begin + _AT_ONCE]]
-            found += self._transcribe(some, chosen, named[begin : begin + _AT_ONCE])
-        return found
+    def is_single(self, inputs: Any) -> bool:
+        """Whether this is one recording, not several."""
+        return is_recording(inputs)
 
-    def transcribe(self, samples: Samples, rate: int, **options: Any) -> Transcript:
-        """Transcribe samples (n,) from −1 to 1 that are in memory."""
-        heard = self._at_rate(np.asarray(samples, np.float32), rate)
-        if heard.ndim != 1 or not len(heard) or not np.isfinite(heard).all():
-            raise UsageError(f"samples of shape {heard.shape} were given; allowed are finite numbers (n,), n from 1")
-        return self._transcribe([heard], self.options(options), [0])[0]
+    def check_inputs(self, inputs: Sequence[Any]) -> None:
+        """Recordings are paths, samples, or samples with their rate."""
+        check_recordings(inputs)
 
-    def read(self, path: str) -> Samples:
-        """The samples of a file at the rate that the model hears."""
-        audio = read_audio(path)
-        return self._at_rate(audio.samples, audio.rate)
-
-    def look(
+    def predict(
         self,
-        text: str,
-        target: str | None = None,
+        inputs: Sequence[AudioInput],
         *,
-        layers: Collection[int] | None = None,
-        kinds: Collection[str] | None = None,
-        queries: bool = False,
-        **options: Any,
-    ) -> SpeechLook:
-        """Where in a recording the model listened while it wrote what it heard, or the target."""
-        check_texts([text] if target is None else [text, target])
-        chosen, samples = self.options(options), self.read(text)
+        keys: Sequence[int] | None = None,
+        rate: int | None = None,
+        **options: Unpack[SpeechSettings],
+    ) -> list[Transcript]:
+        """Transcribe recordings; `rate` is that of samples that come without one.
+
+        `options` are fields of `SpeechOptions` that win over the recipe's.
+        """
+        chosen = self.options(options)
+        named = list(range(len(inputs))) if keys is None else list(keys)
+        transcripts: list[Transcript] = []
+        for begin in range(0, len(inputs), _AT_ONCE):
+            places = range(begin, min(begin + _AT_ONCE, len(inputs)))
+            recordings = [self.read(inputs[i], rate=rate, where=f"input {i}") for i in places]
+            transcripts += self._transcribe(recordings, chosen, [named[i] for i in places])
+        return transcripts
+
+    __call__ = one_or_many(predict)
+
+    def transcribe(self, samples: SampleInput, rate: int, **options: Unpack[SpeechSettings]) -> Transcript:
+        """Transcribe samples (n,) from −1 to 1 that are in memory."""
+        return self((samples, rate), **options)
+
+    def read(self, recording: AudioInput, *, rate: int | None = None, where: str = "the recording") -> Samples:
+        """The samples of a recording at the rate that the model hears."""
+        audio = audio_of(recording, rate=rate, where=where)
+        samples: Samples = resample(torch.from_numpy(audio.samples), audio.rate, self.front.rate).numpy()
+        return samples
+
+    def case(
+        self, input: AudioInput, target: str | None = None, *, rate: int | None = None, **options: Any
+    ) -> ForwardCase:
+        """A recording and what the model writes of it, or the target, ready to be looked at."""
+        from regard.tasks.speech.look import speech_case
+
+        chosen, samples = self.options(options), self.read(input, rate=rate)
         if len(samples) > self.exact.most:
             self.say(f"the recording lasts {len(samples) / self.front.rate:.1f} s; only its beginning is looked at")
             samples = samples[: self.exact.most]
-        wanted = None if target is None else self.tokenizer.encode(target)
-        ids = self._transcribe([samples], chosen, [0])[0].ids if wanted is None else wanted
-        place = speech_case(self.exact, self.tokenizer, samples, ids=ids, options=chosen, title=Path(text).name)
-        seen = look_at(place.case, layers=layers, kinds=kinds or ("cross", "masked"), queries=queries)
-        return place.finish(seen)
+        if target is None:
+            ids = self._transcribe([samples], chosen, [0])[0].ids
+        else:
+            check_texts([target])
+            ids = self.tokenizer.encode(target)
+        title = Path(input).name if isinstance(input, str | Path) else ""
+        return speech_case(self.exact, self.tokenizer, samples, ids=ids, options=chosen, title=title)
 
-    def evaluate(self, data: ScoreData, **options: Any) -> Iterator[Evaluation]:
-        """WER, CER and their intervals on each test set."""
-        chosen = self.options(options)
-        for name, spoken in self.recordings(data).items():
-            said = self._said(spoken, chosen)
-            yield Evaluation(name, len(spoken), "recordings", score_transcripts(said, list(spoken.texts)), said)
+    def given_examples(self, data: ScoreData) -> Utterances:
+        """The recordings of the files given."""
+        return SpeechFiles(self.config.data, data.root, data.made).given(data.files, say=self.say)
 
-    def compare(
-        self, other: Any, data: ScoreData, *, resamples: int = 1000, seed: int = 1, **options: Any
-    ) -> Iterator[Compared]:
-        """WER and CER of both on the same recordings."""
-        self._check_same_task(other)
-        theirs = other.recordings(data)
-        for name, spoken in self.recordings(data).items():
-            if name not in theirs or list(theirs[name].texts) != list(spoken.texts):
-                raise UsageError(
-                    f"the two models' recipes have different recordings called {name!r}",
-                    hint="say what to compare them on: --data FILE",
-                )
-            counts = [
-                ErrorCounts.of(model._said(own, model.options(options)), list(own.texts))
-                for model, own in ((self, spoken), (other, theirs[name]))
-            ]
-            found = paired((counts[0].figures, counts[1].figures), len(spoken), resamples=resamples, seed=seed)
-            yield Compared(name, len(spoken), "recordings", found, digits=2)
+    def recipe_tests(self, data: ScoreData) -> Mapping[str, Utterances]:
+        """The recordings of every test set of the recipe."""
+        return SpeechFiles(self.config.data, data.root, data.made).tests(say=self.say)
 
-    def recordings(self, data: ScoreData) -> Mapping[str, Utterances]:
-        """The recordings to score on, by name: those of the files given, else of every test set of the recipe."""
-        files = SpeechFiles(self.config.data, data.root, data.made)
-        if data.files:
-            return {data.files[0]: files.given(data.files, say=self.say)}
-        return test_sets(files.tests(say=self.say))
+    def score(self, examples: Utterances, options: SpeechOptions) -> Scores:
+        """WER and CER of the transcripts of a test set."""
+        return score_recordings(self.quick, examples, options)
 
-    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Check]:
-        """What this model promises, measured on recordings of a test set, or on noise."""
-        samples, texts = self._some(data, min(n, 12))
-        ids = self.tokenizer.encode_batch(texts)
-        prompt = self.config.decode.prompt
-        strategies = {
-            "greedy": SpeechOptions(max_length=24, prompt=prompt),
-            "beam": SpeechOptions(strategy="beam", beam=3, max_length=24, prompt=prompt),
-        }
-        for name, options in strategies.items():
-            together = [several[0].ids for several in self.exact(samples, options)]
-            alone = [self.exact([one], options)[0][0].ids for one in samples]
-            wrong = sum(one != other for one, other in zip(together, alone, strict=True))
-            yield Check(f"a batch of one = a batch of {len(samples)}, {name}", 0.0, 0.0, wrong)
-        yield from self._computed(samples, ids)
+    def shared(self, other: Self, name: str, examples: Utterances, data: ScoreData) -> tuple[Utterances, Utterances]:
+        """The same recordings, each at the rate that its model hears."""
+        theirs: Utterances | None = other.test_sets(data).get(name)
+        if theirs is None or list(theirs.texts) != list(examples.texts):
+            raise UsageError(
+                f"the two models' recipes have different recordings called {name!r}",
+                hint="say what to compare them on: --data FILE",
+            )
+        return examples, theirs
 
-    @torch.inference_mode()
-    def _computed(self, samples: Sequence[Samples], ids: Sequence[Sequence[int]]) -> Iterator[Check]:
-        """Logits of the whole against the row alone, the steps, the explicit attention, and the copy on disk."""
-        opening = prompt_ids(self.tokenizer, self.config.decode.prompt)
-        width = min(map(len, ids))
-        frames, heard = self.exact.hear(samples)
-        target = torch.tensor([[*opening, *row[:width]] for row in ids], device=heard.memory.device)
-        together = self.module(frames, target)
-        allowed = TOLERANCE * min(1.0, float(together.abs().max()))
-        alone = torch.cat([self.module(self.exact.hear([one])[0], target[i : i + 1]) for i, one in enumerate(samples)])
-        yield Check(f"a batch of one = a batch of {len(together)}", _apart(together, alone), allowed)
-        stepper = as_speech(self.module).start(heard, capacity=target.shape[1])
-        steps = torch.stack([stepper.step(target[:, t]) for t in range(target.shape[1])], 1)
-        yield Check("cached = uncached", _apart(together, steps), allowed)
-        with watch(self.module, through=True):
-            yield Check("fused = explicit", _apart(together, self.module(frames, target)), allowed)
-        yield measure_saved(self.module, lambda again: _apart(together, again(frames, target)), allowed=allowed)
-        louder = Frames(frames.values.masked_fill(~_real(frames), 9.0), frames.lengths)
-        lengths = torch.full((len(target),), target.shape[1], device=target.device)
-        yield Check(
-            "what stands behind the end does not matter",
-            _apart(together, self.module(louder, Rows(target, lengths))),
-            allowed,
-        )
+    def sample(self, examples: Utterances, n: int) -> list[tuple[Samples, str]]:
+        """The first recordings with their texts."""
+        places = range(min(n, _VERIFIED, len(examples)))
+        return [(examples.samples(i)[: self.exact.most], examples.texts[i]) for i in places]
 
-    def _some(self, data: ScoreData, n: int) -> tuple[list[Samples], list[str]]:
-        try:
-            name, spoken = next(iter(self.recordings(data).items()))
-            n = min(n, len(spoken))
-            self.say(f"on {n} recordings of {name}")
-            return [spoken.samples(i)[: self.exact.most] for i in range(n)], [spoken.texts[i] for i in range(n)]
-        except RegardError:
-            self.say(f"on {n} recordings of noise: the recipe's test set is not here")
-        chance = np.random.default_rng(1)
+    def random_sample(self, n: int) -> list[tuple[Samples, str]]:
+        """Noise, with texts of random pieces."""
+        chance, n = np.random.default_rng(1), min(n, _VERIFIED)
         pieces = [i for i in range(len(self.tokenizer)) if i not in self.tokenizer.special_ids]
         sounds = [0.1 * chance.standard_normal(int(chance.uniform(0.3, 1.5) * self.front.rate)) for _ in range(n)]
         texts = [self.tokenizer.decode(chance.choice(pieces, 8).tolist()) for _ in range(n)]
-        return [sound.astype(np.float32) for sound in sounds], [text if text.strip() else "a" for text in texts]
+        return [
+            (sound.astype(np.float32), text if text.strip() else "a") for sound, text in zip(sounds, texts, strict=True)
+        ]
 
-    def _said(self, spoken: Utterances, options: SpeechOptions) -> list[str]:
-        found = self.quick([spoken.samples(i) for i in range(len(spoken))], options)
-        return [several[0].text for several in found]
+    def promises(self, sample: list[tuple[Samples, str]]) -> Iterator[Check]:
+        """Batching, caching, fused kernels, saving and silence."""
+        from regard.tasks.speech.invariants import measure_speech
+
+        recordings, texts = zip(*sample, strict=True)
+        ids = self.tokenizer.encode_batch(list(texts))
+        return measure_speech(self.exact, recordings, texts=ids, prompt=self.config.decode.prompt)
 
     def _transcribe(
         self, recordings: Sequence[Samples], options: SpeechOptions, keys: Sequence[int]
     ) -> list[Transcript]:
-        said = self.quick(recordings, options, keys=keys)
-        return [self._transcript(*pair, options) for pair in zip(recordings, said, strict=True)]
+        written = self.quick(recordings, options, keys=keys)
+        return [self._transcript(*pair, options) for pair in zip(recordings, written, strict=True)]
 
-    def _transcript(self, samples: Samples, several: Sequence[Transcription], options: SpeechOptions) -> Transcript:
-        best = several[0]
+    def _transcript(self, samples: Samples, best_first: Sequence[Transcription], options: SpeechOptions) -> Transcript:
+        best = best_first[0]
         return Transcript(
             best.text,
             best.score,
@@ -252,18 +233,6 @@ class SpeechPredictor(Predictor[Transcript]):
             best.ids,
             len(samples) / self.front.rate,
             best.finished,
-            [other.text for other in several[1:]],
+            [other.text for other in best_first[1:]],
             lambda: self.exact.times(samples, best, options),
         )
-
-    def _at_rate(self, samples: Samples, rate: int) -> Samples:
-        changed: Samples = resample(torch.from_numpy(samples), rate, self.front.rate).numpy()
-        return changed
-
-
-def _apart(one: torch.Tensor, other: torch.Tensor) -> float:
-    return float((one - other).abs().max())
-
-
-def _real(frames: Frames) -> torch.Tensor:
-    return (torch.arange(frames.values.shape[1], device=frames.lengths.device) < frames.lengths[:, None])[..., None]

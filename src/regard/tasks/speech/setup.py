@@ -5,19 +5,16 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
-from torch import nn
-
 from regard.checkpoints.weights import weights_of
 from regard.config.recipe import Recipe
 from regard.data.audio.augmentation import Changes
 from regard.data.audio.corpus import Utterances
 from regard.data.audio.mel import Front
-from regard.data.text.tokenizers import Tokenizer
-from regard.metrics.scores import Metric
 from regard.models.interfaces.speech import as_speech
+from regard.tasks.measuring import measure
 from regard.tasks.speech.config import SpeechTrainConfig
 from regard.tasks.speech.data import SpeechFiles, hearing, scale_of
-from regard.tasks.speech.metrics import score_transcripts
+from regard.tasks.speech.metrics import score_recordings
 from regard.tasks.speech.training import SpeechTraining
 from regard.tasks.speech.transcriber import Transcriber
 from regard.tasks.tokenizing import tokenizer_for
@@ -74,12 +71,10 @@ class SpeechSetup(TaskSetup):
 
     def measure(self, say: Say) -> dict[str, dict[str, Any]]:
         """Error rates on the validation recordings, and on every test set."""
-        found = {}
-        for name, spoken in ({"valid": self.sets.valid} | dict(self.sets.tests)).items():
-            figures = measured(self.model, self.tokenizer, self.front, spoken, self.recipe)
-            found[name] = {key: metric.record() for key, metric in figures.items()}
-            say(f"{name}: " + "  ".join(f"{metric.name} {metric.value:.2f}" for metric in figures.values()))
-        return found
+        seconds, decode = self.recipe.data.max_seconds, self.recipe.decode
+        transcriber = Transcriber(as_speech(self.model), self.tokenizer, self.front, seconds=seconds)
+        sets = {"valid": self.sets.valid} | dict(self.sets.tests)
+        return measure(sets, lambda recordings: score_recordings(transcriber, recordings, decode), say=say)
 
     def _front(self, context: RunContext) -> Front:
         data = self.recipe.data
@@ -88,15 +83,6 @@ class SpeechSetup(TaskSetup):
         scale = scale_of(hearing(replace(data, normalize="none")), self.sets.train)
         context.keep(scale.save)
         return hearing(data, scale)
-
-
-def measured(
-    model: nn.Module, tokenizer: Tokenizer, front: Front, spoken: Utterances, recipe: Recipe
-) -> dict[str, Metric]:
-    """Error rates of a model on recordings, decoded as the recipe says."""
-    transcriber = Transcriber(as_speech(model), tokenizer, front, seconds=recipe.data.max_seconds)
-    said = transcriber([spoken.samples(i) for i in range(len(spoken))], recipe.decode)
-    return score_transcripts([several[0].text for several in said], list(spoken.texts))
 
 
 def _minutes(spoken: Utterances) -> str:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 class TranslationPredictor(Predictor[str, Prediction]):
     """A model, or several that vote at every step, with their languages."""
 
-    verified_on = ("sentences", "random pieces")
+    verified_on = ("pairs", "sentences of random pieces")
 
     def __init__(
         self, modules: Sequence[nn.Module], languages: Languages, config: Recipe, *, precision: str = "auto"

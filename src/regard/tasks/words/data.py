@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 
 from regard.config.data import TextConfig
 from regard.data.io.lines import display_name, stream_lines
+from regard.data.io.paths import find_data
 from regard.errors import DataError
 from regard.metrics.scores import Metric
 from regard.models.word_vectors import WordVectors
+from regard.tasks.measuring import Scores
 from regard.tasks.texts import TextFiles
 from regard.tasks.words.config import WordData
 
@@ -47,6 +49,9 @@ class Likeness:
 
     words: Sequence[tuple[str, str]]
     judged: Sequence[float]
+
+
+WordTest = Questions | Likeness
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ class Measured:
         return metrics
 
 
-def read_test(path: Path | str) -> Questions | Likeness:
+def read_test(path: Path | str) -> WordTest:
     """The questions or the judged pairs of a file."""
     lines = [(i, line.strip()) for i, line in enumerate(stream_lines(path), start=1)]
     lines = [(i, line) for i, line in lines if line and not line.startswith("#")]
@@ -138,18 +143,46 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def measure(model: WordVectors, ids: Mapping[str, int], test: Questions | Likeness, *, lowercase: bool) -> Measured:
+def word_tests(data: WordData, root: Path | None) -> dict[str, WordTest]:
+    """The test sets of a recipe, by name; where a name stands for several files, by name and file."""
+    return {
+        name if len(files) == 1 else f"{name}: {file}": read_test(find_data(file, root))
+        for name, files in data.test.items()
+        for file in files
+    }
+
+
+def score_words(model: WordVectors, ids: Mapping[str, int], test: WordTest, *, lowercase: bool) -> Scores:
+    """What the vectors say to questions or pairs: accuracy or rank correlation of those that are known."""
+    measured = measure(model, ids, test, lowercase=lowercase)
+
+    def figures(drawn: NDArray[np.int64]) -> dict[str, float]:
+        return {measured.name: measured.figure(drawn)}
+
+    unit = "questions" if measured.judged is None else "pairs"
+    return Scores(measured.n, unit, measured.metrics, figures, n_drawn=len(measured.values))
+
+
+def known(test: WordTest, ids: Mapping[str, int], *, lowercase: bool) -> list[int]:
+    """The numbers of the questions or pairs whose words all have a vector."""
+    return [
+        i for i, words in enumerate(test.words) if all((word.lower() if lowercase else word) in ids for word in words)
+    ]
+
+
+def measure(model: WordVectors, ids: Mapping[str, int], test: WordTest, *, lowercase: bool) -> Measured:
     """What the vectors say to questions or pairs whose words all have one."""
-    rows = [[ids.get(word.lower() if lowercase else word) for word in words] for words in test.words]
-    known = [i for i, row in enumerate(rows) if None not in row]
-    asked = torch.tensor([rows[i] for i in known], dtype=torch.int64).view(len(known), len(rows[0]))
+    places = known(test, ids, lowercase=lowercase)
+    rows = [[ids[word.lower() if lowercase else word] for word in test.words[i]] for i in places]
+    asked = torch.tensor(rows, dtype=torch.int64).view(len(places), len(test.words[0]))
     asked = asked.to(model.input.device)
     if isinstance(test, Questions):
         right = model.answer(asked[:, :3]).to(asked) == asked[:, 3]
-        return Measured(len(rows), right.double().cpu().numpy(), [test.sections[i] for i in known])
+        return Measured(len(test.words), right.double().cpu().numpy(), [test.sections[i] for i in places])
     unit = model.unit()
     cosines = (unit[asked[:, 0]] * unit[asked[:, 1]]).sum(1)
-    return Measured(len(rows), cosines.double().cpu().numpy(), judged=np.array([test.judged[i] for i in known]))
+    judged = np.array([test.judged[i] for i in places])
+    return Measured(len(test.words), cosines.double().cpu().numpy(), judged=judged)
 
 
 def spearman(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -27,12 +27,16 @@ from regard.config.recipe import Recipe
 from regard.data.io.paths import find_data
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import UsageError
-from regard.inspection.invariants import Check
-from regard.metrics.bootstrap import Drawn
-from regard.metrics.comparing import Compared, Figures, paired
 from regard.models.word_vectors import WordVectors
-from regard.tasks.base import Evaluation, Predictor, ScoreData, check_texts, refuse_options, test_sets, tokenizer_of
-from regard.tasks.words.data import Measured, measure, read_test
+from regard.tasks.base import Predictor, ScoreData, check_texts, one_or_many, tokenizer_of
+from regard.tasks.decode_settings import GuessSettings
+from regard.tasks.measuring import Scores
+from regard.tasks.registry import GuessOptions
+from regard.tasks.words.data import WordTest, known, read_test, score_words, word_tests
+
+if TYPE_CHECKING:
+    from regard.inspection.forward_case import ForwardCase
+    from regard.inspection.invariants import Check
 
 _NEAR = 50_000  # of the commonest words, those among which a mistyped one is looked for
 
@@ -62,8 +66,10 @@ class Asked(NamedTuple):
     minus: list[int]
 
 
-class WordsPredictor(Predictor[Neighbours]):
+class WordsPredictor(Predictor[str, Neighbours]):
     """Word vectors with their words."""
+
+    undecoded = "when vectors are measured"
 
     def __init__(self, module: nn.Module, tokenizer: Tokenizer, config: Recipe) -> None:
         super().__init__(module, config)
@@ -76,14 +82,18 @@ class WordsPredictor(Predictor[Neighbours]):
         self.ids: Mapping[str, int] = {word: first + i for i, word in enumerate(self.words)}
 
     @classmethod
-    def open(cls, found: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
+    def open(cls, pretrained: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
         """The predictor of an opened model."""
-        return cls(module, tokenizer_of(found), recipe)
+        return cls(module, tokenizer_of(pretrained), recipe)
 
-    def predict(self, texts: Sequence[str], *, keys: Sequence[int] | None = None, **options: Any) -> list[Neighbours]:
+    def predict(
+        self, inputs: Sequence[str], *, keys: Sequence[int] | None = None, **options: Unpack[GuessSettings]
+    ) -> list[Neighbours]:
         """The `k` nearest words of each query: a word, or words with + and - between them."""
         k = self.options(options).k
-        return [self._near(text, k) for text in texts]
+        return [self._near(text, k) for text in inputs]
+
+    __call__ = one_or_many(predict)
 
     def vector(self, word: str) -> Tensor:
         """The vector of a word (D,)."""
@@ -105,53 +115,73 @@ class WordsPredictor(Predictor[Neighbours]):
         """All words with their vectors, the most frequent first."""
         return NamedVectors(self.words, self.vectors.vectors[self.vectors.config.n_reserved :].cpu())
 
-    def look(self, text: str, target: str | None = None, **options: Any) -> Any:
+    def case(self, input: str, target: str | None = None, **options: Any) -> ForwardCase:
         """Word vectors attend to nothing: this is an error that says so."""
-        raise UsageError("word vectors look at nothing: each word has one vector, whatever stands around it",
-                         hint="ask for its neighbours: regard predict RUN WORD")  # fmt: skip
+        raise UsageError(
+            "word vectors look at nothing: each word has one vector, whatever stands around it",
+            hint="ask for its neighbours: regard predict RUN WORD",
+        )
 
-    def evaluate(self, data: ScoreData, **options: Any) -> Iterator[Evaluation]:
+    def test_sets(self, data: ScoreData) -> Mapping[str, WordTest]:
+        """The questions and pairs to score on, by name; of files given, each is a set of its own."""
+        return self.given_examples(data) if data.files else super().test_sets(data)
+
+    def given_examples(self, data: ScoreData) -> Mapping[str, WordTest]:
+        """The questions and pairs of each file."""
+        return {file: read_test(find_data(file, data.root)) for file in data.files}
+
+    def recipe_tests(self, data: ScoreData) -> Mapping[str, WordTest]:
+        """The questions and pairs of the recipe."""
+        return word_tests(self.config.data, data.root)
+
+    @torch.inference_mode()
+    def score(self, examples: WordTest, options: GuessOptions) -> Scores:
         """Accuracy on analogies, or rank correlation with people's judgements, and how much was known."""
-        refuse_options(options, "when vectors are measured")
-        for name, path in self._tests(data).items():
-            measured = self._measure(path)
-            unit = "pairs" if measured.judged is not None else "questions"
-            yield Evaluation(name, measured.n, unit, measured.metrics(), [])
+        return score_words(self.vectors, self.ids, examples, lowercase=self.config.tokenizer.lowercase)
 
-    def compare(
-        self, other: Any, data: ScoreData, *, resamples: int = 1000, seed: int = 1, **options: Any
-    ) -> Iterator[Compared]:
-        """Both on the same questions or pairs; for that they need to know the same ones."""
-        refuse_options(options, "when vectors are measured")
-        self._check_same_task(other)
-        for name, path in self._tests(data).items():
-            a, b = self._measure(path), other._measure(path)
-            if len(a.values) != len(b.values) or list(a.sections) != list(b.sections):
-                raise UsageError(
-                    f"{name}: of {a.n:,} the models know {len(a.values):,} and {len(b.values):,}, so they are not "
-                    "asked the same",
-                    hint="train both on the same text with the same data.min_count",
-                )
-            compared = paired((_figures(a), _figures(b)), len(a.values), resamples=resamples, seed=seed)
-            yield Compared(name, len(a.values), "pairs" if a.judged is not None else "questions", compared)
+    def shared(self, other: Self, name: str, examples: WordTest, data: ScoreData) -> tuple[WordTest, WordTest]:
+        """What both are asked; for that they need to know the same."""
+        lowercase = (p.config.tokenizer.lowercase for p in (self, other))
+        mine, yours = (known(examples, p.ids, lowercase=each) for p, each in zip((self, other), lowercase, strict=True))
+        if mine != yours:
+            raise UsageError(
+                f"{name}: of {len(examples.words):,} the models know {len(mine):,} and {len(yours):,}, so they are not "
+                "asked the same",
+                hint="train both on the same text with the same data.min_count",
+            )
+        return examples, examples
 
-    def verify(self, data: ScoreData, *, n: int = 24) -> Iterator[Check]:
+    def checks(self, data: ScoreData, *, n: int) -> Iterator[Check]:
         """What is written to disk and read back is the same; a word asked alone comes out as among others."""
-        words = list(self.words[:n])
+        words = self.random_sample(n)
         self.say(f"on the {len(words)} commonest words")
+        yield from self.promises(words)
+
+    def sample(self, examples: WordTest, n: int) -> list[str]:
+        """The commonest words, whatever is tested."""
+        return self.random_sample(n)
+
+    def random_sample(self, n: int) -> list[str]:
+        """The commonest words."""
+        return list(self.words[:n])
+
+    def promises(self, sample: list[str]) -> Iterator[Check]:
+        """Saving and batching."""
+        from regard.inspection.invariants import Check
+
         with TemporaryDirectory() as folder:
             write_tensors(Path(folder) / "saved.safetensors", weights_of(self.vectors))
             back = read_tensors(Path(folder) / "saved.safetensors")["input"]
         gap = float((back - self.vectors.vectors.cpu()).abs().max())
         yield Check("saved and read back", gap, 0.0)
-        among, alone = self.predict(words), [self.predict([word])[0] for word in words]
+        among, alone = self.predict(sample), [self.predict([word])[0] for word in sample]
         yield Check("alone as among others", 0.0, 0.0, sum(a != b for a, b in zip(among, alone, strict=True)))
 
     def _near(self, text: str, k: int) -> Neighbours:
         plus, minus = self._asked(text)
-        found = self.vectors.nearest(self.vectors.combine(plus, minus), k, without={*plus, *minus})
+        nearest = self.vectors.nearest(self.vectors.combine(plus, minus), k, without={*plus, *minus})
         first = self.vectors.config.n_reserved
-        return Neighbours(text, [self.words[i - first] for i, _ in found], [cosine for _, cosine in found])
+        return Neighbours(text, [self.words[i - first] for i, _ in nearest], [cosine for _, cosine in nearest])
 
     def _asked(self, text: str) -> Asked:
         """Words and the signs before them; a hyphen inside a word is part of it."""
@@ -175,20 +205,3 @@ class WordsPredictor(Predictor[Neighbours]):
             f"{word!r} is not among the {len(self.words):,} words that have a vector",
             hint=f"did you mean {', '.join(near)}?" if near else "it was rare in the training text, or not there",
         )
-
-    def _tests(self, data: ScoreData) -> Mapping[str, str]:
-        if data.files:
-            return {file: find_data(file, data.root) for file in data.files}
-        named = self.config.data.test.items()
-        return test_sets({name: find_data(file, data.root) for name, files in named for file in files})
-
-    @torch.inference_mode()
-    def _measure(self, path: str) -> Measured:
-        return measure(self.vectors, self.ids, read_test(path), lowercase=self.config.tokenizer.lowercase)
-
-
-def _figures(measured: Measured) -> Figures:
-    def figures(drawn: Drawn) -> dict[str, float]:
-        return {measured.name: measured.figure(drawn)}
-
-    return figures

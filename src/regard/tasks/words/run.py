@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,11 +14,12 @@ from regard.checkpoints.run import RunFolder
 from regard.checkpoints.spec import ModelSpec
 from regard.checkpoints.weights import load_weights, weights_of
 from regard.config.recipe import Recipe
-from regard.data.io.paths import find_data
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError, ConfigError, DataError
+from regard.metrics.scores import Metric
 from regard.models.word_vectors import WordVectors
-from regard.tasks.words.data import measure, read_test, text_files
+from regard.tasks.measuring import measure
+from regard.tasks.words.data import score_words, text_files, word_tests
 from regard.tasks.words.skipgrams import RESERVED, WordStream, cutter, read_words, word_tokenizer
 from regard.tasks.words.training import SkipGramOptions, SkipGramProgress, learn_vectors
 from regard.training.run import write_facts
@@ -143,12 +144,11 @@ def _learn(
 
 def _measure(model: WordVectors, tokenizer: Tokenizer, recipe: Recipe, context: RunContext) -> dict[str, Any]:
     """Figures on the recipe's test sets, by name."""
-    ids, result = tokenizer.core.get_vocab(), {}
-    for name, files in recipe.data.test.items():
-        for file in files:
-            test = read_test(find_data(file, context.data_root))
-            measured = measure(model, ids, test, lowercase=recipe.tokenizer.lowercase)
-            metrics = measured.metrics()
-            context.say(f"{name}: {measured.name} {metrics[measured.name].value:.4f}  ({metrics['covered'].signature})")
-            result[name if len(files) == 1 else f"{name}: {file}"] = {k: m.record() for k, m in metrics.items()}
-    return result
+    ids, lowercase = tokenizer.core.get_vocab(), recipe.tokenizer.lowercase
+
+    def line(metrics: Mapping[str, Metric]) -> list[str]:
+        figure = next(iter(metrics.values()))
+        return [f"{figure.name} {figure.value:.4f}  ({metrics['covered'].signature})"]
+
+    tests = word_tests(recipe.data, context.data_root)
+    return measure(tests, lambda test: score_words(model, ids, test, lowercase=lowercase), say=context.say, lines=line)
