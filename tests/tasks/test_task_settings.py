@@ -1,6 +1,8 @@
 """All settings of a task for people: the help, a recipe with every default, and the page of the documentation."""
 
 import importlib
+import subprocess
+import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,3 +65,21 @@ def test_a_task_from_outside_has_its_help_and_its_recipe(monkeypatch: pytest.Mon
     register_task(TaskSpec(name="theirs", models=("vit",), data=Theirs, predictor="nowhere:Nothing"))
     assert "  data.depth=3" in help_of(task_spec("theirs"))
     assert make_recipe(tomllib.loads(recipe_of(task_spec("theirs")))) == make_recipe({"task": "theirs"})
+
+
+def test_settings_are_light() -> None:
+    """All tasks' settings load nothing that trains, and nothing of a task but its config."""
+    script = """
+import sys
+from regard.tasks.registry import task_names, task_spec
+for name in task_names():
+    task_spec(name)
+ours = [name.split(".") for name in sys.modules if name.startswith("regard.")]
+tasks = [name for name in ours if name[1] == "tasks" and name[3:] not in ([], ["config"])]
+print([".".join(name) for name in (*tasks, *(name for name in ours if name[1] == "training"))])
+print(len(ours))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    heavy, n = done.stdout.splitlines()
+    assert heavy == "[]"
+    assert int(n) <= 100
