@@ -24,7 +24,7 @@ COMMON = {"train": TrainConfig, "decode": DecodeOptions}
 HEAD = """# Settings
 
 Every setting of every task and model: `section.key=value` on the command line, `key = value` below `[section]` in a
-recipe; the command line wins. In a terminal `regard train TASK --help` lists those of one task, and `regard recipes show
+recipe; the command line wins. `regard train TASK --help` lists those of one task, and `regard recipes show
 TASK` prints them as a recipe to begin with. This page is written by `make tables`, from what checks the settings.
 
 Where two settings exclude each other, `train.steps` and `train.epochs`, `train.ema` and `train.average`,
