@@ -14,8 +14,9 @@ import pytest
 if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
-import tiny_runs
 import torch
+
+import tiny_runs
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import oracle
 import pytest
 import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import oracle
 from regard.attention import (
     Causal,
     Dense,

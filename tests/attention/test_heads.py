@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import oracle
 import pytest
 import torch
 from torch import Tensor, nn
 
+import oracle
 from regard.attention import (
     MLP,
     ALiBi,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-import oracle
 import pytest
 import torch
 from torch import Tensor
 
+import oracle
 from regard.attention import (
     Both,
     Causal,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-import oracle
 import pytest
 import torch
 from torch import Tensor
 
+import oracle
 from regard.attention import (
     MLP,
     Additive,

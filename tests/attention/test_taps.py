@@ -6,12 +6,12 @@ import copy
 import pickle
 from typing import Any
 
-import oracle
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import oracle
 import regard
 from regard.attention import (
     ALiBi,

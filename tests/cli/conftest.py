@@ -3,6 +3,7 @@
 from functools import cache
 
 import pytest
+
 import tiny_tasks
 
 

@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+
 import tiny_tasks
 
 

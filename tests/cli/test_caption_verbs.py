@@ -5,10 +5,10 @@ import shutil
 import signal
 
 import pytest
-import tiny_captions
 import torch
 from safetensors.torch import load_file
 
+import tiny_captions
 from regard.tasks.captions.training import CaptionTraining
 
 

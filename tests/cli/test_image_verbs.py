@@ -4,9 +4,10 @@ import json
 
 import numpy as np
 import pytest
-import tiny_images
 from PIL import Image
 from test_bad_input import assert_refused
+
+import tiny_images
 
 
 @pytest.fixture(scope="module")

@@ -6,14 +6,14 @@ import struct
 
 import numpy as np
 import pytest
-import tiny_runs
-import tiny_tasks
 import torch
 from safetensors.torch import load_file, save_file
-from tiny_hub import PIECES, bert, gpt2, transformers
 
 import regard
+import tiny_runs
+import tiny_tasks
 from regard.attention import Rows
+from tiny_hub import PIECES, bert, gpt2, transformers
 
 IDS = torch.tensor([[2, 5, 7, 9, 6, 8, 3], [2, 5, 8, 10, 3, 0, 0]])
 LENGTHS = torch.tensor([7, 5])

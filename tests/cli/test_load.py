@@ -4,11 +4,11 @@ import json
 import shutil
 
 import pytest
-import tiny_runs
 import torch
-from fast_only import needs_fast
 
 import regard
+import tiny_runs
+from fast_only import needs_fast
 from regard.decoding import DecodeOptions
 from regard.errors import CheckpointError, ConfigError, UsageError
 

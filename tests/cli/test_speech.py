@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
-import tiny_speech
 from test_bad_input import assert_refused
 
+import tiny_speech
 from regard.inspection.look import Look
 
 

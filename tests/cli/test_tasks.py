@@ -5,9 +5,9 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import tiny_tasks
 from PIL import Image
 
+import tiny_tasks
 from regard.inspection.look import Look
 
 TASKS = list(tiny_tasks.TASKS)

@@ -4,9 +4,9 @@ import json
 import tomllib
 
 import pytest
+
 import tiny_runs
 import tiny_tasks
-
 from regard.cli.train import several_files
 from regard.tasks.recipes import make_recipe
 from regard.tasks.registry import task_names

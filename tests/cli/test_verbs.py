@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
-import tiny_runs
 from PIL import Image
 
+import tiny_runs
 from regard.inspection.look import Look
 from regard.metrics.comparing import Comparison, verdict
 from regard.tasks.registry import task_names

@@ -3,11 +3,11 @@
 import io
 from dataclasses import asdict
 
-import caption_models
 import pytest
 import torch
 import torch.nn.functional as F
 
+import caption_models
 from regard.attention import Rows, watch
 from regard.decoding import DecodeOptions, EnsembleStepper, decode
 from regard.decoding.scoring import force_decode

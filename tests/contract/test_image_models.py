@@ -3,10 +3,10 @@
 import io
 from dataclasses import asdict
 
-import image_models
 import pytest
 import torch
 
+import image_models
 from regard.attention import watch
 from regard.errors import ConfigError, ShapeError
 from regard.models.registry import build

@@ -3,15 +3,15 @@
 import io
 from dataclasses import asdict
 
-import caption_models
-import image_models
 import pytest
-import series_models
-import speech_models
-import text_models
 import torch
 import torch.nn.functional as F
 
+import caption_models
+import image_models
+import series_models
+import speech_models
+import text_models
 from regard.attention import Causal, Rows, watch
 from regard.models.interfaces.text import Seq2SeqModel, Seq2SeqStepper, offers
 from regard.models.registry import build, names

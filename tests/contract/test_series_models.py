@@ -4,9 +4,9 @@ import io
 from dataclasses import asdict
 
 import pytest
-import series_models
 import torch
 
+import series_models
 from regard.attention import watch
 from regard.errors import ConfigError, ShapeError
 from regard.models.registry import build

@@ -4,10 +4,10 @@ import io
 from dataclasses import asdict
 
 import pytest
-import speech_models
 import torch
 import torch.nn.functional as F
 
+import speech_models
 from regard.attention import Rows, watch
 from regard.errors import ConfigError, ShapeError
 from regard.models.interfaces.speech import Frames, SpeechModel

@@ -5,6 +5,11 @@ from dataclasses import asdict
 
 import pytest
 import torch
+
+from regard.attention import Rows, watch
+from regard.attention.taps import Tap
+from regard.models.interfaces.text import LanguageModel, Seq2SeqStepper, offers
+from regard.models.registry import build
 from text_models import (
     CASES,
     CAUSAL,
@@ -21,11 +26,6 @@ from text_models import (
     said,
     tolerance,
 )
-
-from regard.attention import Rows, watch
-from regard.attention.taps import Tap
-from regard.models.interfaces.text import LanguageModel, Seq2SeqStepper, offers
-from regard.models.registry import build
 
 every_model = pytest.mark.parametrize(("name", "variant"), CASES)
 every_writer = pytest.mark.parametrize(("name", "variant"), WRITING)

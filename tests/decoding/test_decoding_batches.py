@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from stub_steppers import BOS, EOS, PAD, HistoryStepper, MarkovStepper
 
 from regard.decoding import DecodeOptions, Hypothesis, SyncPolicy, decode
+from stub_steppers import BOS, EOS, PAD, HistoryStepper, MarkovStepper
 
 IDS: dict[str, Any] = {"bos_id": BOS, "eos_id": EOS, "pad_id": PAD}
 SOURCES = [11, 3, 8, 25, 4, 17, 9]

@@ -5,6 +5,10 @@ from typing import Any
 
 import pytest
 import torch
+
+from regard.decoding import DecodeOptions, Hypothesis, decode, force_decode
+from regard.decoding.ranking import Ranking
+from regard.errors import RegardError, UsageError
 from stub_steppers import (
     BOS,
     EOS,
@@ -16,10 +20,6 @@ from stub_steppers import (
     penalty,
     plain_beam_search,
 )
-
-from regard.decoding import DecodeOptions, Hypothesis, decode, force_decode
-from regard.decoding.ranking import Ranking
-from regard.errors import RegardError, UsageError
 
 IDS: dict[str, Any] = {"bos_id": BOS, "eos_id": EOS, "pad_id": PAD}
 RULES = [("power", 0.0), ("power", 1.0), ("power", 1.7), ("power", -0.5), ("gnmt", 0.6), ("gnmt", 2.0)]

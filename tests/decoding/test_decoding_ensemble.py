@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import torch
-from stub_steppers import BOS, EOS, PAD, HistoryStepper, MarkovStepper
 
 from regard.decoding import DecodeOptions, EnsembleStepper, decode, force_decode
 from regard.errors import ShapeError, UsageError
+from stub_steppers import BOS, EOS, PAD, HistoryStepper, MarkovStepper
 
 IDS: dict[str, Any] = {"bos_id": BOS, "eos_id": EOS, "pad_id": PAD}
 BEAM = DecodeOptions(strategy="beam", beam=3, n_best=3, max_length=15)

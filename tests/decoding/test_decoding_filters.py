@@ -3,7 +3,6 @@
 import math
 
 import torch
-from stub_steppers import EOS
 from torch import Tensor
 
 from regard.decoding.filters import (
@@ -19,6 +18,7 @@ from regard.decoding.filters import (
     TopP,
 )
 from regard.decoding.options import DecodeOptions
+from stub_steppers import EOS
 
 CPU = torch.device("cpu")
 NO = -math.inf

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from stub_steppers import BOS, EOS, PAD, HistoryStepper, MarkovStepper, next_log_probs
 
 from regard.decoding import DecodeOptions, Hypothesis, decode, force_decode, stream
 from regard.errors import RegardError, ShapeError, UsageError
+from stub_steppers import BOS, EOS, PAD, HistoryStepper, MarkovStepper, next_log_probs
 
 IDS: dict[str, Any] = {"bos_id": BOS, "eos_id": EOS, "pad_id": PAD}
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import claims
 import pytest
 import torch
-from taught import TAUGHT, makes_its_claim
 
+import claims
 from regard.attention import Causal, ScaledDot, Sinusoidal, attend_explicitly
 from regard.attention.scores import Gaussian
 from regard.exhibits import account, averaging, cheating, context, order, parallel, quadratic, scaling, shift, vanishing
 from regard.exhibits.exhibit import Scale
 from regard.exhibits.gallery import EXHIBITS
 from regard.layers import Recurrent
+from taught import TAUGHT, makes_its_claim
 
 SMALL = Scale(small=True)
 

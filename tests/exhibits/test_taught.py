@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import claims
 import pytest
 import torch
-from taught import TAUGHT, makes_its_claim
 
+import claims
 from regard.attention import Dense, MultiHeadAttention
 from regard.exhibits import cheating, context
 from regard.exhibits.exhibit import Scale
 from regard.exhibits.gallery import EXHIBITS
+from taught import TAUGHT, makes_its_claim
 
 pytestmark = pytest.mark.slow
 

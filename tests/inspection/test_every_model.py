@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from looking_scenes import IDS, SCENES
 
 import regard
+from looking_scenes import IDS, SCENES
 from regard.inspection.look import Look, look_at, look_at_points
 from regard.inspection.record import Computed, Map
 from regard.models.nadaraya_watson import NadarayaWatson

@@ -7,8 +7,8 @@ import zlib
 
 import numpy as np
 import pytest
-from looking_scenes import SCENES
 
+from looking_scenes import SCENES
 from regard.inspection.look import look_at
 from regard.inspection.page import page
 from regard.inspection.record import Axis, Look, Map

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from looking_scenes import IDS, SCENES
 
+from looking_scenes import IDS, SCENES
 from regard.attention import watch
 from regard.errors import UsageError
 from regard.inspection.ablation import ablate_heads, silence

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import claims
-
 from regard.exhibits.exhibit import Finding, Scale
 from regard.exhibits.gallery import EXHIBITS
 

@@ -11,9 +11,9 @@ import sys
 import time
 
 import pytest
-import tiny_runs
 
 import regard
+import tiny_runs
 from regard.checkpoints.run import RunFolder
 
 

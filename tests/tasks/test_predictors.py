@@ -3,10 +3,10 @@
 import math
 
 import pytest
-import tiny_tasks
 import torch
 
 import regard
+import tiny_tasks
 from regard.config.twins import enabled
 from regard.errors import UsageError
 from regard.tasks.base import ScoreData as Data

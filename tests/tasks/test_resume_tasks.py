@@ -5,11 +5,11 @@ import signal
 from pathlib import Path
 
 import pytest
-import tiny_runs
-import tiny_tasks
 import torch
 from safetensors.torch import load_file
 
+import tiny_runs
+import tiny_tasks
 from regard.tasks.answers.training import AnswerTraining
 from regard.tasks.labels.training import LabelTraining
 from regard.tasks.language.training import LanguageTraining

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from small_training import Numbers, Scripted, context_in, model_for, pair_task, scripted_trainer
 from torch import Tensor, nn
 
 from regard.checkpoints.weights import read_tensors
@@ -22,6 +21,7 @@ from regard.training.prefetch import Prefetcher
 from regard.training.progress import Progress, Window
 from regard.training.signals import Interrupted
 from regard.training.trainer import Trainer, _seed
+from small_training import Numbers, Scripted, context_in, model_for, pair_task, scripted_trainer
 
 UNEQUAL = ([0], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], [12, 13], [14, 15, 16, 17, 18, 19, 20])
 

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-import tiny_tasks
 import torch
 from safetensors.torch import load_file
-from tiny_hub import bert, gpt2, transformers
 
 import regard
+import tiny_tasks
+from tiny_hub import bert, gpt2, transformers
 
 NO_STEP = ["train.epochs=0", "train.steps=1", "train.eval_every=1", "train.save_every=1", "train.lr=1e-12"]
 A_WHILE = ["train.epochs=6", "train.lr=0.005"]

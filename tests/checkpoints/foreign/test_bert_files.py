@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from hub_peers import close, ours, randomised, saved, transformers
 
+from hub_peers import close, ours, randomised, saved, transformers
 from regard.attention import Rows
 from regard.checkpoints.foreign.hub import open_foreign, write_hub
 from regard.checkpoints.weights import weights_of

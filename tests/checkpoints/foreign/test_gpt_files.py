@@ -4,8 +4,8 @@ import json
 
 import pytest
 import torch
-from hub_peers import close, ours, randomised, transformers
 
+from hub_peers import close, ours, randomised, transformers
 from regard.attention import Rows
 from regard.checkpoints.foreign.hub import open_foreign, write_hub
 from regard.checkpoints.spec import ModelSpec

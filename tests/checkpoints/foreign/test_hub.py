@@ -5,8 +5,8 @@ import os
 
 import pytest
 import torch
-from hub_peers import close, ours, randomised, saved, transformers
 
+from hub_peers import close, ours, randomised, saved, transformers
 from regard.checkpoints.foreign.hub import FAMILIES, open_foreign, write_hub
 from regard.checkpoints.spec import ModelSpec
 from regard.checkpoints.weights import read_tensors, weights_of, write_tensors

@@ -6,8 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from real_weights import STORIES, real_weights
 
+from real_weights import STORIES, real_weights
 from regard.checkpoints.foreign.hub import open_foreign
 from regard.checkpoints.foreign.llama2c import open_llama2c
 from regard.checkpoints.weights import load_weights

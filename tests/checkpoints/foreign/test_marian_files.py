@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from hub_peers import close, randomised, transformers
 
+from hub_peers import close, randomised, transformers
 from regard.attention import Rows
 from regard.checkpoints.foreign.family import TheirConfig
 from regard.checkpoints.foreign.hub import write_hub

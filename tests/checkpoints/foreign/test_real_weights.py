@@ -3,10 +3,10 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from hub_peers import ours, transformers
-from real_weights import MINILM, SMOLLM, STORIES, real_weights
 
 import regard
+from hub_peers import ours, transformers
+from real_weights import MINILM, SMOLLM, STORIES, real_weights
 from regard.attention import Rows
 from regard.layers.pooling import mean_of_tokens
 

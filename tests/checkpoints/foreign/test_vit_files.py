@@ -6,10 +6,10 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from hub_peers import close, ours, randomised, transformers
 from PIL import Image
 
 import regard
+from hub_peers import close, ours, randomised, transformers
 from regard.checkpoints.foreign.hub import open_foreign, write_hub
 from regard.checkpoints.spec import ModelSpec
 from regard.checkpoints.weights import weights_of

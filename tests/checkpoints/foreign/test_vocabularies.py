@@ -4,10 +4,10 @@ import json
 import struct
 
 import pytest
-from hub_peers import PIECES, transformers
 from tokenizers import Tokenizer as Core
 from tokenizers import models, pre_tokenizers
 
+from hub_peers import PIECES, transformers
 from regard.checkpoints.foreign.spm import llama_tokenizer, read_spm
 from regard.checkpoints.foreign.vocabularies import read_tokenizer, read_tokenizers, write_tokenizer
 from regard.data.text.special_tokens import SpecialTokens

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from real_weights import real_weights
 
+from real_weights import real_weights
 from regard.attention import Rows
 from regard.checkpoints.foreign.hub import write_hub
 from regard.checkpoints.foreign.whisper import open_openai

@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-import tiny_speech
 
+import tiny_speech
 from regard.data.audio.corpus import AudioCorpus, read_spoken
 from regard.errors import DataError
 

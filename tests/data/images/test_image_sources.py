@@ -6,10 +6,10 @@ import zipfile
 
 import numpy as np
 import pytest
-import tiny_images
 import torch
 from PIL import Image
 
+import tiny_images
 from regard.data.images.sources import ImageSource
 from regard.data.images.store import ImageStore, pixels_of
 from regard.errors import DataError

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import tiny_series
 
+import tiny_series
 from regard.data.series.files import join_series, read_series
 from regard.data.series.timestamps import Step, marks_of, parse_timestamps, step_of, written
 from regard.data.series.windows import Windows, places_in

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from small_training import context_in, model_for, pair_task
 from torch import Tensor
 
 from regard.config.training import TrainConfig
@@ -16,6 +15,7 @@ from regard.fast.gpu.captured_step import CapturedStep, _noticing
 from regard.training.progress import Window
 from regard.training.protocol import Losses
 from regard.training.trainer import Trainer
+from small_training import context_in, model_for, pair_task
 
 GPU = torch.cuda.is_available()
 CASES: dict[str, dict[str, Any]] = {

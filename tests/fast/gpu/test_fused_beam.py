@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from stub_steppers import BOS, EOS, PAD, HistoryStepper
 from torch import Tensor
 
 from regard.decoding import DecodeOptions, Hypothesis
@@ -15,6 +14,7 @@ from regard.decoding.sync_policy import SyncPolicy
 from regard.errors import RegardError
 from regard.fast.gpu.fused_beam import FusedBeamSearch
 from regard.fast.gpu.topk import CHUNK, top_k_of_chunks
+from stub_steppers import BOS, EOS, PAD, HistoryStepper
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 pytestmark = pytest.mark.gpu

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import oracle
 import pytest
 import torch
 import torch.nn.functional as F
@@ -14,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import oracle
 from regard.attention import Causal, Documents, Gaussian, Mask, Padding, ScaledDot, Window, attend, attend_explicitly
 from regard.errors import ShapeError
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from tiny_answers import Knowing, make_model, questions, tokenizer, windows
 from torch import Tensor
 
 from regard.attention import Rows
@@ -24,6 +23,7 @@ from regard.tasks.answers.squad import Answer, Question
 from regard.tasks.answers.training import AnswerBatch, AnswerTraining
 from regard.tasks.answers.windows import NOT_HERE, Windows
 from regard.tasks.templates import TextTemplate
+from tiny_answers import Knowing, make_model, questions, tokenizer, windows
 
 KINDS = ["words", "bpe", "bytes", "chars", "unigram", "wordpiece"]
 

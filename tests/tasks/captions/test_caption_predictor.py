@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
-import tiny_captions
 from PIL import Image
 
 import regard
+import tiny_captions
 from regard.errors import DataError, UsageError
 from regard.tasks.base import ScoreData
 from regard.tasks.captions.look import CaptionLook, caption_page, png_of, smooth, spotlight

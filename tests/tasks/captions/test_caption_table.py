@@ -7,9 +7,9 @@ import zipfile
 
 import numpy as np
 import pytest
-import tiny_captions
 from PIL import Image
 
+import tiny_captions
 from regard.data.images.captions import CaptionSource, hold_pictures, without_punctuation
 from regard.errors import DataError, UsageError
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-import tiny_captions
 import torch
 import torch.nn.functional as F
 
+import tiny_captions
 from regard.attention import Rows, watch
 from regard.data.batching.plan import Position
 from regard.data.text.vocabulary import learn_tokenizer

@@ -5,12 +5,12 @@ import shutil
 
 import numpy as np
 import pytest
-import tiny_images
 import torch
 from PIL import Image
 from safetensors.torch import load_file
 
 import regard
+import tiny_images
 from regard.errors import CheckpointError, UsageError
 from regard.inspection.record import Look
 from regard.tasks.base import ScoreData

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-import tiny_images
 import torch
 import torch.nn.functional as F
 
+import tiny_images
 from regard.data.batching.plan import Position
 from regard.errors import ConfigError, DataError
 from regard.models.registry import build

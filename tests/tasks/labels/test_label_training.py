@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from tiny_labels import classes, make_model, make_task, tokenizer
 from torch import Tensor
 
 from regard.attention import Rows
@@ -19,6 +18,7 @@ from regard.tasks.labels.labeller import Labeller
 from regard.tasks.labels.metrics import label_metrics
 from regard.tasks.labels.training import LabelBatch, LabelTraining
 from regard.tasks.templates import TextTemplate
+from tiny_labels import classes, make_model, make_task, tokenizer
 
 SOME = np.array([3, 17, 4, 30, 21])
 CASES = [

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from tiny_texts import TEXT, documents, learn, make_model, make_task
 
 from regard.config.data import TextPieces
 from regard.data.batching.plan import Position
@@ -21,6 +20,7 @@ from regard.tasks.language.config import TextData
 from regard.tasks.language.metrics import measure_text
 from regard.tasks.language.training import LanguageTraining, language_loss
 from regard.tasks.texts import TextFiles, encode_texts, hold_out
+from tiny_texts import TEXT, documents, learn, make_model, make_task
 
 
 def test_labels_are_the_ids_one_later(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_texts import TEXT, documents, learn, make_model
 
 from regard.data.text.markers import Markers
 from regard.data.text.streams import Extent
 from regard.errors import DataError, UsageError
 from regard.tasks.language.metrics import UNCOUNTED, TextMeasure, measure_text, windows
+from tiny_texts import TEXT, documents, learn, make_model
 
 
 @settings(max_examples=100, deadline=None)

@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import pytest
 import torch
-from tiny_texts import TEXT, learn, make_model
 
 from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions
@@ -14,6 +13,7 @@ from regard.models.gpt import GPT
 from regard.tasks.language.detokenizer import IncrementalDetokenizer, cut_at, text_after
 from regard.tasks.language.few_shot import few_shot_prompt
 from regard.tasks.language.writer import Writer
+from tiny_texts import TEXT, learn, make_model
 
 PROMPTS = ["The dog", "", "Who runs? 😀", "The cat sits,", "T"]
 GREEDY = DecodeOptions(max_length=8)

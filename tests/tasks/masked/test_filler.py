@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_masked import document, make_model, toy_tokenizer
 from tokenizers import Tokenizer as Core
 from tokenizers import models, normalizers, pre_tokenizers
 
@@ -15,6 +14,7 @@ from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import DataError, UsageError
 from regard.tasks.masked.filler import Filler, encode_with_masks
+from tiny_masked import document, make_model, toy_tokenizer
 
 TEXTS = ["ant [MASK] ant .", "bee sees <mask> . bee [MASK] bee . ant", "<mask>", "cat cat cat cat cat [MASK] cat dog ."]
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from tiny_masked import document, documents
 
 from regard.config.data import TokenizerConfig
 from regard.data.text.tokenizers import Tokenizer
@@ -12,6 +11,7 @@ from regard.errors import ConfigError, DataError
 from regard.tasks.masked.config import MaskedData
 from regard.tasks.masked.data import EncodedDocuments, encode_documents, masking_of
 from regard.tasks.texts import TextFiles
+from tiny_masked import document, documents
 
 
 def prepare(folder: Path, data: MaskedData, pieces: TokenizerConfig, said: list[str] | None = None) -> EncodedDocuments:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from tiny_masked import make_model, make_task, toy_corpus, toy_tokenizer
 from tokenizers import processors
 from torch import Tensor
 
@@ -27,6 +26,7 @@ from regard.tasks.masked.sentence_pairs import Examples
 from regard.tasks.masked.training import MaskedTraining
 from regard.training.setup import RunContext
 from regard.training.trainer import Trainer
+from tiny_masked import make_model, make_task, toy_corpus, toy_tokenizer
 
 
 def first_examples(task: MaskedTraining) -> Examples:

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-import tiny_series
 import torch
 
+import tiny_series
 from regard.data.series.space import SeriesSpace
 from regard.data.series.windows import Windows, places_in
 from regard.tasks.series.baselines import Ridge, baselines, naive, seasonal

@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
-import tiny_series
 import torch
 from safetensors.torch import load_file
 
+import tiny_series
 from regard.errors import DataError, UsageError
 from regard.tasks.base import ScoreData
 from regard.tasks.opening import load

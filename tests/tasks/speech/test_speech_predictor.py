@@ -5,9 +5,9 @@ import json
 
 import numpy as np
 import pytest
-import tiny_speech
 import torch
 
+import tiny_speech
 from regard.errors import ConfigError, DataError, UsageError
 from regard.tasks.base import ScoreData
 from regard.tasks.opening import load

@@ -3,11 +3,11 @@
 import signal
 
 import pytest
-import tiny_runs
-import tiny_speech
 import torch
 from safetensors.torch import load_file
 
+import tiny_runs
+import tiny_speech
 from regard.tasks.speech.training import SpeechTraining
 
 SHORT = ["train.steps=10", "train.eval_every=5", "train.save_every=5", "model.dropout=0.1", "train.noise=1.0",

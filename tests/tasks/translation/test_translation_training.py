@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_pairs import make_model, make_task
 from torch import Tensor, nn
 
 from regard.attention import Rows
@@ -19,6 +18,7 @@ from regard.models.transformer import Transformer, TransformerConfig
 from regard.tasks.translation.batches import PairBatch, batch_of
 from regard.tasks.translation.bpe_dropout_corpus import BpeDropoutCorpus, fitting
 from regard.tasks.translation.training import PairTraining, pair_loss
+from tiny_pairs import make_model, make_task
 
 SOME = np.array([3, 17, 4, 40, 21])
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_pairs import learn, make_model, some_pairs
 
 from regard.attention import Rows
 from regard.decoding import DecodeOptions
@@ -12,6 +11,7 @@ from regard.models.interfaces.text import Seq2SeqModel
 from regard.tasks.predictions import Prediction
 from regard.tasks.translation.data import Languages, TextSide
 from regard.tasks.translation.translator import Translator
+from tiny_pairs import learn, make_model, some_pairs
 
 LANGUAGES = learn(some_pairs(60))
 TEXTS = ["3. März 2021", "", "the 3rd of March 2021 and the fourth", "x", "  ", "lunes, 5 de mayo de 1997", "12/12/12"]
