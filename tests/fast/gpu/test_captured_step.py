@@ -61,7 +61,11 @@ def test_captured_and_uncaptured_agree_on_a_gpu(tmp_path: Path, name: str) -> No
     assert len(set(losses)) == 12
     assert others == pytest.approx(losses, rel=1e-3)  # sums of gradients are added in another order each time
     for key in weights:
-        torch.testing.assert_close(weights[key], same[key], rtol=0, atol=0.02, msg=key)
+        ours, theirs = weights[key], same[key]
+        if key.endswith("query_key_value.bias"):  # a key's bias moves no softmax: its gradient is rounding alone
+            width = len(ours) // 3
+            ours, theirs = (torch.cat((each[:width], each[2 * width :])) for each in (ours, theirs))
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0.02, msg=key)
 
 
 @dataclass(frozen=True)

@@ -445,7 +445,7 @@ def test_captured_translation_on_a_gpu(variant, strategy):
     for _ in range(3):  # run, captured, replayed from the first step on
         stepper = model.start(source, capacity=5)
         found = decoded(stepper, source, first=1, **options)
-        assert stepper._captured is None or stepper._captured.logits.is_cuda
+        assert stepper._captured is None or stepper._captured.tokens.is_cuda
     captures = [one for one in (*pool_of(model)._idle, stepper._captured) if one is not None]
     assert any(graph is not None for one in captures for graph in one._graphs.values())
     pool_of(model).enabled = False

@@ -305,7 +305,7 @@ def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
     """Add a matrix product to a sum of the same or a wider type; on a GPU without a second tensor for it."""
     if left.dtype == total.dtype:
         total.addmm_(left, right)
-    elif left.is_cuda:
+    elif left.is_cuda and not torch.compiler.is_compiling():  # PyTorch 2.11 cannot trace an `addmm` of two types
         torch.addmm(total, left, right, out_dtype=total.dtype, out=total)
     else:
         total.add_(_product(left, right, total.dtype))
