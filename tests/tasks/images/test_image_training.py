@@ -10,10 +10,9 @@ from regard.data.batching.plan import Position
 from regard.errors import ConfigError, DataError
 from regard.models.registry import build
 from regard.tasks.images.augmentation import Augmentation
-from regard.tasks.images.classifier import ImageClassifier
+from regard.tasks.images.classifier import ImageClassifier, outputs_of
 from regard.tasks.images.config import ImageConfig
 from regard.tasks.images.data import ImageData, ImageFiles
-from regard.tasks.images.classifier import outputs_of
 from regard.tasks.images.training import ImagePlan, ImageTraining, image_loss
 
 
