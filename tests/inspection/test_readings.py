@@ -119,12 +119,12 @@ def _log_prob_with(case, kind, at, factor):
 def test_what_is_explained_has_to_be_there():
     case = SCENES["gpt"]()
     with pytest.raises(UsageError, match=f"there is no place 6; the output has {len(IDS)}"):
-        weigh_by_gradient(case, place=6)
+        weigh_by_gradient(case, position=6)
     with pytest.raises(UsageError, match="there is no choice 900"):
         weigh_by_gradient(case, choice=900)
     with pytest.raises(UsageError, match="gives no probabilities"):
         weigh_by_gradient(SCENES["bert without words"]())
-    early = weigh_by_gradient(case, place=1, choice=3).maps["masked"].weights
+    early = weigh_by_gradient(case, position=1, choice=3).maps["masked"].weights
     assert (early[:, :, 2:] == 0).all(), "what comes later had no say"
     assert early.any()
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import claims
 
-from regard.exhibits.exhibit import Check, Scale
+from regard.exhibits.exhibit import Finding, Scale
 from regard.exhibits.gallery import EXHIBITS
 
 TAUGHT = ("bottleneck", "crossing", "context", "cheating", "blanks", "heads", "patches", "decoding")
 
 
-def makes_its_claim(name: str, folder: Path) -> Check:
+def makes_its_claim(name: str, folder: Path) -> Finding:
     """Run the small version: figures that bear the claim out, a text without gaps, a picture of moderate size."""
     finding = EXHIBITS[name].run(Scale(small=True))
     getattr(claims, name)(finding.figures)

@@ -8,7 +8,7 @@ from pathlib import Path
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.spec import ModelSpec, Pretrained
 from regard.checkpoints.weights import read_tensors
-from regard.data.text.tokenizer_files import read_tokenizers
+from regard.data.text.tokenizers import read_tokenizers
 from regard.errors import CheckpointError
 
 
@@ -29,27 +29,27 @@ def open_model(path: Path | str) -> Pretrained:
 
 def open_run(run: RunFolder) -> Pretrained:
     """The model of a run."""
-    described = run.read_model()
+    spec = run.read_model()
     if not run.weights.exists():
         raise CheckpointError(
             f"{run.path}: the run has no weights yet (model.safetensors)",
             hint=f"train it to its first evaluation: regard train --resume --out {run.path}",
         )
-    said = {field.name: getattr(described, field.name) for field in fields(ModelSpec)}
+    facts = {field.name: getattr(spec, field.name) for field in fields(ModelSpec)}
     tokenizer, target = read_tokenizers(run.path)
     tensors = read_tensors(run.weights)
-    return Pretrained(**said, tensors=tensors, tokenizer=tokenizer, target_tokenizer=target, origin=str(run.weights))
+    return Pretrained(**facts, tensors=tensors, tokenizer=tokenizer, target_tokenizer=target, origin=str(run.weights))
 
 
-def _with_room(found: Pretrained) -> Pretrained:
+def _with_room(pretrained: Pretrained) -> Pretrained:
     """The same, if every id of its tokenizers has an embedding; more embeddings than ids do no harm."""
-    options = found.options.get("backbone", found.options)
-    sides = ((found.tokenizer, ("n_tokens", "n_source")), (found.target_tokenizer, ("n_target",)))
+    options = pretrained.options.get("backbone", pretrained.options)
+    sides = ((pretrained.tokenizer, ("n_tokens", "n_source")), (pretrained.target_tokenizer, ("n_target",)))
     for tokenizer, names in sides:
         room = next((int(options[name]) for name in names if name in options), None)
         if tokenizer is not None and room is not None and len(tokenizer) > room:
             raise CheckpointError(
-                f"{found.origin}: its tokenizer has {len(tokenizer):,} pieces, and the weights are for {room:,}",
+                f"{pretrained.origin}: its tokenizer has {len(tokenizer):,} pieces, and the weights are for {room:,}",
                 hint="they do not belong together: look for the tokenizer that the weights were trained with",
             )
-    return found
+    return pretrained

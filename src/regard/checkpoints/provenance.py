@@ -14,13 +14,13 @@ import torch
 
 def versions() -> dict[str, str]:
     """What this was made with."""
-    found = {"python": platform.python_version()}
+    result = {"python": platform.python_version()}
     for name in ("regard", "torch", "tokenizers", "sacrebleu"):
         try:
-            found[name] = version(name)
+            result[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            result[name] = "not installed"
+    return result
 
 
 def hardware(device: torch.device) -> str:
@@ -47,10 +47,10 @@ def commit() -> str | None:
 
 def _git(root: Path, *words: str) -> str | None:
     try:
-        told = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, timeout=10, check=True)
+        answer = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return told.stdout.strip()
+    return answer.stdout.strip()
 
 
 def _processor() -> str:

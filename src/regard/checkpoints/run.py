@@ -78,17 +78,17 @@ class RunFolder:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
             raise CheckpointError(f"{path}: not a TOML file ({problem})") from problem
 
-    def write_model(self, described: ModelSpec) -> None:
+    def write_model(self, spec: ModelSpec) -> None:
         """Write model.json: what the weights are weights of."""
-        self.write_text("model.json", json.dumps(asdict(described), indent=1, ensure_ascii=False) + "\n")
+        self.write_text("model.json", json.dumps(asdict(spec), indent=1, ensure_ascii=False) + "\n")
 
     def read_model(self) -> ModelSpec:
         """What model.json says."""
         path = self.path / "model.json"
         try:
-            said = json.loads(path.read_text(encoding="utf-8"))
-            labels = None if said["labels"] is None else tuple(said["labels"])
-            return ModelSpec(said["task"], said["model"], said["options"], labels, said["decode"])
+            facts = json.loads(path.read_text(encoding="utf-8"))
+            labels = None if facts["labels"] is None else tuple(facts["labels"])
+            return ModelSpec(facts["task"], facts["model"], facts["options"], labels, facts["decode"])
         except FileNotFoundError as problem:
             raise CheckpointError(
                 f"{path}: there is no such file", hint="it may be a run of another version"
@@ -167,8 +167,8 @@ class RunFolder:
         """The steps that have a checkpoint, oldest first."""
         if not self.checkpoints.is_dir():
             return []
-        found = (_STEP.fullmatch(entry.name) for entry in self.checkpoints.iterdir())
-        return sorted(int(match[1]) for match in found if match)
+        matches = (_STEP.fullmatch(entry.name) for entry in self.checkpoints.iterdir())
+        return sorted(int(match[1]) for match in matches if match)
 
     def read(self, step: int, names: Iterable[str]) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
         """The tensors and facts of a checkpoint."""

@@ -52,9 +52,9 @@ def with_defaults(model: ModelSpec) -> ModelSpec:
     options = dict(model.options)
     size = options.pop("size", None)
     config = configure(model.model, size, **options)
-    said = asdict(config)
-    if "backbone" in said:
-        rest = dict(said["backbone"])
+    full = asdict(config)
+    if "backbone" in full:
+        rest = dict(full["backbone"])
         name = rest.pop("name")
-        said["backbone"] = {"name": name, **asdict(configure(name, rest.pop("size", None), **rest))}
-    return replace(model, options=said)
+        full["backbone"] = {"name": name, **asdict(configure(name, rest.pop("size", None), **rest))}
+    return replace(model, options=full)

@@ -24,13 +24,7 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, origin: str) -> None:
     """Copy tensors into the model; all that is missing, unknown or misshapen is said in one message."""
     own = weights_of(model)
-    problems = [f"{name}: missing" for name in own if name not in tensors]
-    problems += [f"{name}: unknown" for name in tensors if name not in own]
-    problems += [
-        f"{name}: {list(tensors[name].shape)}, the model has {list(own[name].shape)}"
-        for name in own
-        if name in tensors and tensors[name].shape != own[name].shape
-    ]
+    problems = misfits(tensors, {name: tensor.shape for name, tensor in own.items()}, whose="the model has")
     if problems:
         raise CheckpointError(
             f"{origin}: {len(problems)} weights do not fit the model:\n  " + "\n  ".join(problems),
@@ -39,6 +33,14 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, origin: str
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(tensors[name])
+
+
+def misfits(tensors: Mapping[str, Tensor], shapes: Mapping[str, torch.Size], *, whose: str = "expected") -> list[str]:
+    """Which tensors are missing, unknown or misshapen."""
+    problems = [f"{name}: missing" for name in shapes if name not in tensors]
+    problems += [f"{name}: unknown" for name in tensors if name not in shapes]
+    there = {name: shape for name, shape in shapes.items() if name in tensors and tensors[name].shape != shape}
+    return problems + [f"{name}: {list(tensors[name].shape)}, {whose} {list(shape)}" for name, shape in there.items()]
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

@@ -71,17 +71,17 @@ def learn_blanks(book: Phrasebook, *, steps: int, seed: int) -> Bert:
     return model
 
 
-def _blank_out(model: Bert | GPT, book: Phrasebook, place: Tensor) -> Tensor:
+def _blank_out(model: Bert | GPT, book: Phrasebook, position: Tensor) -> Tensor:
     """What each row's word at its place is taken for (N, V), by the model that may see the rest or what precedes."""
-    rows = torch.arange(len(place))
+    rows = torch.arange(len(position))
     ids = book.ids.clone()
     with torch.no_grad():
         if isinstance(model, GPT):
-            logits: Tensor = model(ids)[rows, place - 1]
+            logits: Tensor = model(ids)[rows, position - 1]
         else:
             assert book.tokenizer.mask_id is not None
-            ids[rows, place] = book.tokenizer.mask_id
-            logits = model(Rows(ids, book.lengths))[rows, place]
+            ids[rows, position] = book.tokenizer.mask_id
+            logits = model(Rows(ids, book.lengths))[rows, position]
     return logits.softmax(-1)
 
 
@@ -92,12 +92,12 @@ def subject_guesses(model: Bert | GPT, book: Phrasebook) -> dict[str, float]:
     many = torch.tensor([numbers.get(i) == "many" for i in range(words.size)])
     noun = torch.tensor([i in numbers for i in range(words.size)])
     the = words.encode("the")[0]
-    place = noun[book.ids].int().argmax(1)  # the first noun
-    open_ = book.ids[torch.arange(len(place)), 1] == the  # "a" and "some" would give the number away
+    position = noun[book.ids].int().argmax(1)  # the first noun
+    open_ = book.ids[torch.arange(len(position)), 1] == the  # "a" and "some" would give the number away
     chosen = Phrasebook(words, book.ids[open_], book.lengths[open_])
-    place = place[open_]
-    guess = _blank_out(model, chosen, place)
-    truth = chosen.ids[torch.arange(len(place)), place]
+    position = position[open_]
+    guess = _blank_out(model, chosen, position)
+    truth = chosen.ids[torch.arange(len(position)), position]
     right = (guess[:, many].sum(-1) > guess[:, noun & ~many].sum(-1)) == many[truth]
     return {
         "number of the subject right": float(right.float().mean()),
@@ -122,9 +122,9 @@ def _panels(candidates: dict[str, dict[str, float]]) -> list[Panel]:
         seen[row] *= 3
         panels.append(Heat(f"{name}: who sees whom (dark: what {who} sees)", seen.tolist(), rows=words,
                            columns=[w if i != BLANK + 1 else "?" for i, w in enumerate(words)], top=1.0))  # fmt: skip
-    for name, found in candidates.items():
+    for name, chances in candidates.items():
         shares = {
-            word: 100 * found[word] for noun in ("dog", "cat", "child", "farmer") for word in (noun, plural(noun))
+            word: 100 * chances[word] for noun in ("dog", "cat", "child", "farmer") for word in (noun, plural(noun))
         }
         strong = [word for word in shares if NUMBER[word] == "many"]
         panels.append(Bars(f"{name}: “the old ____ near the tree see a cat.”", shares, "probability (%); blue: plural",
@@ -135,7 +135,7 @@ def _panels(candidates: dict[str, dict[str, float]]) -> list[Panel]:
 def _text(figures: dict[str, float], candidates: dict[str, dict[str, float]]) -> str:
     number = {name: f"{figures[f'number of the subject right, {name}']:.0%}" for name in ("BERT", "GPT")}
     chance = {name: figures[f"probability of the word that stood there, {name}"] for name in ("BERT", "GPT")}
-    plurals = {name: sum(p for w, p in found.items() if NUMBER[w] == "many") for name, found in candidates.items()}
+    plurals = {name: sum(p for w, p in chances.items() if NUMBER[w] == "many") for name, chances in candidates.items()}
     return f"""
 One sentence, one blank: *the old \\_\\_\\_\\_ near the tree see a cat.* The verb "see", four words later, says that the
 subject is plural. BERT, which sees both sides, puts {plurals["BERT"]:.0%} of its probability on plurals; GPT, which has

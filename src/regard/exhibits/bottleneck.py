@@ -31,8 +31,8 @@ def run(scale: Scale) -> Finding:
         figures |= {f"letters right at length {n}, {name}": s for n, s in zip(lengths, shares[name], strict=True)}
         figures[f"parameters, {name}"] = count_parameters(model)
     lines = [
-        Line(name, lengths, [100 * share for share in found], look=look)
-        for (name, found), look in zip(shares.items(), (0, 1), strict=True)
+        Line(name, lengths, [100 * share for share in accuracies], look=look)
+        for (name, accuracies), look in zip(shares.items(), (0, 1), strict=True)
     ]
     chance = Line("chance", lengths, [100 / N_LETTERS] * len(lengths), look=3)
     panel = Lines("Letters of new rows said backwards", [*lines, chance], "letters in the row", "right (%)",

@@ -6,6 +6,8 @@ the next word stands right there. But when the model writes by itself, there is 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -29,9 +31,9 @@ def run(scale: Scale) -> Finding:
     curves, samples = {}, {}
     for name, mask in MASKS.items():
         model, losses = learn(book, mask, scale)
-        written = write(model, book, n=scale.of(500, 100))
-        curves[name], samples[name] = losses, written[:3]
-        figures |= {f"{what}, {name}": value for what, value in _judge(model, book, mask, written).items()}
+        samples_written = write(model, book, n=scale.of(500, 100))
+        curves[name], samples[name] = losses, samples_written[:3]
+        figures |= {f"{what}, {name}": value for what, value in _judge(model, book, mask, samples_written).items()}
     return Finding(figures, _text(figures, samples), [_losses(curves), _usefulness(figures)], TITLE)
 
 
@@ -55,18 +57,18 @@ def write(model: GPT, book: Phrasebook, *, n: int) -> list[str]:
     words = book.tokenizer
     stepper = model.start(torch.full((n, 1), words.bos_id), capacity=24)
     options = DecodeOptions(strategy="sample", max_length=24)
-    found = decode(stepper, n_rows=n, bos_id=words.bos_id, eos_id=words.eos_id, pad_id=words.pad_id, options=options)
-    return [words.decode(row[0].tokens) for row in found]
+    special: dict[str, Any] = {"bos_id": words.bos_id, "eos_id": words.eos_id, "pad_id": words.pad_id}
+    return [words.decode(row[0].tokens) for row in decode(stepper, n_rows=n, **special, options=options)]
 
 
-def _judge(model: GPT, book: Phrasebook, mask: Mask | None, written: list[str]) -> dict[str, float]:
+def _judge(model: GPT, book: Phrasebook, mask: Mask | None, texts: list[str]) -> dict[str, float]:
     new = Phrasebook.of(sentences(500, seed=99), tokenizer=book.tokenizer).ids
     with torch.no_grad():
         own, blind = next_word_loss(model, new, mask), next_word_loss(model, new, Causal())
     return {
         "loss on new sentences as trained (nats a word)": float(own),
         "loss when the future is not there": float(blind),
-        "correct sentences written": sum(map(is_sentence, written)) / len(written),
+        "correct sentences written": sum(map(is_sentence, texts)) / len(texts),
     }
 
 

@@ -2,9 +2,18 @@
 
 The lectures' example: translate word by word, and *letter* is Spanish *carta* or *letra*. An embedding is a dictionary,
 one word, one vector. After attention the vector has taken in the words around it, and the two meanings come apart.
+
+Sentences with *letter* in both its meanings, and their Spanish words: what the lectures translate word by word.
+
+we send a short letter to her  →  nosotros enviar una corta carta a ella
+you draw the first letter of it  →  tú dibujar la primera letra de ello
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import product
+from random import Random
 
 import torch
 import torch.nn.functional as F
@@ -13,10 +22,42 @@ from torch import Tensor, nn
 from regard.attention import Rows, attend
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
 from regard.exhibits.lessons import teach
-from regard.exhibits.meanings import pairs_by_meaning
 from regard.exhibits.phrases import Phrasebook
 from regard.inspection.plots.panels import Heat, Panel, Points
 from regard.models.bert import Bert, BertConfig
+
+Pairs = list[tuple[str, str]]
+
+WHO = {"i": "yo", "we": "nosotros", "you": "tú", "they": "ellos"}
+WHOSE = {"a": "una", "the": "la", "your": "tu", "this": "esta"}
+# English to Spanish, slot by slot; "read a letter" alone leaves the meaning open.
+MEANINGS = {
+    "carta": (
+        WHO, {"write": "escribir", "send": "enviar", "read": "leer", "post": "mandar"}, WHOSE,
+        {"long": "larga", "short": "corta", "": ""}, {"letter": "carta"}, {"to": "a", "from": "de"},
+        {"her": "ella", "him": "él", "friends": "amigos"},
+    ),
+    "letra": (
+        WHO, {"spell": "deletrear", "print": "imprimir", "read": "leer", "draw": "dibujar"}, WHOSE,
+        {"first": "primera", "last": "última", "": ""}, {"letter": "letra"}, {"of": "de", "in": "en"},
+        {"words": "palabras", "names": "nombres", "it": "ello"},
+    ),
+}  # fmt: skip
+
+
+def pairs_by_meaning(*, n_unseen: int, seed: int) -> tuple[dict[str, Pairs], dict[str, Pairs]]:
+    """Sentence pairs of each meaning, all but `n_unseen` to learn from, and those."""
+    taught, unseen = {}, {}
+    for meaning, slots in MEANINGS.items():
+        choices = product(*(slot.items() for slot in slots))
+        pairs = [(_line(english for english, _ in words), _line(spanish for _, spanish in words)) for words in choices]
+        Random(f"meanings/{seed}").shuffle(pairs)
+        unseen[meaning], taught[meaning] = pairs[:n_unseen], pairs[n_unseen:]
+    return taught, unseen
+
+
+def _line(words: Iterable[str]) -> str:
+    return " ".join(filter(None, words))
 
 
 class WordWise(nn.Module):
@@ -48,9 +89,9 @@ def run(scale: Scale) -> Finding:
     models = {n: learn(english, spanish, n_layers=n, scale=scale) for n in (0, 2)}
     figures = {f"“letter” translated right, {n} blocks": translated(model, tests) for n, model in models.items()}
     stages = {meaning: follow(models[2], test[0]) for meaning, test in tests.items()}
-    found = {stage: measure(stages["carta"][stage], stages["letra"][stage]) for stage in stages["carta"]}
-    figures |= {f"{what}, {stage}": value for stage, row in found.items() for what, value in row.items()}
-    return Finding(figures, _text(figures), _panels(stages, found), TITLE, height=4.2)
+    cosines = {stage: measure(stages["carta"][stage], stages["letra"][stage]) for stage in stages["carta"]}
+    figures |= {f"{what}, {stage}": value for stage, row in cosines.items() for what, value in row.items()}
+    return Finding(figures, _text(figures), _panels(stages, cosines), TITLE, height=4.2)
 
 
 def learn(english: Phrasebook, spanish: Phrasebook, *, n_layers: int, scale: Scale) -> WordWise:
@@ -60,9 +101,9 @@ def learn(english: Phrasebook, spanish: Phrasebook, *, n_layers: int, scale: Sca
     draw = torch.Generator().manual_seed(scale.seed)
 
     def loss() -> Tensor:
-        some = torch.randint(len(english.ids), (64,), generator=draw)
-        logits = model(Phrasebook(english.tokenizer, english.ids[some], english.lengths[some]))
-        labels = spanish.ids[some]
+        rows = torch.randint(len(english.ids), (64,), generator=draw)
+        logits = model(Phrasebook(english.tokenizer, english.ids[rows], english.lengths[rows]))
+        labels = spanish.ids[rows]
         return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=spanish.tokenizer.pad_id)
 
     teach(model, loss, steps=scale.of(300, 120), lr=5e-3)
@@ -108,14 +149,14 @@ def measure(one: Tensor, other: Tensor) -> dict[str, float]:
     return {"cosine within a meaning": float(within.mean()), "cosine between meanings": float((a @ b.T).mean())}
 
 
-def _panels(stages: dict[str, dict[str, Tensor]], found: dict[str, dict[str, float]]) -> list[Panel]:
+def _panels(stages: dict[str, dict[str, Tensor]], by_stage: dict[str, dict[str, float]]) -> list[Panel]:
     last = {meaning: vectors["block 2"] for meaning, vectors in stages.items()}
     together = torch.cat(list(last.values()))
     _, _, axes = torch.svd(together - together.mean(0))
     groups = {
         meaning: tuple((vectors - together.mean(0)) @ axes[:, i] for i in (0, 1)) for meaning, vectors in last.items()
     }
-    cosines = [list(row.values()) for row in found.values()]
+    cosines = [list(row.values()) for row in by_stage.values()]
     return [
         Heat("Likeness of “letter” in two sentences", cosines,
              rows=["embedding", "plain average", "after block 1", "after block 2"],

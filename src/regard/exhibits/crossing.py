@@ -11,13 +11,13 @@ from random import Random
 import numpy as np
 import torch
 
-from regard.attention import Rows, watch
+from regard.attention import watch
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
-from regard.exhibits.lessons import pair_loss, teach
+from regard.exhibits.lessons import recurrent_translator
 from regard.exhibits.phrases import Phrasebook
 from regard.inspection.alignments import Alignment, align
 from regard.inspection.plots.panels import Heat, Panel
-from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
+from regard.models.recurrent import RecurrentSeq2Seq
 
 WHO = {"i": ("ich", "habe"), "you": ("du", "hast"), "we": ("wir", "haben"), "they": ("sie", "haben")}
 VERBS = {"ate": "gegessen", "bought": "gekauft", "saw": "gesehen", "found": "gefunden", "forgot": "vergessen",
@@ -52,11 +52,12 @@ def run(scale: Scale) -> Finding:
     random = Random(f"crossing/{scale.seed}")
     asked = [pair(random) for _ in range(scale.of(100, 40))]
     known = {source for source, _, _ in asked} | set(SHOWN)
-    taught = [found for found in (pair(random) for _ in range(scale.of(3000, 1500))) if found[0] not in known]
-    english, german = (Phrasebook.of([found[:2][side] for found in taught]) for side in (0, 1))
-    model = learn(english, german, scale)
+    taught = [triple for triple in (pair(random) for _ in range(scale.of(3000, 1500))) if triple[0] not in known]
+    english, german = (Phrasebook.of([triple[:2][side] for triple in taught]) for side in (0, 1))
+    lesson = {"width": 24, "dropout": 0.2, "steps": scale.of(300, 150), "lr": 1e-2, "seed": scale.seed}
+    model = recurrent_translator(english, german, **lesson)  # type: ignore[arg-type]
     seen = [looked(model, english, german, source, target) for source, target, _ in asked]
-    gold = [found[2] for found in asked]
+    gold = [triple[2] for triple in asked]
     shown = [compose(*parts) for parts in (("i", "ate", "an apple", ""), ("they", "forgot", "the picture", "often"))]
     maps = [looked(model, english, german, source, target) for source, target, _ in shown]
     figures = {
@@ -65,25 +66,8 @@ def run(scale: Scale) -> Finding:
         "mean largest weight": float(np.mean([each.matrix.max(1).mean() for each in seen])),
         "crossing pairs, of all pairs of links": _crossings(gold),
     }
-    panels = [_panel(each, *found) for each, found in zip(maps, shown, strict=True)]
+    panels = [_panel(each, *triple) for each, triple in zip(maps, shown, strict=True)]
     return Finding(figures, _text(figures), panels, TITLE, height=4.4)
-
-
-def learn(english: Phrasebook, german: Phrasebook, scale: Scale) -> RecurrentSeq2Seq:
-    """A small recurrent translator with additive attention, as Bahdanau et al. had it."""
-    torch.manual_seed(scale.seed)
-    model = RecurrentSeq2Seq(
-        RecurrentConfig(n_source=english.tokenizer.size, n_target=german.tokenizer.size, cell="gru", d_embedding=32,
-                        d_hidden=24, n_layers=1, dropout=0.2, attention="additive")
-    )  # fmt: skip
-    draw = torch.Generator().manual_seed(scale.seed)
-
-    def loss() -> torch.Tensor:
-        some = torch.randint(len(english.ids), (64,), generator=draw)
-        return pair_loss(model, Rows(english.ids[some], english.lengths[some]), german.ids[some])
-
-    teach(model, loss, steps=scale.of(300, 150), lr=1e-2)
-    return model
 
 
 def looked(model: RecurrentSeq2Seq, english: Phrasebook, german: Phrasebook, source: str, target: str) -> Alignment:

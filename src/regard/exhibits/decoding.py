@@ -24,19 +24,20 @@ def run(scale: Scale) -> Finding:
     """Teach, and follow every step of two dates; then compare greedy and beam search on many short ones."""
     long = date_pairs(scale.of(15_000, 1), scale.seed, split="train", languages=("en",))
     pairs = [*long, *short_dates(20_000, seed=scale.seed)]
-    written, iso = (Phrasebook.of([pair[side] for pair in pairs]) for side in (0, 1))
-    translator = Translator(learn(written, iso, scale), written, iso)
+    dates, iso = (Phrasebook.of([pair[side] for pair in pairs]) for side in (0, 1))
+    translator = Translator(learn(dates, iso, scale), dates, iso)
     figures, shown = _searches(translator, scale)
     tests = date_pairs(500, scale.seed, split="test", languages=("en",))
-    said = translator.say(translator.greedy([text for text, _ in tests]))
-    figures["unseen long dates right, greedy"] = sum(a == b for a, (_, b) in zip(said, tests, strict=True)) / 500
+    translations = translator.say(translator.greedy([text for text, _ in tests]))
+    right = sum(a == b for a, (_, b) in zip(translations, tests, strict=True))
+    figures["unseen long dates right, greedy"] = right / 500
     steps = {text: translator.follow(text) for text in (CLEAR, shown)}
     figures |= {f"least sure step of “{text}”": min(row[0][1] for row in rows) for text, rows in steps.items()}
-    found = [*translator.greedy([shown]), *translator.search([shown])[0]]
-    for who, text, one in zip(("greedy", *["beam"] * BEAM), translator.say(found), found, strict=True):
+    hypotheses = [*translator.greedy([shown]), *translator.search([shown])[0]]
+    for who, text, one in zip(("greedy", *["beam"] * BEAM), translator.say(hypotheses), hypotheses, strict=True):
         figures[f"“{shown}” as {text}, {who}"] = math.exp(one.log_prob)
     panels = [_candidates(shown, steps[shown]), _kept(translator, shown)]
-    return Finding(figures, _text(figures, translator, shown, found), panels, TITLE, height=4.0)
+    return Finding(figures, _text(figures, translator, shown, hypotheses), panels, TITLE, height=4.0)
 
 
 def _searches(translator: Translator, scale: Scale) -> tuple[dict[str, float], str]:
@@ -45,10 +46,10 @@ def _searches(translator: Translator, scale: Scale) -> tuple[dict[str, float], s
     texts = ["/".join(f"{part:02}" for part in each) for each in parts]
     greedy, beams = translator.greedy(texts), translator.search(texts)
     gains = [beam[0].log_prob - one.log_prob for beam, one in zip(beams, greedy, strict=True)]
-    found = [set(translator.say(beam)) for beam in beams]
+    readings = [set(translator.say(beam)) for beam in beams]
     all_three = [
-        len(said & {f"20{a:02}-{b:02}-{c:02}", f"20{c:02}-{b:02}-{a:02}", f"20{c:02}-{a:02}-{b:02}"}) == 3
-        for said, (a, b, c) in zip(found, parts, strict=True)
+        len(texts_found & {f"20{a:02}-{b:02}-{c:02}", f"20{c:02}-{b:02}-{a:02}", f"20{c:02}-{a:02}-{b:02}"}) == 3
+        for texts_found, (a, b, c) in zip(readings, parts, strict=True)
     ]
     figures = {
         "short dates with three readings": len(texts),
@@ -62,8 +63,8 @@ def _searches(translator: Translator, scale: Scale) -> tuple[dict[str, float], s
 def _candidates(text: str, rows: Steps) -> Panel:
     values = [[p for _, p in row] for row in rows]
     texts = [[f"{name}  {p:.2f}" for name, p in row] for row in rows]
-    said = ["START", *(row[0][0] for row in rows[:-1])]
-    return Heat(f"“{text}”: what may come next", values, rows=[f"{i + 1}  after {s}" for i, s in enumerate(said)],
+    before = ["START", *(row[0][0] for row in rows[:-1])]
+    return Heat(f"“{text}”: what may come next", values, rows=[f"{i + 1}  after {s}" for i, s in enumerate(before)],
                 columns=["1st", "2nd", "3rd", "4th"], texts=texts, top=1.0,
                 x_name="candidates, with probability")  # fmt: skip
 
@@ -74,23 +75,26 @@ def _kept(translator: Translator, text: str) -> Panel:
     for longest in range(1, LONGEST):
         row = translator.search([text], longest=longest)[0]
         values.append([math.exp(one.log_prob) for one in row])
-        said = zip(translator.say(row), values[-1], strict=True)
-        texts.append([f"{prefix}\n{p:.2f}" for prefix, p in said])
+        prefixes = zip(translator.say(row), values[-1], strict=True)
+        texts.append([f"{prefix}\n{p:.2f}" for prefix, p in prefixes])
     return Heat(f"“{text}”: what a beam of three keeps", values, rows=[str(i + 1) for i in range(len(values))],
                 columns=["1st", "2nd", "3rd"], texts=texts, top=1.0, x_name="prefixes, with probability",
                 y_name="step")  # fmt: skip
 
 
-def _text(figures: dict[str, float], translator: Translator, shown: str, found: list[Hypothesis]) -> str:
-    said = [f"{text} ({math.exp(one.log_prob):.2f})" for text, one in zip(translator.say(found), found, strict=True)]
+def _text(figures: dict[str, float], translator: Translator, shown: str, hypotheses: list[Hypothesis]) -> str:
+    dates = [
+        f"{text} ({math.exp(one.log_prob):.2f})"
+        for text, one in zip(translator.say(hypotheses), hypotheses, strict=True)
+    ]
     right = figures["unseen long dates right, greedy"]
     return f"""
 A recurrent translator of dates after a lesson of seconds ({right:.0%} of unseen long ones, such as "{CLEAR}", are right
 to the last digit). The encoder reads the whole text once; the decoder begins with START and is given what it has said
 so far, one piece a step (left). Short dates have three readings: in the lesson the year came first in two of five, the
 day or the month in three of ten each. So the year more likely stands last; greedy decoding takes that, and then has to
-choose between day and month. In "{shown}", where it matters most, it ends at {said[0]}. A beam of {BEAM} goes on with
-several ways (right) and ends with {said[1]}, {said[2]} and {said[3]}. Over
+choose between day and month. In "{shown}", where it matters most, it ends at {dates[0]}. A beam of {BEAM} goes on with
+several ways (right) and ends with {dates[1]}, {dates[2]} and {dates[3]}. Over
 {figures["short dates with three readings"]:.0f} such dates the beam finds something likelier than greedy in
 {figures["beam finds something likelier than greedy"]:.0%} (in the others the model, which is not exact about the
 shares, began with the likeliest reading's year), something less likely in

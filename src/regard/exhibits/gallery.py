@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from textwrap import fill
 
@@ -15,49 +16,13 @@ import torch
 
 from regard.config.schema import nearest
 from regard.errors import UsageError
-from regard.exhibits import (
-    account,
-    averaging,
-    blanks,
-    bottleneck,
-    cheating,
-    context,
-    crossing,
-    decoding,
-    heads,
-    order,
-    parallel,
-    patches,
-    quadratic,
-    scaling,
-    shift,
-    similarity,
-    vanishing,
-)
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
 
-EXHIBITS: Mapping[str, Exhibit] = {
-    exhibit.name: exhibit
-    for exhibit in (
-        averaging.EXHIBIT,
-        similarity.EXHIBIT,
-        bottleneck.EXHIBIT,
-        crossing.EXHIBIT,
-        scaling.EXHIBIT,
-        order.EXHIBIT,
-        shift.EXHIBIT,
-        context.EXHIBIT,
-        cheating.EXHIBIT,
-        blanks.EXHIBIT,
-        heads.EXHIBIT,
-        patches.EXHIBIT,
-        decoding.EXHIBIT,
-        vanishing.EXHIBIT,
-        parallel.EXHIBIT,
-        quadratic.EXHIBIT,
-        account.EXHIBIT,
-    )
-}
+NAMES = (
+    "averaging", "similarity", "bottleneck", "crossing", "scaling", "order", "shift", "context", "cheating", "blanks",
+    "heads", "patches", "decoding", "vanishing", "parallel", "quadratic", "account",
+)  # fmt: skip
+EXHIBITS: Mapping[str, Exhibit] = {name: import_module(f"regard.exhibits.{name}").EXHIBIT for name in NAMES}
 
 
 def find(name: str) -> Exhibit:

@@ -29,10 +29,10 @@ def run(scale: Scale) -> Finding:
     model = learn(book, Causal(), scale, steps=scale.of(_STEPS, 280))[0]
     before, after = (traits(look(each, new.ids), new.lengths) for each in (start, model))
     figures: dict[str, float] = {}
-    for name, found in (("before", before), ("after", after)):
-        figures[f"distance between two heads, {name} (bits)"] = float(found["apart"])
-        figures[f"mean entropy, {name} (bits)"] = float(found["entropy"].mean())
-        figures[f"spread of mean distance over heads, {name} (words)"] = float(found["distance"].std())
+    for name, measured in (("before", before), ("after", after)):
+        figures[f"distance between two heads, {name} (bits)"] = float(measured["apart"])
+        figures[f"mean entropy, {name} (bits)"] = float(measured["entropy"].mean())
+        figures[f"spread of mean distance over heads, {name} (words)"] = float(measured["distance"].std())
     shown = Phrasebook.of([SHOWN], tokenizer=book.tokenizer)
     panels = [_plane(before, after), *_maps(look(model, shown.ids)[:, 0], after)]
     return Finding(figures, _text(figures, after), panels, TITLE, columns=2, height=4.4)

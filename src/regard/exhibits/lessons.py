@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 
 from regard.attention import Rows
+from regard.exhibits.phrases import Phrasebook
 from regard.metrics.cross_entropy import linear_cross_entropy
 from regard.models.interfaces.text import Seq2SeqModel
+from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
 from regard.training.optimizers import clip_gradients, make_optimizer
 from regard.training.schedules import rate_at
 
@@ -36,3 +40,32 @@ def pair_loss(model: Seq2SeqModel, source: Rows, target: Tensor) -> Tensor:
         hidden, model.output_weight, target[:, 1:], ignore_id=model.config.pad_id, bias=model.output_bias
     )
     return losses.total / losses.n_tokens
+
+
+def recurrent_translator(
+    source: Phrasebook, target: Phrasebook, *, width: int, dropout: float, steps: int, lr: float, seed: int
+) -> RecurrentSeq2Seq:
+    """A small recurrent translator with additive attention (Bahdanau et al.), after a lesson in these pairs."""
+    torch.manual_seed(seed)
+    model = RecurrentSeq2Seq(
+        RecurrentConfig(n_source=source.tokenizer.size, n_target=target.tokenizer.size, cell="gru", d_embedding=32,
+                        d_hidden=width, n_layers=1, dropout=dropout, attention="additive")
+    )  # fmt: skip
+    draw = torch.Generator().manual_seed(seed)
+
+    def loss() -> Tensor:
+        rows = torch.randint(len(source.ids), (64,), generator=draw)
+        return pair_loss(model, Rows(source.ids[rows], source.lengths[rows]), target.ids[rows])
+
+    teach(model, loss, steps=steps, lr=lr)
+    return model
+
+
+def best_milliseconds(run: Callable[[], Tensor], *, n: int) -> float:
+    """The best of several forward and backward passes."""
+    spans = []
+    for _ in range(n):
+        begin = time.perf_counter()
+        run().sum().backward()
+        spans.append(time.perf_counter() - begin)
+    return 1000 * min(spans)

@@ -53,8 +53,8 @@ class Judge(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """Logits (B, 2) of word 0 standing before word 1."""
-        judged: Tensor = self.verdict(self.look(ids).mean(1))
-        return judged
+        logits: Tensor = self.verdict(self.look(ids).mean(1))
+        return logits
 
 
 def run(scale: Scale) -> Finding:

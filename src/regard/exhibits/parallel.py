@@ -6,7 +6,6 @@ another, read off the graph that autograd keeps, and the time of a training step
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.attention import MultiHeadAttention
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
+from regard.exhibits.lessons import best_milliseconds
 from regard.inspection.plots.panels import Line, Lines
 from regard.layers import Recurrent
 
@@ -76,19 +76,14 @@ def _word_by_word(layer: Recurrent, inputs: Tensor) -> Tensor:
 
 
 def _milliseconds(layer: nn.Module, length: int, scale: Scale) -> float:
-    """The best of several forward and backward passes, recurrent ones by the library's own loop."""
+    """The best of several passes, recurrent ones by the library's own loop."""
     inputs = torch.randn(1, length, WIDTH, requires_grad=True)
-    spans = []
-    for _ in range(scale.of(6, 2)):
-        begin = time.perf_counter()
-        output = layer(inputs).outputs if isinstance(layer, Recurrent) else layer(inputs)
-        output.sum().backward()
-        spans.append(time.perf_counter() - begin)
-    return 1000 * min(spans)
+    run = lambda: layer(inputs).outputs if isinstance(layer, Recurrent) else layer(inputs)  # noqa: E731
+    return best_milliseconds(run, n=scale.of(6, 2))
 
 
-def _lines(found: dict[str, list[Any]], lengths: tuple[int, ...], looks: dict[str, int]) -> list[Line]:
-    return [Line(name, lengths[: len(values)], values, look=looks[name]) for name, values in found.items()]
+def _lines(values_of: dict[str, list[Any]], lengths: tuple[int, ...], looks: dict[str, int]) -> list[Line]:
+    return [Line(name, lengths[: len(values)], values, look=looks[name]) for name, values in values_of.items()]
 
 
 def _text(figures: dict[str, float], lengths: tuple[int, ...]) -> str:

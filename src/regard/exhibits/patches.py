@@ -30,27 +30,27 @@ def run(scale: Scale) -> Finding:
     images, labels, inside = pictures(scale.of(500, 200), torch.Generator().manual_seed(scale.seed + 2))
 
     def loss() -> Tensor:
-        some, said, _ = pictures(scale.of(64, 32), draw)
-        return F.cross_entropy(model(some), said)
+        drawn, classes, _ = pictures(scale.of(64, 32), draw)
+        return F.cross_entropy(model(drawn), classes)
 
-    steps, told, found = [0], [_right(model, images, labels)], [on_the_thing(model, images, inside)]
+    steps, accuracies, shares = [0], [_right(model, images, labels)], [on_the_thing(model, images, inside)]
     for part in range(1, scale.of(7, 3)):
         each = scale.of(60, 70)
         teach(model, loss, steps=each, lr=3e-3, warmup=5)
         steps.append(part * each)
-        told.append(_right(model, images, labels))
-        found.append(on_the_thing(model, images, inside))
+        accuracies.append(_right(model, images, labels))
+        shares.append(on_the_thing(model, images, inside))
     area = float(inside.mean())
     figures = {
-        "told right": told[-1],
+        "told right": accuracies[-1],
         "share of the image that the thing covers": area,
-        "share of the attention on it, before": found[0],
-        "share of the attention on it, after": found[-1],
+        "share of the attention on it, before": shares[0],
+        "share of the attention on it, after": shares[-1],
     }
     panels: list[Panel] = [
         Lines("What it tells right, and where it looks",
-              [Line("told right", steps, [100 * value for value in told], look=1),
-               Line("attention on the thing", steps, [100 * value for value in found], look=0),
+              [Line("told right", steps, [100 * value for value in accuracies], look=1),
+               Line("attention on the thing", steps, [100 * value for value in shares], look=0),
                Line("its area", steps, [100 * area] * len(steps), look=4)],
               "steps of training", "%", y_range=(0, 102)),
         *_shown(model, images[:1]),

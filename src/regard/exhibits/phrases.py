@@ -65,8 +65,8 @@ def is_sentence(text: str) -> bool:
     words = text.split()
     number, rest = _read_noun_phrase(words, NOUNS)
     if number and rest[:1] == ["near"]:
-        place, rest = _read_noun_phrase(rest[1:], PLACES)
-        number = number if place else ""
+        near, rest = _read_noun_phrase(rest[1:], PLACES)
+        number = number if near else ""
     verbs = {verb if number == "many" else f"{verb}s": verb for verb in (*ACTIONS, *STATES)}
     if not number or not rest or rest[0] not in verbs:
         return False
@@ -78,12 +78,12 @@ def is_sentence(text: str) -> bool:
 
 def _read_noun_phrase(words: list[str], nouns: Sequence[str]) -> tuple[str, list[str]]:
     """The number of a noun phrase at the start, "" where there is none, and what follows it."""
-    place = 2 if words[1:2] and words[1] in ADJECTIVES else 1
-    noun = words[place] if len(words) > place else ""
+    index = 2 if words[1:2] and words[1] in ADJECTIVES else 1
+    noun = words[index] if len(words) > index else ""
     known = noun in nouns or noun in [plural(each) for each in nouns]
     if not known or words[0] not in DETERMINERS[NUMBER[noun]]:
         return "", words
-    return NUMBER[noun], words[place + 1 :]
+    return NUMBER[noun], words[index + 1 :]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ memory; a fused kernel computes it in pieces and never keeps it. Both are the sa
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from regard.attention import attend, attend_explicitly
 from regard.exhibits.exhibit import Exhibit, Finding, Scale
+from regard.exhibits.lessons import best_milliseconds
 from regard.inspection.plots.panels import Line, Lines
 
 HEADS, WIDTH = 4, 32
@@ -63,12 +63,7 @@ def bytes_kept(way: Callable[..., Tensor], length: int, *, seed: int) -> int:
 
 def _milliseconds(way: Callable[..., Tensor], length: int, scale: Scale) -> float:
     inputs = _inputs(length, seed=scale.seed)
-    spans = []
-    for _ in range(scale.of(4, 2)):
-        begin = time.perf_counter()
-        way(*inputs).sum().backward()
-        spans.append(time.perf_counter() - begin)
-    return 1000 * min(spans)
+    return best_milliseconds(lambda: way(*inputs), n=scale.of(4, 2))
 
 
 def _difference(length: int, *, seed: int) -> float:

@@ -29,8 +29,8 @@ def run(scale: Scale) -> Finding:
     slide["softmax(s) / 8"] = slide["softmax(s)"] / 8
     figures: dict[str, float] = {}
     for width in WIDTHS:
-        for name, found in (("qᵀk", plain[width]), ("qᵀk/√d", scaled[width])):
-            figures |= {f"{what} of {name}, d = {width}": value for what, value in found.items()}
+        for name, measured in (("qᵀk", plain[width]), ("qᵀk/√d", scaled[width])):
+            figures |= {f"{what} of {name}, d = {width}": value for what, value in measured.items()}
     figures |= {
         f"weight of score {s:g} over √64": float(w) for s, w in zip(SLIDE, slide["softmax(s / 8)"], strict=True)
     }
@@ -67,8 +67,8 @@ def _curves(plain: dict[int, dict[str, float]], scaled: dict[int, dict[str, floa
         ("gradient", "Gradient that reaches the scores", "x"),
     ):
         lines = [
-            Line(name, WIDTHS, [found[width][what] for width in WIDTHS], look=look)
-            for name, found, look in (("qᵀk / √d", scaled, 0), ("qᵀk", plain, 1))
+            Line(name, WIDTHS, [measured[width][what] for width in WIDTHS], look=look)
+            for name, measured, look in (("qᵀk / √d", scaled, 0), ("qᵀk", plain, 1))
         ]
         even = Line("even weights", WIDTHS, [1 / N_KEYS] * len(WIDTHS), look=3)
         panels.append(

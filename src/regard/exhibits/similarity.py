@@ -24,15 +24,17 @@ TASKS = ("equal lengths", "mixed lengths", "a hidden turn")
 
 def run(scale: Scale) -> Finding:
     """Teach the scores that can learn, and let every score look for partners under three rules."""
-    found = {name: [_accuracy(name, task, scale) for task in TASKS] for name in scores()}
-    figures = {f"{name}, {task}": share for name, row in found.items() for task, share in zip(TASKS, row, strict=True)}
+    accuracies = {name: [_accuracy(name, task, scale) for task in TASKS] for name in scores()}
+    figures = {
+        f"{name}, {task}": share for name, row in accuracies.items() for task, share in zip(TASKS, row, strict=True)
+    }
     figures |= {f"cosine of {angle}°": math.cos(math.radians(angle)) for angle in (140, 90, 45, 0)}
     table = Heat(
         "Share of queries that find their partner",
-        list(found.values()),
-        rows=list(found),
+        list(accuracies.values()),
+        rows=list(accuracies),
         columns=[task.replace(" ", "\n", 1) for task in TASKS],
-        texts=[[f"{share:.0%}" for share in row] for row in found.values()],
+        texts=[[f"{share:.0%}" for share in row] for row in accuracies.values()],
         top=1.0,
     )
     return Finding(figures, _text(figures), [_fixed_scores(), table], TITLE, height=4.3)

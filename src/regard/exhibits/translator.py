@@ -13,9 +13,9 @@ import torch
 from regard.attention import Rows
 from regard.decoding import DecodeOptions, Hypothesis, decode
 from regard.exhibits.exhibit import Scale
-from regard.exhibits.lessons import pair_loss, teach
+from regard.exhibits.lessons import recurrent_translator
 from regard.exhibits.phrases import Phrasebook
-from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
+from regard.models.recurrent import RecurrentSeq2Seq
 
 LONGEST, BEAM = 7, 3
 Steps = list[list[tuple[str, float]]]
@@ -29,39 +29,28 @@ def short_dates(n: int, *, seed: int) -> list[tuple[str, str]]:
     return [(random.choice(forms).format(y=y, m=m, d=d), f"20{y:02}-{m:02}-{d:02}") for y, m, d in days]
 
 
-def learn(written: Phrasebook, iso: Phrasebook, scale: Scale) -> RecurrentSeq2Seq:
+def learn(dates: Phrasebook, iso: Phrasebook, scale: Scale) -> RecurrentSeq2Seq:
     """The demo's recurrent translator, smaller, after a short lesson."""
-    torch.manual_seed(scale.seed)
-    model = RecurrentSeq2Seq(
-        RecurrentConfig(n_source=written.tokenizer.size, n_target=iso.tokenizer.size, cell="gru", d_embedding=32,
-                        d_hidden=scale.of(96, 64), n_layers=1, dropout=0.0, attention="additive")
-    )  # fmt: skip
-    draw = torch.Generator().manual_seed(scale.seed)
-
-    def loss() -> torch.Tensor:
-        some = torch.randint(len(written.ids), (64,), generator=draw)
-        return pair_loss(model, Rows(written.ids[some], written.lengths[some]), iso.ids[some])
-
-    teach(model, loss, steps=scale.of(800, 250), lr=scale.of(5e-3, 1e-2))
-    return model
+    width, steps, lr = scale.of((96, 800, 5e-3), (64, 250, 1e-2))
+    return recurrent_translator(dates, iso, width=width, dropout=0.0, steps=steps, lr=lr, seed=scale.seed)
 
 
 class Translator:
     """A taught model with the pieces of both sides."""
 
-    def __init__(self, model: RecurrentSeq2Seq, written: Phrasebook, iso: Phrasebook) -> None:
-        self.model, self.written, self.iso = model, written, iso
+    def __init__(self, model: RecurrentSeq2Seq, dates: Phrasebook, iso: Phrasebook) -> None:
+        self.model, self.dates, self.iso = model, dates, iso
 
     def follow(self, text: str) -> Steps:
         """Greedy decoding by hand: at each step, the four likeliest pieces with their probabilities."""
-        marks = self.iso.tokenizer
+        tokenizer = self.iso.tokenizer
         rows: Steps = []
         with torch.no_grad():
-            stepper, token = self.model.start(self._read([text])), marks.bos_id
-            while token != marks.eos_id and len(rows) < LONGEST:
+            stepper, token = self.model.start(self._read([text])), tokenizer.bos_id
+            while token != tokenizer.eos_id and len(rows) < LONGEST:
                 best = stepper.step(torch.tensor([token]))[0].softmax(-1).topk(4)
                 token = int(best.indices[0])
-                names = [marks.decode([i]) or "END" for i in best.indices.tolist()]
+                names = [tokenizer.decode([i]) or "END" for i in best.indices.tolist()]
                 rows.append(list(zip(names, best.values.tolist(), strict=True)))
         return rows
 
@@ -72,23 +61,23 @@ class Translator:
 
     def greedy(self, texts: Sequence[str]) -> list[Hypothesis]:
         """What comes out when the likeliest piece is taken at every step."""
-        return [found[0] for found in self._decode(texts, DecodeOptions(max_length=LONGEST, length_penalty=0.0))]
+        return [beam[0] for beam in self._decode(texts, DecodeOptions(max_length=LONGEST, length_penalty=0.0))]
 
     def say(self, hypotheses: Sequence[Hypothesis]) -> list[str]:
         """Hypotheses as texts."""
         return [self.iso.tokenizer.decode(hypothesis.tokens) for hypothesis in hypotheses]
 
     def _decode(self, texts: Sequence[str], options: DecodeOptions) -> list[list[Hypothesis]]:
-        marks = self.iso.tokenizer
+        tokenizer = self.iso.tokenizer
         return decode(
             self.model.start(self._read(texts)),
             n_rows=len(texts),
-            bos_id=marks.bos_id,
-            eos_id=marks.eos_id,
-            pad_id=marks.pad_id,
+            bos_id=tokenizer.bos_id,
+            eos_id=tokenizer.eos_id,
+            pad_id=tokenizer.pad_id,
             options=options,
         )
 
     def _read(self, texts: Sequence[str]) -> Rows:
-        book = Phrasebook.of(texts, tokenizer=self.written.tokenizer)
+        book = Phrasebook.of(texts, tokenizer=self.dates.tokenizer)
         return Rows(book.ids, book.lengths)

@@ -108,4 +108,4 @@ def _changing(taps: dict[int, Tap], change: Callable[[int, Tensor], Tensor]) -> 
 def _given(case: ForwardCase) -> list[tuple[int, int]]:
     """Where it is known what was said, and what that was."""
     given = case.output_names.given if case.output_names is not None else ()
-    return [(place, index) for place, index in enumerate(given) if index is not None]
+    return [(position, index) for position, index in enumerate(given) if index is not None]

@@ -153,10 +153,10 @@ def _extract(matrix: Matrix, method: Method, threshold: float) -> list[tuple[int
 
 def _marks_of_largest(matrix: Matrix, *, axis: int) -> NDArray[np.bool_]:
     """True at the largest entry along the axis, the first one of equals, and nowhere where all are zero."""
-    marks = np.zeros(matrix.shape, dtype=bool)
-    np.put_along_axis(marks, matrix.argmax(axis, keepdims=True), True, axis)
-    found: NDArray[np.bool_] = marks & (matrix > 0)
-    return found
+    mask = np.zeros(matrix.shape, dtype=bool)
+    np.put_along_axis(mask, matrix.argmax(axis, keepdims=True), True, axis)
+    largest: NDArray[np.bool_] = mask & (matrix > 0)
+    return largest
 
 
 def _check_choice(name: str, given: str, allowed: tuple[str, ...]) -> None:

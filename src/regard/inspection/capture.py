@@ -33,8 +33,8 @@ def capture(
         output = case.run()
     maps: dict[str, Map] = {}
     for kind in sorted({sight.kind for sight in seen}):
-        found = _map(case, seen, kind, made)
-        maps[found.kind] = found
+        attention = _map(case, seen, kind, made)
+        maps[attention.kind] = attention
     return maps, output
 
 
@@ -125,5 +125,5 @@ def made_of(query: Tensor, key: Tensor | Prepared, *, score: Score) -> Made | No
 
 
 def _array(tensor: Tensor) -> Weights:
-    found: Weights = np.ascontiguousarray(tensor.detach().float().cpu().numpy())
-    return found
+    array: Weights = np.ascontiguousarray(tensor.detach().float().cpu().numpy())
+    return array

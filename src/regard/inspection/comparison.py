@@ -54,14 +54,14 @@ def _compared(one: Look, other: Look, first: Map, second: Map) -> Comparison:
     heads = tuple(head for head in first.heads if head in second.heads)
     if not layers or not heads:
         raise UsageError(f"the {first.kind} maps share no layer and head: {first.layers}, and {second.layers}")
-    before, after = (_picked(found, layers, heads) for found in (first, second))
+    before, after = (_picked(attention, layers, heads) for attention in (first, second))
     divergence = np.array([_divergence(a, b) for a, b in zip(before, after, strict=True)])
     return Comparison(first.kind, layers, heads, divergence, after - before)
 
 
-def _picked(found: Map, layers: tuple[int, ...], heads: tuple[int, ...]) -> Weights:
-    at = [found.layers.index(layer) for layer in layers], [found.heads.index(head) for head in heads]
-    picked: Weights = found.weights[np.ix_(*at)]
+def _picked(attention: Map, layers: tuple[int, ...], heads: tuple[int, ...]) -> Weights:
+    at = [attention.layers.index(layer) for layer in layers], [attention.heads.index(head) for head in heads]
+    picked: Weights = attention.weights[np.ix_(*at)]
     return picked
 
 
@@ -72,8 +72,8 @@ def _divergence(one: Weights, other: Weights) -> Array:
 
     def kl(a: Array) -> Array:
         ratio = np.divide(a, middle, out=np.ones_like(a), where=a > 0)
-        found: Array = (a * np.log(ratio)).sum(-1)
-        return found
+        divergence: Array = (a * np.log(ratio)).sum(-1)
+        return divergence
 
     half: Array = ((kl(p) + kl(q)) / 2).mean(-1)
     return half

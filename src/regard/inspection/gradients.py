@@ -25,7 +25,7 @@ from regard.inspection.record import Look, Map
 def weigh_by_gradient(
     case: ForwardCase,
     *,
-    place: int = -1,
+    position: int = -1,
     choice: int | None = None,
     layers: Collection[int] | None = None,
     kinds: Collection[str] | None = None,
@@ -33,42 +33,42 @@ def weigh_by_gradient(
 ) -> Look:
     """A record whose weights are gradient × attention, for one output of the model.
 
-    `place` is where the output stands on its axis (the last by default), `choice` which of the outputs is explained:
+    `position` is where the output stands on its axis (the last by default), `choice` which of the outputs is explained:
     a token's id, a label's number; without it, what was given there, else the likeliest. `signed` keeps what spoke
     against it as well. Rows do not sum to one.
     """
     plain = look_at(case, layers=layers, kinds=kinds, alternatives=0)
     with torch.enable_grad(), watch(case.module, layers=layers, kinds=tap_kinds(case, kinds), through=True) as seen:
         log_probs = case.log_probs(case.run())
-        explained = log_probs[_place(place, len(log_probs))]
+        explained = log_probs[_checked(position, len(log_probs))]
         sights = list(seen)
-        chosen = explained[_choice(case, explained, place, choice)]
+        chosen = explained[_choice(case, explained, position, choice)]
         gradients = torch.autograd.grad(chosen, [sight.weights for sight in sights], allow_unused=True)
-    found: dict[str, dict[int, list[Tensor]]] = {}
+    relevances: dict[str, dict[int, list[Tensor]]] = {}
     for sight, gradient in zip(sights, gradients, strict=True):
         product = sight.weights.detach() * (torch.zeros_like(sight.weights) if gradient is None else gradient)
         relevance = product if signed else product.clamp(min=0)
-        found.setdefault(case.sides[sight.kind][0], {}).setdefault(sight.layer, []).append(relevance[0])
-    maps = {kind: _with(plain.maps[kind], layers_) for kind, layers_ in found.items()}
+        relevances.setdefault(case.sides[sight.kind][0], {}).setdefault(sight.layer, []).append(relevance[0])
+    maps = {kind: _with(plain.maps[kind], layers_) for kind, layers_ in relevances.items()}
     return Look(plain.axes, maps, None, "gradient × attention")
 
 
-def _with(found: Map, layers: dict[int, list[Tensor]]) -> Map:
-    stacked = torch.stack([torch.cat(layers[layer], 1) for layer in found.layers])
-    return replace(found, weights=stacked.float().cpu().numpy())
+def _with(attention: Map, layers: dict[int, list[Tensor]]) -> Map:
+    stacked = torch.stack([torch.cat(layers[layer], 1) for layer in attention.layers])
+    return replace(attention, weights=stacked.float().cpu().numpy())
 
 
-def _place(place: int, n_places: int) -> int:
-    if not -n_places <= place < n_places:
-        raise UsageError(f"there is no place {place}; the output has {n_places}, from 0 or from −1 backwards")
-    return place % n_places
+def _checked(position: int, n_places: int) -> int:
+    if not -n_places <= position < n_places:
+        raise UsageError(f"there is no place {position}; the output has {n_places}, from 0 or from −1 backwards")
+    return position % n_places
 
 
-def _choice(case: ForwardCase, explained: Tensor, place: int, choice: int | None) -> int:
+def _choice(case: ForwardCase, explained: Tensor, position: int, choice: int | None) -> int:
     if choice is not None:
         if not 0 <= choice < len(explained):
             raise UsageError(f"there is no choice {choice}; there are {len(explained)}, from 0")
         return choice
     given = case.output_names.given if case.output_names is not None else ()
-    known = given[place] if given else None
+    known = given[position] if given else None
     return int(explained.argmax()) if known is None else known

@@ -76,8 +76,8 @@ Run = Callable[[nn.Module, Given], Tensor]
 def outputs(module: nn.Module, given: Given) -> Tensor:
     """What a model says: (B, T, …) about every token of the last side, or (B, …) about every text."""
     segments = {} if given.segments is None else {"segments": given.segments}
-    said = module(*given.rows, **segments)
-    return torch.stack(said, -1) if isinstance(said, tuple) else said
+    output = module(*given.rows, **segments)
+    return torch.stack(output, -1) if isinstance(output, tuple) else output
 
 
 @dataclass(frozen=True)

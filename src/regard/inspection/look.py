@@ -43,7 +43,7 @@ def look_at(
     outputs = None
     if alternatives and case.output_names is not None and case.speaks:
         outputs = _outputs(case, case.output_names, output, alternatives)
-    used = {side for found in maps.values() for side in (found.rows, found.columns)}
+    used = {side for attention in maps.values() for side in (attention.rows, attention.columns)}
     used |= {outputs.axis} if outputs else set()
     axes = {name: axis for name, axis in case.axes.items() if name in used}
     return Look(axes, maps, outputs, case.title)
@@ -60,9 +60,9 @@ def look_at_points(model: NadarayaWatson, X: npt.ArrayLike, *, queries: bool = F
         made = made_of(query[None, None], keys[None, None], score=score)
         assert made is not None
         computed = Computed(made[0], made[1], made[2][None].float().numpy(), made[3][None].float().numpy())
-    found = Map("kernel", "queries", "points", weights, (0,), (0,), computed)
+    attention = Map("kernel", "queries", "points", weights, (0,), (0,), computed)
     bandwidth = ", ".join(f"{width:.4g}" for width in model.bandwidth_)
-    return Look(axes, {"kernel": found}, None, f"Nadaraya–Watson, bandwidth {bandwidth}")
+    return Look(axes, {"kernel": attention}, None, f"Nadaraya–Watson, bandwidth {bandwidth}")
 
 
 def _outputs(case: ForwardCase, names: OutputNames, output: Any, n: int) -> Outputs:
@@ -70,8 +70,8 @@ def _outputs(case: ForwardCase, names: OutputNames, output: Any, n: int) -> Outp
     log_probs = case.log_probs(output)
     best = log_probs.topk(min(n, log_probs.shape[-1]))
     given: list[tuple[str, float] | None] = []
-    for place, index in enumerate(names.given):
-        given.append(None if index is None else (names.name(index), float(log_probs[place, index].exp())))
+    for position, index in enumerate(names.given):
+        given.append(None if index is None else (names.name(index), float(log_probs[position, index].exp())))
     tokens = [[names.name(index) for index in row] for row in best.indices.tolist()]
     return Outputs(names.axis, names.says, tokens, best.values.exp().tolist(), given)
 

@@ -19,8 +19,11 @@ from regard.inspection.words import NO_WORD, Words
 def merge_words(look: Look) -> Look:
     """The record between words; axes without words stay as they are."""
     axes = {name: word_axis(axis) for name, axis in look.axes.items()}
-    maps = {kind: _merged(found, look.axes[found.rows], look.axes[found.columns]) for kind, found in look.maps.items()}
-    used = {side for found in maps.values() for side in (found.rows, found.columns)}
+    maps = {
+        kind: _merged(attention, look.axes[attention.rows], look.axes[attention.columns])
+        for kind, attention in look.maps.items()
+    }
+    used = {side for attention in maps.values() for side in (attention.rows, attention.columns)}
     return Look({name: axes[name] for name in axes if name in used}, maps, None, look.title)
 
 
@@ -36,17 +39,17 @@ def word_axis(axis: Axis) -> Axis:
     return Axis(labels, "words", Words(axis.words.texts, of_word))
 
 
-def _merged(found: Map, rows: Axis, columns: Axis) -> Map:
+def _merged(attention: Map, rows: Axis, columns: Axis) -> Map:
     asked = _memberships(rows)
     mean = asked / asked.sum(0)
-    weights = mean.T @ found.weights.astype(np.float64) @ _memberships(columns)
-    return replace(found, weights=weights.astype(np.float32), computed=None)
+    weights = mean.T @ attention.weights.astype(np.float64) @ _memberships(columns)
+    return replace(attention, weights=weights.astype(np.float32), computed=None)
 
 
 def _memberships(axis: Axis) -> NDArray[np.float64]:
     """Which place belongs to which group, (places, groups): 0 or 1."""
-    groups = axis.words.groups() if axis.words is not None else [[place] for place in range(len(axis))]
-    found = np.zeros((len(axis), len(groups)))
+    groups = axis.words.groups() if axis.words is not None else [[index] for index in range(len(axis))]
+    members = np.zeros((len(axis), len(groups)))
     for number, group in enumerate(groups):
-        found[group, number] = 1
-    return found
+        members[group, number] = 1
+    return members

@@ -45,12 +45,12 @@ _MEANING = {
 def page(look: Look) -> str:
     """The whole page as one text."""
     maps = [look.maps[kind] for kind in _ORDER if kind in look.maps]
-    described = [_describe_map(look, found) for found in maps]
-    record = inside_script(_describe(look, maps, described))
+    map_facts = [_describe_map(look, attention) for attention in maps]
+    record = inside_script(_describe(look, maps, map_facts))
     first: list[str] = []
     rest: list[str] = []
     for name, data in _pieces(maps):
-        early = name == "t0" or name.startswith(f"w0.{described[0]['start'][0]}.")
+        early = name == "t0" or name.startswith(f"w0.{map_facts[0]['start'][0]}.")
         (first if early else rest).append(f'<script type="text/plain" id="{name}">{_deflated(data)}</script>')
     parts = {
         "title": html.escape(look.title or _text(look, maps)[:80] or "What the model looked at"),
@@ -62,7 +62,7 @@ def page(look: Look) -> str:
     return filled(file_text("regard.inspection", "page.html"), parts)
 
 
-def _describe(look: Look, maps: list[Map], described: list[dict[str, Any]]) -> dict[str, Any]:
+def _describe(look: Look, maps: list[Map], map_facts: list[dict[str, Any]]) -> dict[str, Any]:
     target = look.axes.get("target")
     return {
         "title": look.title,
@@ -70,7 +70,7 @@ def _describe(look: Look, maps: list[Map], described: list[dict[str, Any]]) -> d
         "read": _text(look, maps),
         "wrote": target.text if target is not None else None,
         "axes": {name: _describe_axis(axis) for name, axis in look.axes.items()},
-        "maps": described,
+        "maps": map_facts,
         "outputs": None if look.outputs is None else _describe_outputs(look.outputs, look.axes[look.outputs.axis]),
     }
 
@@ -79,10 +79,10 @@ def _describe_outputs(outputs: Outputs, axis: Axis) -> dict[str, Any]:
     """Alternatives as people read them; of what was given also its place among them, or −1."""
     spaced = any(label.startswith(SPACE) and len(label) > 1 for label in axis.labels)
     given: list[Any] = [None] * len(outputs.tokens)
-    for place, one in enumerate(outputs.given):
+    for index, one in enumerate(outputs.given):
         if one is not None:
-            among = outputs.tokens[place]
-            given[place] = [_alone(one[0], spaced), round(one[1], 5), among.index(one[0]) if one[0] in among else -1]
+            among = outputs.tokens[index]
+            given[index] = [_alone(one[0], spaced), round(one[1], 5), among.index(one[0]) if one[0] in among else -1]
     return {
         "axis": outputs.axis,
         "says": outputs.says,
@@ -93,25 +93,25 @@ def _describe_outputs(outputs: Outputs, axis: Axis) -> dict[str, Any]:
 
 
 def _describe_axis(axis: Axis) -> dict[str, Any]:
-    marks = [] if axis.words is None else [i for i, word in enumerate(axis.words.of_piece) if word == NO_WORD]
-    return {"shown": axis.shown, "kind": axis.kind, "marks": marks}
+    special = [] if axis.words is None else [i for i, word in enumerate(axis.words.of_piece) if word == NO_WORD]
+    return {"shown": axis.shown, "kind": axis.kind, "marks": special}
 
 
-def _describe_map(look: Look, found: Map) -> dict[str, Any]:
-    summaries = [_numbers(summary) for summary in summarise(look, found.kind)]
-    n_heads = len(found.heads)
+def _describe_map(look: Look, attention: Map) -> dict[str, Any]:
+    summaries = [_numbers(summary) for summary in summarise(look, attention.kind)]
+    n_heads = len(attention.heads)
     return {
-        "kind": found.kind,
-        "rows": found.rows,
-        "columns": found.columns,
-        "layers": found.layers,
-        "heads": found.heads,
-        "most": full_colour(found.weights.shape[-1]),
-        "meaning": _MEANING[found.kind].format(rows=found.rows, columns=found.columns),
+        "kind": attention.kind,
+        "rows": attention.rows,
+        "columns": attention.columns,
+        "layers": attention.layers,
+        "heads": attention.heads,
+        "most": full_colour(attention.weights.shape[-1]),
+        "meaning": _MEANING[attention.kind].format(rows=attention.rows, columns=attention.columns),
         "summary": [summaries[i : i + n_heads] for i in range(0, len(summaries), n_heads)],
-        "start": [_first_layer(look, found), -1 if n_heads > 1 else 0],
-        "thumb": _small_shape(found.weights.shape[-2:]),
-        "computed": None if found.computed is None else _describe_computed(found.computed),
+        "start": [_first_layer(look, attention), -1 if n_heads > 1 else 0],
+        "thumb": _small_shape(attention.weights.shape[-2:]),
+        "computed": None if attention.computed is None else _describe_computed(attention.computed),
     }
 
 
@@ -126,24 +126,24 @@ def _describe_computed(made: Computed) -> dict[str, Any]:
     }
 
 
-def _first_layer(look: Look, found: Map) -> int:
+def _first_layer(look: Look, attention: Map) -> int:
     """The layer to begin with: between two sentences the one that aligns them best, else the first."""
-    if found.kind != "cross" or len(found.layers) == 1:
+    if attention.kind != "cross" or len(attention.layers) == 1:
         return 0
-    rows, columns = look.axes[found.rows].real, look.axes[found.columns].real
-    means = found.weights.mean(1)[:, rows][:, :, columns].astype(np.float64)
+    rows, columns = look.axes[attention.rows].real, look.axes[attention.columns].real
+    means = attention.weights.mean(1)[:, rows][:, :, columns].astype(np.float64)
     return sharpest(means)[0] if means.size else 0
 
 
 def _pieces(maps: list[Map]) -> Iterator[tuple[str, bytes]]:
     """The names and the bytes of everything large."""
-    for number, found in enumerate(maps):
-        yield f"t{number}", _small(found)
-        for layer, head in np.ndindex(*found.weights.shape[:2]):
-            fixed = np.rint(found.weights[layer, head] * 10000).astype(np.uint16)
+    for number, attention in enumerate(maps):
+        yield f"t{number}", _small(attention)
+        for layer, head in np.ndindex(*attention.weights.shape[:2]):
+            fixed = np.rint(attention.weights[layer, head] * 10000).astype(np.uint16)
             planes = (fixed >> 8).astype(np.uint8).tobytes() + (fixed & 255).astype(np.uint8).tobytes()
             yield f"w{number}.{layer}.{head}", planes
-            if (made := found.computed) is not None:
+            if (made := attention.computed) is not None:
                 sides = (made.queries[layer, head], made.keys[layer, head])
                 yield f"q{number}.{layer}.{head}", b"".join(_sixteen_bits(side) for side in sides)
 
@@ -153,12 +153,12 @@ def _sixteen_bits(numbers: NDArray[np.float32]) -> bytes:
     return bytes(np.rint(numbers / (largest or 1) * 32767).astype("<i2").tobytes())
 
 
-def _small(found: Map) -> bytes:
+def _small(attention: Map) -> bytes:
     """Small pictures of all heads (L, H, t, s), one byte a cell: the largest weight of the cells that fall together."""
-    n_rows, n_columns = found.weights.shape[-2:]
+    n_rows, n_columns = attention.weights.shape[-2:]
     rows, columns = _small_shape((n_rows, n_columns))
     row_starts, column_starts = np.arange(rows) * n_rows // rows, np.arange(columns) * n_columns // columns
-    pooled = np.maximum.reduceat(np.maximum.reduceat(found.weights, row_starts, axis=-2), column_starts, axis=-1)
+    pooled = np.maximum.reduceat(np.maximum.reduceat(attention.weights, row_starts, axis=-2), column_starts, axis=-1)
     levels = np.sqrt(np.minimum(1, pooled / full_colour(n_columns)))
     return bytes(np.rint(255 * levels).astype(np.uint8).tobytes())
 

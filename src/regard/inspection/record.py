@@ -68,7 +68,7 @@ class Axis:
         """The places that are no marks such as </s> or [CLS]."""
         if self.words is None:
             return list(range(len(self.labels)))
-        return [place for place, word in enumerate(self.words.of_piece) if word != NO_WORD]
+        return [index for index, word in enumerate(self.words.of_piece) if word != NO_WORD]
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,8 +105,8 @@ class Map:
         if layer not in self.layers:
             shown = f"0 to {self.layers[-1]}" if self.layers == tuple(range(len(self.layers))) else f"{self.layers}"
             raise UsageError(f"there is no layer {layer}; there are {shown}")
-        found: Weights = self.weights[self.layers.index(layer)]
-        return found
+        weights: Weights = self.weights[self.layers.index(layer)]
+        return weights
 
 
 @dataclass(frozen=True)
@@ -135,18 +135,20 @@ class Look:
     title: str = ""
 
     def __post_init__(self) -> None:
-        for name, found in self.maps.items():
-            sides = [self.axes.get(side) for side in (found.rows, found.columns)]
-            if name != found.kind or None in sides:
-                raise UsageError(f"map {name!r} is of kind {found.kind!r} between {found.rows!r} and {found.columns!r}")
-            fits = (len(found.layers), len(found.heads), *(len(side) for side in sides if side is not None))
-            if found.weights.shape != fits:
-                raise ShapeError(f"{name} weights of shape {found.weights.shape} do not fit (L, H, T, S) = {fits}")
+        for name, attention in self.maps.items():
+            sides = [self.axes.get(side) for side in (attention.rows, attention.columns)]
+            if name != attention.kind or None in sides:
+                raise UsageError(
+                    f"map {name!r} is of kind {attention.kind!r} between {attention.rows!r} and {attention.columns!r}"
+                )
+            fits = (len(attention.layers), len(attention.heads), *(len(side) for side in sides if side is not None))
+            if attention.weights.shape != fits:
+                raise ShapeError(f"{name} weights of shape {attention.weights.shape} do not fit (L, H, T, S) = {fits}")
 
     @property
     def weights(self) -> dict[str, Weights]:
         """The weights of each kind, (L, H, T, S)."""
-        return {kind: found.weights for kind, found in self.maps.items()}
+        return {kind: attention.weights for kind, attention in self.maps.items()}
 
     def of(self, kind: str | None = None) -> Map:
         """The map of a kind; without one, of what people ask about first."""
@@ -184,12 +186,7 @@ class Look:
         return self.maps["cross"].weights
 
     def align(
-        self,
-        *,
-        method: Method = "argmax",
-        heads: Heads = "mean",
-        threshold: float = 0.3,
-        layer: int | None = None,
+        self, *, method: Method = "argmax", heads: Heads = "mean", threshold: float = 0.3, layer: int | None = None
     ) -> Alignment:
         """Which target word comes from which source word, read off the cross-attention of all layers or of one."""
         maps = self.cross if layer is None else self.maps["cross"].of_layer(layer)

@@ -28,15 +28,15 @@ def roll_out(look: Look, kind: MapKind | None = None, *, upto: int | None = None
         )
     if not 0 <= residual < 1:
         raise UsageError(f"a residual share of {residual} is not from 0 up to, but not including, 1")
-    found = look.maps[kind]
-    if found.layers != tuple(range(len(found.layers))):
+    attention = look.maps[kind]
+    if attention.layers != tuple(range(len(attention.layers))):
         raise UsageError(
-            f"rollout needs every layer, and the record has {list(found.layers)}", hint="look without layers="
+            f"rollout needs every layer, and the record has {list(attention.layers)}", hint="look without layers="
         )
-    last = found.layers[-1] if upto is None else upto
-    found.of_layer(last)  # refuses what is not there
-    rolled = np.eye(found.weights.shape[-1])
-    for layer in found.weights[: last + 1]:
+    last = attention.layers[-1] if upto is None else upto
+    attention.of_layer(last)  # refuses what is not there
+    rolled = np.eye(attention.weights.shape[-1])
+    for layer in attention.weights[: last + 1]:
         mixed = (1 - residual) * layer.mean(0, dtype=np.float64) + residual * np.eye(len(rolled))
         rolled = mixed @ rolled
     return rolled.astype(np.float32)

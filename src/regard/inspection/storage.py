@@ -58,8 +58,8 @@ def save(look: Look, path: Path | str, *, half: bool) -> Path:
         arrays[name] = array.astype(np.float16 if half else np.float32)
         return name
 
-    described = json.dumps(_describe(look, put), ensure_ascii=False)
-    np.savez_compressed(path, record=np.frombuffer(described.encode(), np.uint8), **arrays)  # type: ignore[arg-type]
+    record = json.dumps(_describe(look, put), ensure_ascii=False)
+    np.savez_compressed(path, record=np.frombuffer(record.encode(), np.uint8), **arrays)  # type: ignore[arg-type]
     return path
 
 
@@ -74,9 +74,9 @@ def load(kind: type[Kept], path: Path | str) -> Kept:
         except (DataError, UnicodeDecodeError) as error:
             raise DataError(f"{path}: {error}") from error
     try:
-        with np.load(path, allow_pickle=False) as found:
-            described = json.loads(found["record"].tobytes().decode())
-            return _restore(kind, described, lambda name: found[name].astype(np.float32))
+        with np.load(path, allow_pickle=False) as arrays:
+            record = json.loads(arrays["record"].tobytes().decode())
+            return _restore(kind, record, lambda name: arrays[name].astype(np.float32))
     except (ValueError, KeyError, TypeError, AttributeError, OSError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: not a record as Look.save writes it: {type(error).__name__} {error}") from error
 
@@ -86,55 +86,55 @@ def _describe(look: Look, put: Put) -> dict[str, Any]:
         "format": FORMAT,
         "title": look.title,
         "axes": {name: asdict(axis) for name, axis in look.axes.items()},
-        "maps": {kind: _describe_map(found, put) for kind, found in look.maps.items()},
+        "maps": {kind: _describe_map(attention, put) for kind, attention in look.maps.items()},
         "outputs": None if look.outputs is None else asdict(look.outputs),
     }
 
 
-def _describe_map(found: Map, put: Put) -> dict[str, Any]:
-    described: dict[str, Any] = {
-        "rows": found.rows,
-        "columns": found.columns,
-        "layers": found.layers,
-        "heads": found.heads,
-        "weights": put(f"{found.kind}.weights", found.weights),
+def _describe_map(attention: Map, put: Put) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "rows": attention.rows,
+        "columns": attention.columns,
+        "layers": attention.layers,
+        "heads": attention.heads,
+        "weights": put(f"{attention.kind}.weights", attention.weights),
     }
-    if (made := found.computed) is not None:
-        described["computed"] = {
+    if (made := attention.computed) is not None:
+        facts["computed"] = {
             "form": made.form,
             "scale": made.scale,
-            "queries": put(f"{found.kind}.queries", made.queries),
-            "keys": put(f"{found.kind}.keys", made.keys),
-            "vector": None if made.vector is None else put(f"{found.kind}.vector", made.vector),
+            "queries": put(f"{attention.kind}.queries", made.queries),
+            "keys": put(f"{attention.kind}.keys", made.keys),
+            "vector": None if made.vector is None else put(f"{attention.kind}.vector", made.vector),
         }
-    return described
+    return facts
 
 
-def _restore(kind: type[Kept], described: Mapping[str, Any], get: Get) -> Kept:
-    if described.get("format") != FORMAT:
-        raise ValueError(f"its format is {described.get('format')!r}, and {FORMAT!r} is known")
+def _restore(kind: type[Kept], record: Mapping[str, Any], get: Get) -> Kept:
+    if record.get("format") != FORMAT:
+        raise ValueError(f"its format is {record.get('format')!r}, and {FORMAT!r} is known")
     axes = {
         name: Axis(axis["labels"], axis["kind"], None if axis["words"] is None else Words(**axis["words"]))
-        for name, axis in described["axes"].items()
+        for name, axis in record["axes"].items()
     }
-    maps = {name: _restore_map(name, found, get) for name, found in described["maps"].items()}
-    return kind(axes, maps, _restore_outputs(described["outputs"]), described["title"])
+    maps = {name: _restore_map(name, facts, get) for name, facts in record["maps"].items()}
+    return kind(axes, maps, _restore_outputs(record["outputs"]), record["title"])
 
 
-def _restore_map(kind: Any, found: Mapping[str, Any], get: Get) -> Map:
+def _restore_map(kind: Any, facts: Mapping[str, Any], get: Get) -> Map:
     computed = None
-    if (made := found.get("computed")) is not None:
+    if (made := facts.get("computed")) is not None:
         vector = None if made["vector"] is None else get(made["vector"])
         computed = Computed(made["form"], made["scale"], get(made["queries"]), get(made["keys"]), vector)
-    layers, heads = tuple(found["layers"]), tuple(found["heads"])
-    return Map(kind, found["rows"], found["columns"], get(found["weights"]), layers, heads, computed)
+    layers, heads = tuple(facts["layers"]), tuple(facts["heads"])
+    return Map(kind, facts["rows"], facts["columns"], get(facts["weights"]), layers, heads, computed)
 
 
-def _restore_outputs(found: Mapping[str, Any] | None) -> Outputs | None:
-    if found is None:
+def _restore_outputs(facts: Mapping[str, Any] | None) -> Outputs | None:
+    if facts is None:
         return None
-    given = [None if one is None else (str(one[0]), float(one[1])) for one in found["given"]]
-    return Outputs(found["axis"], found["says"], found["tokens"], found["probabilities"], given)
+    given = [None if one is None else (str(one[0]), float(one[1])) for one in facts["given"]]
+    return Outputs(facts["axis"], facts["says"], facts["tokens"], facts["probabilities"], given)
 
 
 def _as_numbers(_: str, array: Array) -> dict[str, Any]:
@@ -148,11 +148,11 @@ def _as_base64(_: str, array: Array) -> dict[str, Any]:
     return {"shape": array.shape, "dtype": "float16", "data": base64.b64encode(raw).decode()}
 
 
-def _from_json(found: Mapping[str, Any]) -> Array:
-    data, dtype = found["data"], found["dtype"]
+def _from_json(facts: Mapping[str, Any]) -> Array:
+    data, dtype = facts["data"], facts["dtype"]
     if dtype not in _DTYPES:
         raise ValueError(f"numbers of {dtype!r}; known are {', '.join(_DTYPES)}")
     if isinstance(data, str):
         flat = np.frombuffer(base64.b64decode(data, validate=True), np.dtype(dtype).newbyteorder("<"))
-        return flat.astype(np.float32).reshape(found["shape"])
-    return np.array(data, dtype=np.float32).reshape(found["shape"])
+        return flat.astype(np.float32).reshape(facts["shape"])
+    return np.array(data, dtype=np.float32).reshape(facts["shape"])

@@ -40,31 +40,31 @@ class HeadSummary:
 
 def summarise(look: Look, kind: str | None = None) -> list[HeadSummary]:
     """The figures of every head of a kind, layer by layer; without a kind, of all maps."""
-    found = look.maps.values() if kind is None else [look.of(kind)]
-    return [summary for one in found for summary in _of_map(look, one)]
+    maps = look.maps.values() if kind is None else [look.of(kind)]
+    return [summary for one in maps for summary in _of_map(look, one)]
 
 
-def _of_map(look: Look, found: Map) -> Iterator[HeadSummary]:
+def _of_map(look: Look, attention: Map) -> Iterator[HeadSummary]:
     """Layer by layer, for all of them at once would take many times the memory of the record."""
-    marks = _marks(look, found)
-    alike = found.kind in ("self", "masked")
-    ceiling = _ceiling(found.kind, *found.weights.shape[-2:])
-    for number, layer in enumerate(found.layers):
-        weights = found.weights[number].astype(np.float64)  # (H, T, S)
+    special = _marks(look, attention)
+    alike = attention.kind in ("self", "masked")
+    ceiling = _ceiling(attention.kind, *attention.weights.shape[-2:])
+    for number, layer in enumerate(attention.layers):
+        weights = attention.weights[number].astype(np.float64)  # (H, T, S)
         rows, columns = np.arange(weights.shape[-2]), np.arange(weights.shape[-1])
         entropy = -np.sum(weights * np.log(np.where(weights > 0, weights, 1)), -1).mean(-1)
         figures = {
             "entropy": entropy,
             "focus": 1 - entropy / ceiling if ceiling else np.ones_like(entropy),
             "diagonality": _correlation(rows.astype(np.float64), weights @ columns),
-            "marks": weights[..., marks].sum(-1).mean(-1),
+            "marks": weights[..., special].sum(-1).mean(-1),
             "first": weights[..., 0].mean(-1),
         }
         distance = (weights * np.abs(rows[:, None] - columns)).sum(-1).mean(-1)
-        for i, head in enumerate(found.heads):
+        for i, head in enumerate(attention.heads):
             own = {name: float(values[i]) for name, values in figures.items()}
             far = float(distance[i]) if alike else None
-            yield HeadSummary(found.kind, layer, head, ceiling=ceiling, distance=far, **own)
+            yield HeadSummary(attention.kind, layer, head, ceiling=ceiling, distance=far, **own)
 
 
 def _ceiling(kind: str, n_rows: int, n_columns: int) -> float:
@@ -77,10 +77,10 @@ def _correlation(rows: Array, looked: Array) -> Array:
     """Pearson's, of the rows' places (T,) with the mean places they look at (..., T); 0 where one never varies."""
     a, b = rows - rows.mean(), looked - looked.mean(-1, keepdims=True)
     scale = np.sqrt((a**2).sum() * (b**2).sum(-1))
-    found: Array = np.divide((a * b).sum(-1), scale, out=np.zeros_like(scale), where=scale > 1e-12)
-    return found
+    correlation: Array = np.divide((a * b).sum(-1), scale, out=np.zeros_like(scale), where=scale > 1e-12)
+    return correlation
 
 
-def _marks(look: Look, found: Map) -> list[int]:
-    words = look.axes[found.columns].words
-    return [] if words is None else [place for place, word in enumerate(words.of_piece) if word == NO_WORD]
+def _marks(look: Look, attention: Map) -> list[int]:
+    words = look.axes[attention.columns].words
+    return [] if words is None else [index for index, word in enumerate(words.of_piece) if word == NO_WORD]

@@ -27,17 +27,17 @@ class Words:
     @classmethod
     def of(cls, tokenizer: Tokenizer, ids: Sequence[int]) -> Words:
         """Whitespace words; of a tokenizer of characters, the characters."""
-        pieces, marks, begin = tokenizer.tokens(ids), _marks(tokenizer), _Beginnings(tokenizer)
+        pieces, special, begin = tokenizer.tokens(ids), _marks(tokenizer), _Beginnings(tokenizer)
         of_piece: list[int] = []
         groups: list[list[int]] = []
-        for place, piece in enumerate(pieces):
-            if ids[place] in marks:
+        for index, piece in enumerate(pieces):
+            if ids[index] in special:
                 of_piece.append(NO_WORD)
                 continue
             after_mark = not of_piece or of_piece[-1] == NO_WORD
-            if after_mark or begin(piece, pieces[place - 1]):
+            if after_mark or begin(piece, pieces[index - 1]):
                 groups.append([])
-            groups[-1].append(place)
+            groups[-1].append(index)
             of_piece.append(len(groups) - 1)
         texts = [_text(tokenizer, [ids[i] for i in group], [pieces[i] for i in group]) for group in groups]
         return cls(texts, of_piece)
@@ -48,12 +48,12 @@ class Words:
 
     def groups(self) -> list[list[int]]:
         """The places of the pieces of each word, in order; a mark is a group of its own."""
-        found: list[list[int]] = []
-        for place, word in enumerate(self.of_piece):
-            if word == NO_WORD or place == 0 or word != self.of_piece[place - 1]:
-                found.append([])
-            found[-1].append(place)
-        return found
+        groups: list[list[int]] = []
+        for index, word in enumerate(self.of_piece):
+            if word == NO_WORD or index == 0 or word != self.of_piece[index - 1]:
+                groups.append([])
+            groups[-1].append(index)
+        return groups
 
 
 class _Beginnings:
@@ -77,13 +77,13 @@ def shown(labels: Sequence[str], words: Words | None) -> list[str]:
     """Labels as people read them: the space before a word left out, pieces that go on with one marked by a dot."""
     if words is None:
         return [label.translate(_VISIBLE) for label in labels]
-    found = []
-    for place, (label, word) in enumerate(zip(labels, words.of_piece, strict=True)):
-        follows = word != NO_WORD and place > 0 and words.of_piece[place - 1] == word
+    texts = []
+    for index, (label, word) in enumerate(zip(labels, words.of_piece, strict=True)):
+        follows = word != NO_WORD and index > 0 and words.of_piece[index - 1] == word
         bare = label.removeprefix("##") if follows else label.removeprefix(SPACE)
         text = (bare or label).translate(_VISIBLE)
-        found.append(f"·{text}" if follows and text[:1].isalnum() else text)
-    return found
+        texts.append(f"·{text}" if follows and text[:1].isalnum() else text)
+    return texts
 
 
 def _marks(tokenizer: Tokenizer) -> set[int]:

@@ -19,7 +19,7 @@ def template_for(tokenizer: Tokenizer, options: Mapping[str, Any], recipe: Recip
     return TextTemplate(tokenizer, max_tokens=longest, closing=entry(backbone["name"]).continues)
 
 
-def longest(found: Pretrained) -> dict[str, int]:
+def longest(pretrained: Pretrained) -> dict[str, int]:
     """The `max_tokens` of a model of others, where it has a limit."""
-    limit = found.options["backbone"].get("n_positions")
+    limit = pretrained.options["backbone"].get("n_positions")
     return {} if limit is None else {"max_tokens": int(limit)}

@@ -9,7 +9,7 @@ from regard.checkpoints.provenance import versions
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.spec import ModelSpec, with_defaults
 from regard.checkpoints.weights import weights_of
-from regard.data.text.tokenizer_files import save_tokenizers
+from regard.data.text.tokenizers import save_tokenizers
 from regard.errors import UsageError
 from regard.models.flops import count_parameters
 from regard.tasks.base import tokenizer_of

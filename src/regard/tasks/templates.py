@@ -3,7 +3,7 @@
     reading models (BERT)        [CLS] a [SEP]        [CLS] a [SEP] b [SEP]        as their tokenizer frames them
     continuing models (GPT)      <s> a </s>           <s> a </s> b </s>            closing: start, delimiter, extract
 
-The second is the framing of Radford et al. (2018): a model that looks back only has read everything at the last token,
+The second is how Radford et al. (2018) have it: a model that looks back only has read everything at the last token,
 so there has to be one after the text. Special tokens of their own ("delimiter", "extract") would have to be learnt
 from the labelled examples alone; beginning and end of text are known already.
 
@@ -113,13 +113,13 @@ class TemplatedRows:
     @classmethod
     def of(cls, template: TextTemplate, texts: Iterable[Text]) -> TemplatedRows:
         """Encode and frame texts, a few thousand at a time; `shortened` counts those that were cut."""
-        found: list[TemplatedIds] = []
+        rows: list[TemplatedIds] = []
         shortened = 0
         for chunk in _chunks(texts):
             for first, second in template.encode(chunk):
-                found.append(template.frame(first, second))
+                rows.append(template.frame(first, second))
                 shortened += len(first) + len(second or []) > template.room(pair=second is not None)
-        return cls(found, shortened=shortened)
+        return cls(rows, shortened=shortened)
 
     def __len__(self) -> int:
         return len(self.lengths)

@@ -9,43 +9,42 @@ Averages hold parameters only, shared ones once, under the names of `model.named
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
+from regard.checkpoints.weights import misfits
 from regard.errors import CheckpointError, UsageError
 
 Weights = dict[str, Tensor]
 
 
-class Averager(Protocol):
+class Averager(ABC):
     """Follows a model and knows a mean of where it has been."""
 
-    def update(self, model: nn.Module) -> None:
-        """A step was made."""
-        ...
+    def update(self, model: nn.Module) -> None:  # noqa: B027 - most count one of the two only
+        """A step was made: nothing, unless steps are what counts."""
 
-    def snapshot(self, model: nn.Module) -> None:
-        """An evaluation is about to be made."""
-        ...
+    def snapshot(self, model: nn.Module) -> None:  # noqa: B027
+        """An evaluation is about to be made: nothing, unless snapshots are what counts."""
 
+    @abstractmethod
     def average(self) -> Weights:
         """The mean, by parameter name."""
-        ...
 
+    @abstractmethod
     def state_tensors(self) -> Weights:
         """All that the next average depends on."""
-        ...
 
+    @abstractmethod
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on from there."""
-        ...
 
 
-class Ema:
+class Ema(Averager):
     """An exponential moving average, kept in float32 at least. The first updates move it faster: it starts at noise."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -66,9 +65,6 @@ class Ema:
         torch._foreach_mul_(steps, (1 - decay).float())
         torch._foreach_add_(means, steps)
 
-    def snapshot(self, model: nn.Module) -> None:
-        """Nothing: steps are what counts."""
-
     def average(self) -> Weights:
         """The mean, by parameter name; the tensors themselves, which the next update changes."""
         return dict(self._average)
@@ -80,13 +76,13 @@ class Ema:
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on from there."""
         expected = {f"average.{name}": mean.shape for name, mean in self._average.items()}
-        _check(tensors, expected | {"n_updates": torch.Size()})
+        check_tensors(tensors, expected | {"n_updates": torch.Size()}, what="average")
         self._n_updates.copy_(tensors["n_updates"])
         for name, mean in self._average.items():
             mean.copy_(tensors[f"average.{name}"])
 
 
-class LastN:
+class LastN(Averager):
     """The last n snapshots, in main memory: they are taken rarely, and the device needs its own for other things."""
 
     def __init__(self, model: nn.Module, n: int) -> None:
@@ -95,9 +91,6 @@ class LastN:
         self.n = n
         self._shapes = {name: p.shape for name, p in _weights(model).items()}
         self._snapshots: list[Weights] = []
-
-    def update(self, model: nn.Module) -> None:
-        """Nothing: snapshots are what counts."""
 
     def snapshot(self, model: nn.Module) -> None:
         """Remember the weights of the model, and forget the oldest beyond n."""
@@ -119,7 +112,7 @@ class LastN:
         """Go on from there; of more snapshots than n, the last are kept."""
         n = int(tensors.get("n_snapshots", torch.tensor(0)))
         expected = {f"{i}.{name}": shape for i in range(n) for name, shape in self._shapes.items()}
-        _check(tensors, expected | {"n_snapshots": torch.Size()})
+        check_tensors(tensors, expected | {"n_snapshots": torch.Size()}, what="average")
         taken = [{name: tensors[f"{i}.{name}"].to("cpu", copy=True) for name in self._shapes} for i in range(n)]
         self._snapshots = taken[-self.n :]
 
@@ -169,16 +162,11 @@ def _fill(own: Weights, values: Weights) -> None:
         tensor.copy_(values[name])
 
 
-def _check(tensors: Mapping[str, Tensor], expected: Mapping[str, torch.Size]) -> None:
-    problems = [f"{name}: missing" for name in expected if name not in tensors]
-    problems += [f"{name}: unknown" for name in tensors if name not in expected]
-    problems += [
-        f"{name}: {list(tensors[name].shape)}, expected {list(shape)}"
-        for name, shape in expected.items()
-        if name in tensors and tensors[name].shape != shape
-    ]
+def check_tensors(tensors: Mapping[str, Tensor], expected: Mapping[str, torch.Size], *, what: str) -> None:
+    """Refuse stored tensors that are missing, unknown or misshapen, all in one message."""
+    problems = misfits(tensors, expected)
     if problems:
         raise CheckpointError(
-            f"{len(problems)} tensors do not fit the average:\n  " + "\n  ".join(problems),
-            hint="they were stored by another way of averaging or for another model",
+            f"{len(problems)} tensors do not fit the {what}:\n  " + "\n  ".join(problems),
+            hint=f"they were stored by another {what} or for another model",
         )

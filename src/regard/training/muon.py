@@ -43,12 +43,7 @@ class Muon(torch.optim.Optimizer):
     """Muon for matrices. A group's `splits` are the rows of the parts of its parameters; without it, each is one."""
 
     def __init__(
-        self,
-        params: Iterable[dict[str, Any]],
-        *,
-        lr: float | Tensor,
-        weight_decay: float = 0.0,
-        momentum: float = 0.95,
+        self, params: Iterable[dict[str, Any]], *, lr: float | Tensor, weight_decay: float = 0.0, momentum: float = 0.95
     ) -> None:
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, "splits": None})
         for group in self.param_groups:

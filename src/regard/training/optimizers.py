@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from regard.attention import MultiHeadAttention
 from regard.config.training import OptimizerName
-from regard.errors import CheckpointError, ConfigError
+from regard.errors import ConfigError
 from regard.layers import DecoderBlock, Embedding, EncoderBlock, GatedFeedForward
+from regard.training.averaging import check_tensors
 from regard.training.muon import Muon
 
 _FUSED_ON = {"cpu", "cuda", "mps", "xpu"}
@@ -76,24 +77,12 @@ class JointOptimizer:
                 optimizer.state[parameter] = state
 
     def _check(self, tensors: Mapping[str, Tensor]) -> None:
-        problems, known = [], set()
+        expected: dict[str, torch.Size] = {}
         for name, (parameter, optimizer) in self._owners.items():
-            names = {f"{name}.{key}": () if key == "step" else parameter.shape for key in _STATE[type(optimizer)]}
-            known |= set(names)
-            if not names.keys() & tensors.keys():
-                continue
-            problems += [f"{full}: missing" for full in names if full not in tensors]
-            problems += [
-                f"{full}: {list(tensors[full].shape)}, expected {list(shape)}"
-                for full, shape in names.items()
-                if full in tensors and tensors[full].shape != torch.Size(shape)
-            ]
-        problems += [f"{full}: unknown" for full in tensors if full not in known]
-        if problems:
-            raise CheckpointError(
-                f"{len(problems)} tensors do not fit the optimizer:\n  " + "\n  ".join(problems),
-                hint="they were stored by another optimizer or for another model",
-            )
+            shapes = {key: torch.Size() if key == "step" else parameter.shape for key in _STATE[type(optimizer)]}
+            if any(f"{name}.{key}" in tensors for key in shapes):
+                expected |= {f"{name}.{key}": shape for key, shape in shapes.items()}
+        check_tensors(tensors, expected, what="optimizer")
 
 
 def make_optimizer(
@@ -155,17 +144,17 @@ def _matrices(model: nn.Module) -> dict[int, tuple[int, ...] | None]:
 
 def _splits(model: nn.Module) -> dict[int, tuple[int, ...]]:
     """How many rows each part of a joint projection has."""
-    found: dict[int, tuple[int, ...]] = {}
+    splits: dict[int, tuple[int, ...]] = {}
     for module in model.modules():
         if isinstance(module, GatedFeedForward):
-            found[id(module.gate_inner.weight)] = (module.gate_inner.out_features // 2,) * 2
+            splits[id(module.gate_inner.weight)] = (module.gate_inner.out_features // 2,) * 2
         elif isinstance(module, MultiHeadAttention):
             queries, keys = module.n_heads * module.d_head, module.n_kv_heads * module.d_head
             if module.tap.kind == "cross":
-                found[id(module.key_value.weight)] = (keys, keys)
+                splits[id(module.key_value.weight)] = (keys, keys)
             else:
-                found[id(module.query_key_value.weight)] = (queries, keys, keys)
-    return found
+                splits[id(module.query_key_value.weight)] = (queries, keys, keys)
+    return splits
 
 
 def _embeddings(model: nn.Module) -> set[int]:

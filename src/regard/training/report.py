@@ -41,9 +41,9 @@ class Reporter:
 
             self._events = SummaryWriter(self.run.path / "events", purge_step=step + 1)
         if self.console.is_terminal:
-            columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[told]}"), TimeRemainingColumn())
+            columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[shown]}"), TimeRemainingColumn())
             self._bar = Progress(*columns, console=self.console)
-            self._task = self._bar.add_task("train", total=self.steps, completed=step, told="")
+            self._task = self._bar.add_task("train", total=self.steps, completed=step, shown="")
             self._bar.start()
 
     def say(self, text: str) -> None:
@@ -61,11 +61,11 @@ class Reporter:
         if self._events is not None:
             for name, value in facts.items():
                 self._events.add_scalar(name, value, step)
-        told = "  ".join(f"{name} {_short(value)}" for name, value in facts.items())
+        shown = "  ".join(f"{name} {_short(value)}" for name, value in facts.items())
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=step, told=told)
+            self._bar.update(self._task, completed=step, shown=shown)
         if aloud and self._bar is None:
-            self.say(f"step {step}/{self.steps}  {told}")
+            self.say(f"step {step}/{self.steps}  {shown}")
 
     def samples(self, step: int, samples: Sequence[tuple[str, str, str]]) -> None:
         """Keep a few translations, so that one can read how the model grows."""

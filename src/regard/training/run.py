@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from regard.checkpoints.provenance import commit, hardware, versions
 from regard.checkpoints.run import RunFolder
@@ -16,6 +18,7 @@ from regard.training.averaging import averaged
 from regard.training.setup import Begin, RunContext, Say, TaskSetup
 from regard.training.trainer import Trainer
 
+Facts = Mapping[str, Any]
 Loop = Callable[[Recipe, RunContext, bool], dict[str, Any]]
 
 
@@ -51,18 +54,17 @@ def _finish(recipe: Recipe, setup: TaskSetup, trainer: Trainer, context: RunCont
             run.write_weights(weights_of(model))
     load_weights(model, read_tensors(run.weights), origin=str(run.weights))
     model.eval()
-    facts = {
-        "task": recipe.task,
-        "seed": recipe.train.seed,
-        "parameters": count_parameters(model),
-        **setup.facts(),
-        "versions": versions(),
-        "hardware": hardware(context.device),
-        "commit": commit(),
-        "training": progress.facts(),
-        "metrics": setup.measure(context.say),
-    }
-    run.write_facts(facts)
+    return write_facts(recipe, model, context, setup.facts(), progress.facts(), setup.measure(context.say))
+
+
+def write_facts(
+    recipe: Recipe, model: nn.Module, context: RunContext, data: Facts, training: Facts, metrics: Facts
+) -> dict[str, Any]:
+    """Write run.json: what this run was, on what data, how training went, and what it reached."""
+    about = {"task": recipe.task, "seed": recipe.train.seed, "parameters": count_parameters(model)}
+    made = {"versions": versions(), "hardware": hardware(context.device), "commit": commit()}
+    facts = {**about, **data, **made, "training": training, "metrics": metrics}
+    context.run.write_facts(facts)
     return facts
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 
 from regard.config.training import ScheduleName
 from regard.errors import ConfigError, UsageError
@@ -28,38 +27,16 @@ def rate_at(
         raise UsageError(f"there is no update number {step}; the first is 1")
     if step <= warmup:
         return lr * step / warmup
-    return lr * max(final, _SHAPES[schedule](step, warmup=warmup, steps=steps, final=final))
+    if schedule == "inverse_sqrt":
+        return lr * max(final, math.sqrt(max(1, warmup) / step))
+    return lr * max(final, _SHAPES[schedule](_progress(step, warmup, steps), final))
 
 
-def schedule_of(
-    name: ScheduleName, *, lr: float, warmup: int = 0, steps: int = 1, final: float = 0.0
-) -> Callable[[int], float]:
-    """The schedule a config names, as a function of the step."""
-    _check(name, final=final)
-    return partial(rate_at, schedule=name, lr=lr, warmup=warmup, steps=steps, final=final)
-
-
-def _inverse_sqrt(step: int, *, warmup: int, steps: int, final: float) -> float:
-    return math.sqrt(max(1, warmup) / step)
-
-
-def _cosine(step: int, *, warmup: int, steps: int, final: float) -> float:
-    return final + (1 - final) * (1 + math.cos(math.pi * _progress(step, warmup, steps))) / 2
-
-
-def _linear(step: int, *, warmup: int, steps: int, final: float) -> float:
-    return final + (1 - final) * (1 - _progress(step, warmup, steps))
-
-
-def _constant(step: int, *, warmup: int, steps: int, final: float) -> float:
-    return 1.0
-
-
-_SHAPES: dict[str, Callable[..., float]] = {
-    "inverse_sqrt": _inverse_sqrt,
-    "cosine": _cosine,
-    "linear": _linear,
-    "constant": _constant,
+# The share of lr at a step, by how much of the way from the warm-up to the last step is done, and where it ends.
+_SHAPES: dict[str, Callable[[float, float], float]] = {
+    "cosine": lambda done, final: final + (1 - final) * (1 + math.cos(math.pi * done)) / 2,
+    "linear": lambda done, final: final + (1 - final) * (1 - done),
+    "constant": lambda done, final: 1.0,
 }
 
 
@@ -69,7 +46,8 @@ def _progress(step: int, warmup: int, steps: int) -> float:
 
 
 def _check(name: str, *, final: float) -> None:
-    if name not in _SHAPES:
-        raise ConfigError(f"no schedule is called {name!r}; there are {sorted(_SHAPES)}")
+    names = sorted((*_SHAPES, "inverse_sqrt"))
+    if name not in names:
+        raise ConfigError(f"no schedule is called {name!r}; there are {names}")
     if not 0 <= final <= 1:
         raise ConfigError(f"the final share of the rate is {final}; it goes from 0 to 1")

@@ -93,7 +93,7 @@ def test_a_model_of_our_own_is_written_as_marian(tmp_path):
 
 
 def test_what_cannot_be_expressed(tmp_path):
-    with pytest.raises(CheckpointError, match="encoder_ffn_dim is 10 and decoder_ffn_dim is 14; regard's transformer"):
+    with pytest.raises(CheckpointError, match="encoder_ffn_dim is 10 and decoder_ffn_dim is 14; regard has one number"):
         taken(marian(decoder_ffn_dim=14))
     with pytest.raises(CheckpointError, match="scale_embedding is False, which regard does not have; it has True"):
         taken(marian(scale_embedding=False))

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tiny_speech
 
-from regard.data.audio.corpus import AudioCorpus
-from regard.data.audio.manifests import read_spoken
+from regard.data.audio.corpus import AudioCorpus, read_spoken
 from regard.errors import DataError
 
 

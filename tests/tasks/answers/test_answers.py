@@ -324,7 +324,7 @@ def test_one_file_is_split_by_article(tmp_path: Path) -> None:
     titles = [{q.article for q in part} for part in parts]
     assert [len(part) for part in parts] == [24, 8, 8]
     assert len(set.union(*titles)) == 5
-    assert not sets.unanswerable
+    assert all(question.answers for question in sets.train)
     assert set(files.fingerprints()) == {"train"}
     other = AnswerFiles(AnswerData(train=("x.json",), split=(0.6, 0.4)), tmp_path)
     assert other.read().tests == {}

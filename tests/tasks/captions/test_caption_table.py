@@ -10,8 +10,7 @@ import pytest
 import tiny_captions
 from PIL import Image
 
-from regard.data.images.captioned import hold_pictures
-from regard.data.images.captions import CaptionSource, without_punctuation
+from regard.data.images.captions import CaptionSource, hold_pictures, without_punctuation
 from regard.errors import DataError, UsageError
 
 FLICKR = "a.jpg#0\tA dog .\na.jpg#1\tThe dog runs .\nb.jpg#0\tA cat .\nc.jpg#0\tA bird ,  flying .\n"

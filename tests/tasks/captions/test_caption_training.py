@@ -11,10 +11,9 @@ from regard.data.batching.plan import Position
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import DataError
 from regard.models.registry import build
-from regard.tasks.captions.augmentation import augment
 from regard.tasks.captions.data import CaptionData, CaptionFiles, Pictures
 from regard.tasks.captions.loss import Weights, bag_loss, bag_of_words, caption_loss, unseen
-from regard.tasks.captions.training import CaptionTraining, Gallery, Views, caption_batch
+from regard.tasks.captions.training import CaptionTraining, Gallery, Views, augment, caption_batch
 
 SHAPE = {"image_size": 16, "widths": (4, 6, 8), "n_blocks": 1, "d_embedding": 10, "d_hidden": 12, "dropout": 0.0}
 

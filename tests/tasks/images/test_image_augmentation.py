@@ -9,8 +9,16 @@ from regard.data.images.operations import autocontrast, equalize, grey, mean_gre
 from regard.data.images.space import ImageSpace
 from regard.data.images.warping import affine, crops, flips, joined, warped, zooms
 from regard.errors import ConfigError
-from regard.tasks.images.augmentation import COLOURS, OPERATIONS, SHAPES, Augmentation, recoloured, reshaped
-from regard.tasks.images.mixing import boxes, mixed
+from regard.tasks.images.augmentation import (
+    COLOURS,
+    OPERATIONS,
+    SHAPES,
+    Augmentation,
+    boxes,
+    mixed,
+    recoloured,
+    reshaped,
+)
 
 SIZE = (20, 28)
 PLAIN = ImageSpace(("a", "b"), SIZE, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))

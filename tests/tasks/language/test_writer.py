@@ -11,9 +11,8 @@ from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions
 from regard.errors import UsageError
 from regard.models.gpt import GPT
-from regard.tasks.language.detokenizer import IncrementalDetokenizer, text_after
+from regard.tasks.language.detokenizer import IncrementalDetokenizer, cut_at, text_after
 from regard.tasks.language.few_shot import few_shot_prompt
-from regard.tasks.language.stop_strings import cut_at
 from regard.tasks.language.writer import Writer
 
 PROMPTS = ["The dog", "", "Who runs? 😀", "The cat sits,", "T"]

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, labels_for, labels_of, their_activation
+from regard.checkpoints.foreign.family import Family, Fields, TheirConfig, labels_for, labels_of
 from regard.checkpoints.foreign.names import NameMap, Rule, affine
 from regard.checkpoints.spec import ModelSpec
 from regard.errors import CheckpointError
@@ -76,6 +76,14 @@ def backbone_of(model: ModelSpec) -> Mapping[str, Any]:
 
 
 HEADS = Heads("Bert", transform="pooler")
+_FIELDS = Fields(
+    {"n_tokens": "vocab_size", "d_model": "hidden_size", "n_heads": "num_attention_heads",
+     "d_feedforward": "intermediate_size", "n_layers": "num_hidden_layers", "n_positions": "max_position_embeddings"},
+    {"n_segments": ("type_vocab_size", 2), "dropout": ("hidden_dropout_prob", 0.1),
+     "attention_dropout": ("attention_probs_dropout_prob", 0.1), "norm_epsilon": ("layer_norm_eps", 1e-12),
+     "tied": ("tie_word_embeddings", True)},
+    ("hidden_act", "gelu"),
+)  # fmt: skip
 
 
 def _recognise(config: TheirConfig, names: Collection[str]) -> ModelSpec:
@@ -83,22 +91,10 @@ def _recognise(config: TheirConfig, names: Collection[str]) -> ModelSpec:
     config.choose("is_decoder", {False: True}, default=False)
     held = _map("bert", tied=True).canonical(names)
     dropout = config.get("hidden_dropout_prob", 0.1)
-    backbone = {
-        "n_tokens": config["vocab_size"],
-        "d_model": config["hidden_size"],
-        "n_heads": config["num_attention_heads"],
-        "d_feedforward": config["intermediate_size"],
-        "n_layers": config["num_hidden_layers"],
-        "n_positions": config["max_position_embeddings"],
-        "n_segments": config.get("type_vocab_size", 2),
-        "dropout": dropout,
-        "attention_dropout": config.get("attention_probs_dropout_prob", 0.1),
-        "activation": config.choose("hidden_act", ACTIVATIONS, default="gelu"),
-        "norm_epsilon": config.get("layer_norm_eps", 1e-12),
+    backbone = _FIELDS.read(config) | {
         "mlm": "cls.predictions.transform.dense.weight" in held,
         "pooler": "bert.pooler.dense.weight" in held,
         "nsp": "cls.seq_relationship.weight" in held,
-        "tied": config.get("tie_word_embeddings", True),
         "pad_id": config.get("pad_token_id") or 0,
     }
     classifier_dropout = config.get("classifier_dropout")
@@ -113,18 +109,7 @@ def _config(model: ModelSpec) -> dict[str, Any] | None:
     config = {
         "model_type": "bert",
         "architectures": [HEADS.architecture(model)],
-        "vocab_size": backbone["n_tokens"],
-        "hidden_size": backbone["d_model"],
-        "num_attention_heads": backbone["n_heads"],
-        "intermediate_size": backbone["d_feedforward"],
-        "num_hidden_layers": backbone["n_layers"],
-        "max_position_embeddings": backbone["n_positions"],
-        "type_vocab_size": backbone["n_segments"],
-        "hidden_dropout_prob": backbone["dropout"],
-        "attention_probs_dropout_prob": backbone["attention_dropout"],
-        "hidden_act": their_activation(backbone["activation"]),
-        "layer_norm_eps": backbone["norm_epsilon"],
-        "tie_word_embeddings": backbone["tied"],
+        **_FIELDS.write(backbone),
         "pad_token_id": backbone["pad_id"],
     }
     if model.model == "classifier":

@@ -9,31 +9,28 @@ from collections.abc import Collection
 from typing import Any
 
 from regard.checkpoints.foreign.bert import Heads, backbone_of
-from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, labels_for, their_activation
+from regard.checkpoints.foreign.family import Family, Fields, TheirConfig, labels_for
 from regard.checkpoints.foreign.names import NameMap, Rule, affine
 from regard.checkpoints.spec import ModelSpec
 
 HEADS = Heads("DistilBert", transform="relu")
+_FIELDS = Fields(
+    {"n_tokens": "vocab_size", "d_model": "dim", "n_heads": "n_heads", "d_feedforward": "hidden_dim",
+     "n_layers": "n_layers", "n_positions": "max_position_embeddings"},
+    {"dropout": ("dropout", 0.1), "attention_dropout": ("attention_dropout", 0.1),
+     "tied": ("tie_word_embeddings", True)},
+    ("activation", "gelu"),
+)  # fmt: skip
 _EPSILON = 1e-12  # of every norm; the config has no word for it
 
 
 def _recognise(config: TheirConfig, names: Collection[str]) -> ModelSpec:
-    backbone = {
-        "n_tokens": config["vocab_size"],
-        "d_model": config["dim"],
-        "n_heads": config["n_heads"],
-        "d_feedforward": config["hidden_dim"],
-        "n_layers": config["n_layers"],
-        "n_positions": config["max_position_embeddings"],
+    backbone = _FIELDS.read(config) | {
         "n_segments": 0,
-        "dropout": config.get("dropout", 0.1),
-        "attention_dropout": config.get("attention_dropout", 0.1),
-        "activation": config.choose("activation", ACTIVATIONS, default="gelu"),
         "norm_epsilon": _EPSILON,
         "mlm": "vocab_transform.weight" in names,
         "pooler": False,
         "nsp": False,
-        "tied": config.get("tie_word_embeddings", True),
         "pad_id": config.get("pad_token_id") or 0,
     }
     dropouts = (config.get("seq_classif_dropout", 0.2), config.get("qa_dropout", 0.1))
@@ -47,16 +44,7 @@ def _config(model: ModelSpec) -> dict[str, Any] | None:
     config = {
         "model_type": "distilbert",
         "architectures": [HEADS.architecture(model)],
-        "vocab_size": backbone["n_tokens"],
-        "dim": backbone["d_model"],
-        "n_heads": backbone["n_heads"],
-        "hidden_dim": backbone["d_feedforward"],
-        "n_layers": backbone["n_layers"],
-        "max_position_embeddings": backbone["n_positions"],
-        "dropout": backbone["dropout"],
-        "attention_dropout": backbone["attention_dropout"],
-        "activation": their_activation(backbone["activation"]),
-        "tie_word_embeddings": backbone["tied"],
+        **_FIELDS.write(backbone),
         "pad_token_id": backbone["pad_id"],
     }
     if model.model == "classifier":

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from torch import Tensor
@@ -75,6 +75,43 @@ ACTIVATIONS: Mapping[str, str] = {
 def their_activation(ours: str) -> str:
     """The name that others know an activation by."""
     return next(theirs for theirs, name in ACTIVATIONS.items() if name == ours)
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Options that we and others have alike, read in both directions.
+
+    `sizes` are ours → theirs, which a config has to say; `defaulted` are ours → theirs and what it is where a config
+    does not say it; `activation` is what theirs is called, and its default.
+    """
+
+    sizes: Mapping[str, str]
+    defaulted: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
+    activation: tuple[str, str] | None = None
+
+    def read(self, config: TheirConfig) -> dict[str, Any]:
+        """Our options, from their config."""
+        options = {ours: config[theirs] for ours, theirs in self.sizes.items()}
+        options |= {ours: config.get(theirs, default) for ours, (theirs, default) in self.defaulted.items()}
+        if self.activation is not None:
+            options["activation"] = config.choose(self.activation[0], ACTIVATIONS, default=self.activation[1])
+        return options
+
+    def write(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Their config, from our options."""
+        config = {theirs: options[ours] for ours, theirs in self.sizes.items()}
+        config |= {theirs: options[ours] for ours, (theirs, _) in self.defaulted.items()}
+        return config | ({self.activation[0]: their_activation(options["activation"])} if self.activation else {})
+
+
+def refuse_uneven(config: TheirConfig, *pairs: tuple[str, str]) -> None:
+    """Refuse models whose two sides differ where ours have one number for both."""
+    for one, other in pairs:
+        if config[one] != config[other]:
+            raise CheckpointError(
+                f"{config.origin}: {one} is {config[one]} and {other} is {config[other]}; "
+                "regard has one number for both sides"
+            )
 
 
 def labels_of(config: TheirConfig) -> tuple[str, ...]:

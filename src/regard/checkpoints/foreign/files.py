@@ -44,10 +44,10 @@ def read_json(path: Path) -> dict[str, Any]:
     return held
 
 
-def read_pickled(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file that `torch.save` wrote; nothing in it is run."""
+def load_pickled(path: Path) -> Any:
+    """What `torch.save` wrote, if it is tensors and plain values; nothing in it is run."""
     try:
-        held = torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as problem:
         raise CheckpointError(
             f"{path}: holds more than tensors, and was not opened ({_first_line(problem)})",
@@ -58,6 +58,11 @@ def read_pickled(path: Path) -> dict[str, Tensor]:
             f"{path}: not a whole PyTorch file ({_first_line(problem)})",
             hint="it may have been cut short while being copied",
         ) from problem
+
+
+def read_pickled(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file that `torch.save` wrote."""
+    held = load_pickled(path)
     if not isinstance(held, Mapping) or not all(isinstance(tensor, Tensor) for tensor in held.values()):
         raise CheckpointError(f"{path}: tensors by name were expected, and it holds something else")
     return {str(name): tensor for name, tensor in held.items()}
@@ -68,7 +73,7 @@ def _read_shards(index: Path, read: Callable[[Path], dict[str, Tensor]]) -> dict
     if not isinstance(places, dict) or not places:
         raise CheckpointError(f"{index}: weight_map is missing, which says where each weight stands")
     tensors: dict[str, Tensor] = {}
-    for name in sorted({str(place) for place in places.values()}):
+    for name in sorted({str(shard) for shard in places.values()}):
         if Path(name).name != name:
             raise CheckpointError(f"{index}: the shard {name!r} is not a file beside it")
         tensors |= read(index.parent / name)

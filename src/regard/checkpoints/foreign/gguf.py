@@ -138,16 +138,16 @@ def _stretch(metadata: TheirConfig, divisors: Tensor | None, *, rates: Tensor) -
     if divisors is None:
         linear = metadata.get("llama.rope.scaling.type") == "linear"
         return {"factor": metadata["llama.rope.scaling.factor"]} if linear else None
-    found = Stretch(factor=float(divisors.max()), n_trained=_LLAMA3_TRAINED)
-    if not torch.allclose(rates / found.slow_down(rates), divisors.double(), rtol=1e-3):
+    stretch = Stretch(factor=float(divisors.max()), n_trained=_LLAMA3_TRAINED)
+    if not torch.allclose(rates / stretch.slow_down(rates), divisors.double(), rtol=1e-3):
         raise CheckpointError(f"{metadata.origin}: its rope_freqs are not those of Llama 3, the only ones regard knows")
-    return asdict(found)
+    return asdict(stretch)
 
 
 def _special_ids(metadata: Mapping[str, Any]) -> dict[str, int]:
     """The ids with a role, by the keys of a config.json."""
-    found = {role: metadata.get(f"tokenizer.ggml.{theirs}_token_id") for role, theirs in _ROLES.items()}
-    return {f"{role}_token_id": index for role, index in found.items() if index is not None}
+    ids = {role: metadata.get(f"tokenizer.ggml.{theirs}_token_id") for role, theirs in _ROLES.items()}
+    return {f"{role}_token_id": index for role, index in ids.items() if index is not None}
 
 
 def _tokenizer(metadata: TheirConfig) -> Tokenizer | None:

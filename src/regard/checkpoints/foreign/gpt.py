@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, their_activation
+from regard.checkpoints.foreign.family import ACTIVATIONS, Family, Fields, TheirConfig, their_activation
 from regard.checkpoints.foreign.names import NameMap, Rule, affine
 from regard.checkpoints.spec import ModelSpec
 from regard.errors import CheckpointError
@@ -20,9 +20,13 @@ TASK = "language"
 
 # GPT-1's "gelu" is the approximation by tanh, whatever the name is elsewhere.
 _GPT1_ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu", "silu": "silu", "swish": "silu"}
-_SIZES = {"n_tokens": "vocab_size", "d_model": "n_embd", "n_heads": "n_head", "n_layers": "n_layer",
-          "n_positions": "n_positions"}  # fmt: skip
-_DROPOUTS = {"dropout": "resid_pdrop", "embedding_dropout": "embd_pdrop", "attention_dropout": "attn_pdrop"}
+_FIELDS = Fields(
+    {"n_tokens": "vocab_size", "d_model": "n_embd", "n_heads": "n_head", "n_layers": "n_layer",
+     "n_positions": "n_positions"},
+    {"dropout": ("resid_pdrop", 0.1), "embedding_dropout": ("embd_pdrop", 0.1),
+     "attention_dropout": ("attn_pdrop", 0.1),
+     "norm_epsilon": ("layer_norm_epsilon", 1e-5), "tied": ("tie_word_embeddings", True)},
+)  # fmt: skip
 
 
 def gpt_config(model: ModelSpec) -> GPTConfig | None:
@@ -62,10 +66,7 @@ def refuse_others(config: TheirConfig, *architectures: str, **harmless: Collecti
 
 def _recognise_gpt1(config: TheirConfig, names: Collection[str]) -> ModelSpec:
     refuse_others(config, "OpenAIGPTLMHeadModel", "OpenAIGPTModel")
-    options = {
-        "order": "post",
-        "activation": config.choose("afn", _GPT1_ACTIVATIONS, default="gelu"),
-    }
+    options = {"order": "post", "activation": config.choose("afn", _GPT1_ACTIVATIONS, default="gelu")}
     return ModelSpec(TASK, "gpt", {**_shared_options(config), **options})
 
 
@@ -87,13 +88,7 @@ def _recognise_gpt2(config: TheirConfig, names: Collection[str]) -> ModelSpec:
 
 
 def _shared_options(config: TheirConfig) -> dict[str, Any]:
-    return {
-        **{ours: config[theirs] for ours, theirs in _SIZES.items()},
-        **{ours: config.get(theirs, 0.1) for ours, theirs in _DROPOUTS.items()},
-        "norm_epsilon": config.get("layer_norm_epsilon", 1e-5),
-        "tied": config.get("tie_word_embeddings", True),
-        "pad_id": pad_id_of(config, config["vocab_size"]),
-    }
+    return _FIELDS.read(config) | {"pad_id": pad_id_of(config, config["vocab_size"])}
 
 
 def _gpt1_config(model: ModelSpec) -> dict[str, Any] | None:
@@ -134,14 +129,7 @@ def _is_plain(config: GPTConfig) -> bool:
 
 def _their_shared(config: GPTConfig) -> dict[str, Any]:
     embedding_dropout = config.dropout if config.embedding_dropout is None else config.embedding_dropout
-    return {
-        **{theirs: getattr(config, ours) for ours, theirs in _SIZES.items()},
-        **{theirs: getattr(config, ours) for ours, theirs in _DROPOUTS.items()},
-        "embd_pdrop": embedding_dropout,
-        "layer_norm_epsilon": config.norm_epsilon,
-        "tie_word_embeddings": config.tied,
-        "pad_token_id": config.pad_id,
-    }
+    return _FIELDS.write(vars(config)) | {"embd_pdrop": embedding_dropout, "pad_token_id": config.pad_id}
 
 
 def _block_rules() -> tuple[Rule, ...]:

@@ -2,7 +2,7 @@
 
     foreign = open_foreign("all-MiniLM-L6-v2")         a folder, a llama2.c `.bin` or a `.gguf` file
     model = build(foreign.model, foreign.options)      then load_weights(model, foreign.tensors, origin=foreign.origin)
-    write_hub("out", Described("masked", "bert", options), tensors=weights_of(model), tokenizer=tokenizer)
+    write_hub("out", ModelSpec("masked", "bert", options), tensors=weights_of(model), tokenizer=tokenizer)
 
 Nothing that a folder holds is ever run.
 """
@@ -83,8 +83,8 @@ def write_hub(
             _write_json(folder / "generation_config.json", family.generation(model, tokenizer))
 
 
-def _write_json(path: Path, said: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(said, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+def _write_json(path: Path, facts: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _open_folder(folder: Path) -> Pretrained:
@@ -95,14 +95,14 @@ def _open_folder(folder: Path) -> Pretrained:
     family = _family_of(config)
     tensors, origin = read_folder_weights(folder)
     try:
-        found = with_defaults(family.recognise(config, tensors))
-        shapes = shapes_of(found.model, found.options)
+        spec = with_defaults(family.recognise(config, tensors))
+        shapes = shapes_of(spec.model, spec.options)
     except UsageError as problem:  # the numbers in the config make no model
         raise CheckpointError(f"{path}: {problem}", hint=problem.hint) from problem
-    ours = family.names(found).read(tensors, shapes, origin=str(origin))
-    said = {field.name: getattr(found, field.name) for field in fields(ModelSpec)}
+    ours = family.names(spec).read(tensors, shapes, origin=str(origin))
+    facts = {field.name: getattr(spec, field.name) for field in fields(ModelSpec)}
     tokenizer, target = (None, None) if family.template is None else read_tokenizers(folder, config)
-    return Pretrained(**said, tensors=ours, tokenizer=tokenizer, target_tokenizer=target, origin=str(folder))
+    return Pretrained(**facts, tensors=ours, tokenizer=tokenizer, target_tokenizer=target, origin=str(folder))
 
 
 def _special_ids(tokenizer: Tokenizer, config: Mapping[str, Any]) -> dict[str, int]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import Stretch
-from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, their_activation
+from regard.checkpoints.foreign.family import Family, Fields, TheirConfig
 from regard.checkpoints.foreign.gpt import TASK, gpt_config, pad_id_of, refuse_others
 from regard.checkpoints.foreign.names import NameMap, Rule
 from regard.checkpoints.spec import ModelSpec
@@ -23,6 +23,16 @@ from regard.models.gpt import GPTConfig
 # What every Llama has, whatever its size.
 BUILD: Mapping[str, Any] = {"order": "pre", "norm": "rms", "positions": "rotary", "gated": True, "dropout": 0.0,
                             "activation": "silu", "attention_bias": False, "feedforward_bias": False}  # fmt: skip
+
+_FIELDS = Fields(
+    {"n_tokens": "vocab_size", "d_model": "hidden_size", "n_layers": "num_hidden_layers",
+     "n_heads": "num_attention_heads", "d_feedforward": "intermediate_size"},
+    {"n_kv_heads": ("num_key_value_heads", None), "d_head": ("head_dim", None),
+     "n_positions": ("max_position_embeddings", 2048), "norm_epsilon": ("rms_norm_eps", 1e-6),
+     "attention_bias": ("attention_bias", False), "feedforward_bias": ("mlp_bias", False),
+     "attention_dropout": ("attention_dropout", 0.0), "tied": ("tie_word_embeddings", False)},
+    ("hidden_act", "silu"),
+)  # fmt: skip
 
 
 def llama_names(
@@ -74,26 +84,8 @@ def halves(config: GPTConfig) -> Callable[[Tensor], Tensor]:
 
 def _recognise(config: TheirConfig, names: Collection[str]) -> ModelSpec:
     refuse_others(config, "LlamaForCausalLM", "LlamaModel", partial_rotary_factor=(None, 1.0))
-    options = {
-        **BUILD,
-        "n_tokens": config["vocab_size"],
-        "d_model": config["hidden_size"],
-        "n_layers": config["num_hidden_layers"],
-        "n_heads": config["num_attention_heads"],
-        "n_kv_heads": config.get("num_key_value_heads"),
-        "d_head": config.get("head_dim"),
-        "d_feedforward": config["intermediate_size"],
-        "n_positions": config.get("max_position_embeddings", 2048),
-        "norm_epsilon": config.get("rms_norm_eps", 1e-6),
-        "activation": config.choose("hidden_act", ACTIVATIONS, default="silu"),
-        "attention_bias": config.get("attention_bias", False),
-        "feedforward_bias": config.get("mlp_bias", False),
-        "attention_dropout": config.get("attention_dropout", 0.0),
-        "tied": config.get("tie_word_embeddings", False),
-        "pad_id": pad_id_of(config, config["vocab_size"]),
-        **_rotary_options(config),
-    }
-    return ModelSpec(TASK, "gpt", options)
+    pad = {"pad_id": pad_id_of(config, config["vocab_size"])}
+    return ModelSpec(TASK, "gpt", {**BUILD, **_FIELDS.read(config), **pad, **_rotary_options(config)})
 
 
 def _rotary_options(config: TheirConfig) -> dict[str, Any]:
@@ -125,20 +117,10 @@ def _config(model: ModelSpec) -> dict[str, Any] | None:
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
-        "vocab_size": config.n_tokens,
-        "hidden_size": config.d_model,
-        "num_hidden_layers": config.n_layers,
-        "num_attention_heads": config.n_heads,
+        **_FIELDS.write(vars(config)),
         "num_key_value_heads": config.n_kv_heads or config.n_heads,
         "head_dim": config.d_head or config.d_model // config.n_heads,
         "intermediate_size": config.d_feedforward or 4 * config.d_model,
-        "max_position_embeddings": config.n_positions,
-        "rms_norm_eps": config.norm_epsilon,
-        "hidden_act": their_activation(config.activation),
-        "attention_bias": config.attention_bias,
-        "mlp_bias": config.feedforward_bias,
-        "attention_dropout": config.attention_dropout,
-        "tie_word_embeddings": config.tied,
         "pad_token_id": config.pad_id,
         "rope_theta": config.rotary_base,
         "rope_scaling": _their_scaling(config.rotary_stretch),

@@ -12,13 +12,20 @@ from typing import Any
 
 import torch
 
-from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, their_activation
+from regard.checkpoints.foreign.family import Family, Fields, TheirConfig, refuse_uneven
 from regard.checkpoints.foreign.names import NameMap, Rule
 from regard.checkpoints.spec import ModelSpec
-from regard.errors import CheckpointError
 
 # What is added to the logits is one row of a matrix in theirs.
 _BIAS = Rule("final_logits_bias", "output_bias", taken=lambda row: row[0], given=lambda bias: bias[None])
+_FIELDS = Fields(
+    {"n_source": "vocab_size", "d_model": "d_model", "n_heads": "encoder_attention_heads",
+     "d_feedforward": "encoder_ffn_dim", "n_encoder_layers": "encoder_layers", "n_decoder_layers": "decoder_layers",
+     "pad_id": "pad_token_id"},
+    {"dropout": ("dropout", 0.1), "attention_dropout": ("attention_dropout", 0.0),
+     "activation_dropout": ("activation_dropout", 0.0), "n_positions": ("max_position_embeddings", 1024)},
+    ("activation_function", "gelu"),
+)  # fmt: skip
 # What Marian's models all have; a file that says otherwise is of another build.
 _BUILD: Mapping[str, Any] = {
     "normalize_before": False,
@@ -32,36 +39,17 @@ _BUILD: Mapping[str, Any] = {
 def _recognise(config: TheirConfig, names: Collection[str]) -> ModelSpec:
     for key, value in _BUILD.items():
         config.choose(key, {value: True}, default=value)
-    _refuse_uneven(config)
+    refuse_uneven(
+        config, ("encoder_attention_heads", "decoder_attention_heads"), ("encoder_ffn_dim", "decoder_ffn_dim")
+    )
     shared, tied = config.get("share_encoder_decoder_embeddings", True), config.get("tie_word_embeddings", True)
     start = config["decoder_start_token_id"]
-    options = {
-        "n_source": config["vocab_size"],
+    options = _FIELDS.read(config) | {
         "n_target": config.get("decoder_vocab_size") or config["vocab_size"],
-        "d_model": config["d_model"],
-        "n_heads": config["encoder_attention_heads"],
-        "d_feedforward": config["encoder_ffn_dim"],
-        "n_encoder_layers": config["encoder_layers"],
-        "n_decoder_layers": config["decoder_layers"],
-        "dropout": config.get("dropout", 0.1),
-        "attention_dropout": config.get("attention_dropout", 0.0),
-        "activation_dropout": config.get("activation_dropout", 0.0),
-        "activation": config.choose("activation_function", ACTIVATIONS, default="gelu"),
-        "n_positions": config.get("max_position_embeddings", 1024),
         "tied": "none" if not tied else "all" if shared else "output",
         "output_bias": True,
-        "pad_id": config["pad_token_id"],
     }
     return ModelSpec("translation", "transformer", options, decode={"banned": [start]})
-
-
-def _refuse_uneven(config: TheirConfig) -> None:
-    for one, other in (("encoder_attention_heads", "decoder_attention_heads"), ("encoder_ffn_dim", "decoder_ffn_dim")):
-        if config[one] != config[other]:
-            raise CheckpointError(
-                f"{config.origin}: {one} is {config[one]} and {other} is {config[other]}; "
-                "regard's transformer has one number for both sides"
-            )
 
 
 def _config(model: ModelSpec) -> dict[str, Any] | None:
@@ -71,23 +59,14 @@ def _config(model: ModelSpec) -> dict[str, Any] | None:
     return {
         "model_type": "marian",
         "architectures": ["MarianMTModel"],
-        "vocab_size": options["n_source"],
+        **_FIELDS.write(options),
         "decoder_vocab_size": options["n_target"],
-        "d_model": options["d_model"],
-        **{f"{side}_attention_heads": options["n_heads"] for side in ("encoder", "decoder")},
-        **{f"{side}_ffn_dim": options["d_feedforward"] for side in ("encoder", "decoder")},
-        "encoder_layers": options["n_encoder_layers"],
-        "decoder_layers": options["n_decoder_layers"],
-        "dropout": options["dropout"],
-        "attention_dropout": options["attention_dropout"],
-        "activation_dropout": options["activation_dropout"],
-        "activation_function": their_activation(options["activation"]),
-        "max_position_embeddings": options["n_positions"],
+        "decoder_attention_heads": options["n_heads"],
+        "decoder_ffn_dim": options["d_feedforward"],
         "share_encoder_decoder_embeddings": options["tied"] == "all",
         "tie_word_embeddings": options["tied"] != "none",
         "scale_embedding": True,
         "is_encoder_decoder": True,
-        "pad_token_id": options["pad_id"],
     }
 
 
@@ -163,10 +142,7 @@ class _Names:
     def columns(self, theirs: str | tuple[str, ...], ours: str) -> Rule:
         """A weight whose columns are the features."""
         return Rule(
-            theirs,
-            ours,
-            taken=lambda tensor: tensor[:, self.to_ours],
-            given=lambda tensor: tensor[:, self.to_theirs],
+            theirs, ours, taken=lambda tensor: tensor[:, self.to_ours], given=lambda tensor: tensor[:, self.to_theirs]
         )
 
 

@@ -99,17 +99,17 @@ class NameMap:
     ) -> dict[str, Tensor]:
         """Our tensors in single precision, made of theirs; `shapes` are those of our model, by our names."""
         problems: list[str] = []
-        found = {spelt: tensors[name] for spelt, name in self.canonical(tensors).items()}
-        self._untie(found, problems)
+        theirs = {spelt: tensors[name] for spelt, name in self.canonical(tensors).items()}
+        self._untie(theirs, problems)
         rules = {name: self._rule_of(name) for name in shapes}
         ours: dict[str, Tensor] = {}
         for name, rule in rules.items():
             if rule is None:
                 problems.append(f"{name}: the model has it, this format does not")
-            elif fitting := _fitting(rule, found, shapes[name], problems):
+            elif fitting := _fitting(rule, theirs, shapes[name], problems):
                 ours[name] = rule.join(part.to(torch.float32) for part in fitting)
         used = {part for rule in rules.values() if rule for part in rule.parts}
-        problems += [f"{name}: unknown" for name in found if name not in used and not self._ignores(name)]
+        problems += [f"{name}: unknown" for name in theirs if name not in used and not self._ignores(name)]
         _refuse(problems, origin, hint="the weights and their config do not belong together, or the model is another")
         return ours
 
@@ -147,12 +147,12 @@ class NameMap:
     def _ignores(self, name: str) -> bool:
         return any(re.fullmatch(_pattern(ignored), name) for ignored in self.ignored)
 
-    def _untie(self, found: dict[str, Tensor], problems: list[str]) -> None:
+    def _untie(self, theirs: dict[str, Tensor], problems: list[str]) -> None:
         for copy, main in self.tied.items():
-            if copy not in found:
+            if copy not in theirs:
                 continue
-            tensor = found.pop(copy)
-            if not torch.equal(found.setdefault(main, tensor), tensor):
+            tensor = theirs.pop(copy)
+            if not torch.equal(theirs.setdefault(main, tensor), tensor):
                 problems.append(f"{copy}: differs from {main}, which it has to equal")
 
 
@@ -181,17 +181,17 @@ def _pattern(name: str) -> str:
 
 
 def _fitting(
-    rule: Rule, found: Mapping[str, Tensor], shape: tuple[int, ...], problems: list[str]
+    rule: Rule, theirs: Mapping[str, Tensor], shape: tuple[int, ...], problems: list[str]
 ) -> list[Tensor] | None:
     """The parts that a rule needs, if all are there and have their shapes."""
     wrong = []
     for part, needed in zip(rule.parts, rule.shapes(shape), strict=True):
-        if part not in found:
+        if part not in theirs:
             wrong.append(f"{part}: missing")
-        elif tuple(found[part].shape) != needed:
-            wrong.append(f"{part}: {list(found[part].shape)}, the model has {list(needed)}")
+        elif tuple(theirs[part].shape) != needed:
+            wrong.append(f"{part}: {list(theirs[part].shape)}, the model has {list(needed)}")
     problems += wrong
-    return None if wrong else [found[part] for part in rule.parts]
+    return None if wrong else [theirs[part] for part in rule.parts]
 
 
 def _refuse(problems: list[str], origin: str, *, hint: str) -> None:

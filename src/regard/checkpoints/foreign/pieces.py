@@ -104,11 +104,11 @@ def _vocabulary(pieces: Sequence[str]) -> dict[str, int]:
 def _merges(pieces: Sequence[str]) -> list[tuple[str, str]]:
     """Every way to join two pieces into a third, the best third first."""
     known = set(pieces)
-    found = []
+    merges = []
     for piece in pieces:
         halves = ((piece[:cut], piece[cut:]) for cut in range(1, len(piece)))
-        found += [(left, right) for left, right in halves if left in known and right in known]
-    return found
+        merges += [(left, right) for left, right in halves if left in known and right in known]
+    return merges
 
 
 def _is_byte(piece: str) -> bool:

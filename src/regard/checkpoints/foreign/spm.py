@@ -45,21 +45,21 @@ class Spm:
 def read_spm(path: Path) -> Spm:
     """Read a sentencepiece model file."""
     try:
-        found = Spm()
+        spm = Spm()
         for number, value in _fields(path.read_bytes()):
             if number == 1:
-                _add_piece(found, dict(_fields(_bytes(value))))
+                _add_piece(spm, dict(_fields(_bytes(value))))
             elif number == 2:
-                found.model = int(dict(_fields(_bytes(value))).get(3, UNIGRAM))
+                spm.model = int(dict(_fields(_bytes(value))).get(3, UNIGRAM))
             elif number == 3:
-                _set_normalizer(found, dict(_fields(_bytes(value))))
+                _set_normalizer(spm, dict(_fields(_bytes(value))))
     except FileNotFoundError as problem:
         raise CheckpointError(f"{path}: there is no such file") from problem
     except (ValueError, IndexError, TypeError, struct.error) as problem:
         raise CheckpointError(f"{path}: not a whole sentencepiece model ({problem})") from problem
-    if not found.pieces:
+    if not spm.pieces:
         raise CheckpointError(f"{path}: there are no pieces in it")
-    return found
+    return spm
 
 
 def marian_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
@@ -115,15 +115,15 @@ def _normalizer(spm: Spm) -> normalizers.Normalizer:
     return normalizers.Sequence(steps)
 
 
-def _add_piece(found: Spm, said: Mapping[int, Value]) -> None:
-    found.pieces.append(_bytes(said[1]).decode("utf-8") if 1 in said else "")
-    found.scores.append(float(said.get(2, 0.0)))
-    found.kinds.append(int(said.get(3, _NORMAL)))
+def _add_piece(spm: Spm, fields: Mapping[int, Value]) -> None:
+    spm.pieces.append(_bytes(fields[1]).decode("utf-8") if 1 in fields else "")
+    spm.scores.append(float(fields.get(2, 0.0)))
+    spm.kinds.append(int(fields.get(3, _NORMAL)))
 
 
-def _set_normalizer(found: Spm, said: Mapping[int, Value]) -> None:
-    found.characters = _bytes(said.get(2, b""))
-    found.leading_space, found.single_spaces = bool(said.get(3, True)), bool(said.get(4, True))
+def _set_normalizer(spm: Spm, fields: Mapping[int, Value]) -> None:
+    spm.characters = _bytes(fields.get(2, b""))
+    spm.leading_space, spm.single_spaces = bool(fields.get(3, True)), bool(fields.get(4, True))
 
 
 def _bytes(value: Value) -> bytes:
@@ -134,31 +134,31 @@ def _bytes(value: Value) -> bytes:
 
 def _fields(data: bytes) -> Iterator[tuple[int, Value]]:
     """The fields of a protobuf message: their numbers and values."""
-    place = 0
-    while place < len(data):
-        key, place = _varint(data, place)
+    offset = 0
+    while offset < len(data):
+        key, offset = _varint(data, offset)
         number, kind = key >> 3, key & 7
         if kind == 0:
-            value, place = _varint(data, place)
+            value, offset = _varint(data, offset)
             yield number, value
             continue
         if kind == 2:
-            size, place = _varint(data, place)
+            size, offset = _varint(data, offset)
         elif kind in (1, 5):
             size = 8 if kind == 1 else 4
         else:
             raise ValueError(f"a field of kind {kind}")
-        held, place = data[place : place + size], place + size
+        held, offset = data[offset : offset + size], offset + size
         if len(held) < size:
             raise ValueError("it ends in the middle of a field")
         yield number, held if kind == 2 else struct.unpack("<d" if kind == 1 else "<f", held)[0]
 
 
-def _varint(data: bytes, place: int) -> tuple[int, int]:
+def _varint(data: bytes, offset: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        byte = data[place]
+        byte = data[offset]
         value |= (byte & 127) << shift
-        place, shift = place + 1, shift + 7
+        offset, shift = offset + 1, shift + 7
         if byte < 128:
-            return value, place
+            return value, offset

@@ -12,14 +12,19 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from torch import Tensor
-
-from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, labels_for, labels_of, their_activation
+from regard.checkpoints.foreign.family import Family, Fields, TheirConfig, labels_for, labels_of
 from regard.checkpoints.foreign.names import NameMap, Rule, affine
 from regard.checkpoints.spec import ModelSpec
 from regard.errors import CheckpointError
 
 _KNOWN = ("ViTModel", "ViTForImageClassification")
+_FIELDS = Fields(
+    {"d_model": "hidden_size", "n_heads": "num_attention_heads", "d_feedforward": "intermediate_size",
+     "n_layers": "num_hidden_layers"},
+    {"n_channels": ("num_channels", 3), "dropout": ("hidden_dropout_prob", 0.0), "bias": ("qkv_bias", True),
+     "attention_dropout": ("attention_probs_dropout_prob", 0.0), "norm_epsilon": ("layer_norm_eps", 1e-12)},
+    ("hidden_act", "gelu"),
+)  # fmt: skip
 
 
 def _recognise(config: TheirConfig, names: Collection[str]) -> ModelSpec:
@@ -29,20 +34,10 @@ def _recognise(config: TheirConfig, names: Collection[str]) -> ModelSpec:
     config.choose("pooler_act", {"tanh": True}, default="tanh")
     labels = labels_of(config) if kind == "ViTForImageClassification" else None
     held = _map().canonical(names)
-    options = {
+    options = _FIELDS.read(config) | {
         "n_classes": 0 if labels is None else len(labels),
         "image": _sides(config, "image_size", 224),
         "patch": _patch(config),
-        "n_channels": config.get("num_channels", 3),
-        "d_model": config["hidden_size"],
-        "n_heads": config["num_attention_heads"],
-        "d_feedforward": config["intermediate_size"],
-        "n_layers": config["num_hidden_layers"],
-        "dropout": config.get("hidden_dropout_prob", 0.0),
-        "attention_dropout": config.get("attention_probs_dropout_prob", 0.0),
-        "activation": config.choose("hidden_act", ACTIVATIONS, default="gelu"),
-        "norm_epsilon": config.get("layer_norm_eps", 1e-12),
-        "bias": config.get("qkv_bias", True),
         "pooler": "vit.pooler.dense.weight" in held and labels is None,
     }
     return ModelSpec("images", "vit", options, labels)
@@ -60,16 +55,7 @@ def _config(model: ModelSpec) -> dict[str, Any] | None:
         "architectures": [_KNOWN[1] if options["n_classes"] else _KNOWN[0]],
         "image_size": height if height == width else [height, width],
         "patch_size": options["patch"],
-        "num_channels": options["n_channels"],
-        "hidden_size": options["d_model"],
-        "num_attention_heads": options["n_heads"],
-        "intermediate_size": options["d_feedforward"],
-        "num_hidden_layers": options["n_layers"],
-        "hidden_dropout_prob": options["dropout"],
-        "attention_probs_dropout_prob": options["attention_dropout"],
-        "hidden_act": their_activation(options["activation"]),
-        "layer_norm_eps": options["norm_epsilon"],
-        "qkv_bias": options["bias"],
+        **_FIELDS.write(options),
         "pooler_output_size": options["d_model"],
     }
     names = model.labels or tuple(f"LABEL_{number}" for number in range(options["n_classes"]))
@@ -86,7 +72,9 @@ def _map(*, headed: bool = False) -> NameMap:
     return NameMap(
         (
             Rule(f"{stem}.cls_token", "class_token", taken=lambda t: t.reshape(-1), given=lambda t: t.view(1, 1, -1)),
-            Rule(f"{stem}.position_embeddings", "positions.table.weight", taken=_without_batch, given=_with_batch),
+            Rule(
+                f"{stem}.position_embeddings", "positions.table.weight", taken=lambda t: t[0], given=lambda t: t[None]
+            ),
             *affine(f"{stem}.patch_embeddings.projection", "stem.projection"),
             *_layers(),
             *affine("vit.layernorm", "encoder.final_norm"),
@@ -108,14 +96,6 @@ def _layers() -> tuple[Rule, ...]:
         *affine(f"{theirs}.output.dense", f"{ours}.feedforward.outer"),
         *affine(f"{theirs}.layernorm_after", f"{ours}.around_feedforward.norm"),
     )
-
-
-def _without_batch(table: Tensor) -> Tensor:
-    return table[0]
-
-
-def _with_batch(table: Tensor) -> Tensor:
-    return table[None]
 
 
 def _sides(config: TheirConfig, key: str, default: int) -> tuple[int, int]:

@@ -77,13 +77,13 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer, *, template: Template | 
     if core.post_processor is None and template == "eos" and "eos" in names:
         end = [(names["eos"], core.token_to_id(names["eos"]))]
         core.post_processor = processors.TemplateProcessing(single=f"$A {end[0][0]}", special_tokens=end)
-    said = {f"{role}_token": token for role, token in names.items()}
+    config = {f"{role}_token": token for role, token in names.items()}
     core.save(str(folder / "tokenizer.json"))
     for name, extra in (
         ("tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"}),
         ("special_tokens_map.json", {}),
     ):
-        text = json.dumps({**extra, **said}, indent=2, ensure_ascii=False) + "\n"
+        text = json.dumps({**extra, **config}, indent=2, ensure_ascii=False) + "\n"
         (folder / name).write_text(text, encoding="utf-8")
 
 
@@ -110,9 +110,9 @@ def _named_tokens(folder: Path) -> dict[str, str]:
     """The special tokens by role, as the files beside the vocabulary name them."""
     named: dict[str, str] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        said = read_json(folder / name) if (folder / name).exists() else {}
+        config = read_json(folder / name) if (folder / name).exists() else {}
         for role in ROLES:
-            token = said.get(f"{role}_token")
+            token = config.get(f"{role}_token")
             token = token.get("content") if isinstance(token, Mapping) else token
             if isinstance(token, str):
                 named[role] = token

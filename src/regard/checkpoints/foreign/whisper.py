@@ -9,7 +9,6 @@ OpenAI's file holds weights and sizes but no vocabulary: that stands beside it a
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.checkpoints.foreign.family import ACTIVATIONS, Family, TheirConfig, their_activation
-from regard.checkpoints.foreign.files import read_json
+from regard.checkpoints.foreign.family import Family, Fields, TheirConfig, refuse_uneven
+from regard.checkpoints.foreign.files import load_pickled, read_json
 from regard.checkpoints.foreign.names import NameMap, Rule, affine, shapes_of
 from regard.checkpoints.foreign.whisper_tokens import (
     ENGLISH_TOKENS,
@@ -50,10 +49,17 @@ _OPENAI = {
     "inner": "mlp.0", "outer": "mlp.2", "norm": "mlp_ln", "encoder_norm": "ln_post", "decoder_norm": "ln",
     "tokens": "token_embedding.weight", "positions": "positional_embedding",
 }  # fmt: skip
-_SIZES = {
-    "n_mels": "num_mel_bins", "n_target": "vocab_size", "d_model": "d_model", "n_heads": "encoder_attention_heads",
-    "d_feedforward": "encoder_ffn_dim", "n_encoder_layers": "encoder_layers", "n_decoder_layers": "decoder_layers",
-    "n_places": "max_source_positions", "n_positions": "max_target_positions",
+_FIELDS = Fields(
+    {"n_mels": "num_mel_bins", "n_target": "vocab_size", "d_model": "d_model", "n_heads": "encoder_attention_heads",
+     "d_feedforward": "encoder_ffn_dim", "n_encoder_layers": "encoder_layers", "n_decoder_layers": "decoder_layers",
+     "n_places": "max_source_positions", "n_positions": "max_target_positions"},
+    {"dropout": ("dropout", 0.0), "attention_dropout": ("attention_dropout", 0.0)},
+    ("activation_function", "gelu"),
+)  # fmt: skip
+_OPENAI_SIZES = {
+    "n_mels": "n_mels", "n_target": "n_vocab", "d_model": "n_audio_state", "n_heads": "n_audio_head",
+    "n_encoder_layers": "n_audio_layer", "n_decoder_layers": "n_text_layer", "n_places": "n_audio_ctx",
+    "n_positions": "n_text_ctx",
 }  # fmt: skip
 
 
@@ -71,17 +77,7 @@ def open_openai(path: Path | str) -> Pretrained:
 
 
 def _read(path: Path) -> tuple[TheirConfig, dict[str, Tensor]]:
-    try:
-        held = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as problem:
-        raise CheckpointError(
-            f"{path}: holds more than tensors, and was not opened", hint="a pickle can run code; is it Whisper's file?"
-        ) from problem
-    except (OSError, RuntimeError, EOFError, ValueError, KeyError) as problem:
-        raise CheckpointError(
-            f"{path}: not a whole PyTorch file ({str(problem).strip().split(chr(10))[0][:120]})",
-            hint="it may have been cut short while being copied",
-        ) from problem
+    held = load_pickled(path)
     if not isinstance(held, Mapping) or not {"dims", "model_state_dict"} <= held.keys():
         raise CheckpointError(
             f"{path}: no Whisper model (it has no dims and model_state_dict)",
@@ -91,22 +87,11 @@ def _read(path: Path) -> tuple[TheirConfig, dict[str, Tensor]]:
 
 
 def _options(sizes: TheirConfig) -> dict[str, Any]:
-    for one, other in (("n_audio_state", "n_text_state"), ("n_audio_head", "n_text_head")):
-        if sizes[one] != sizes[other]:
-            raise CheckpointError(
-                f"{sizes.origin}: {one} is {sizes[one]} and {other} {sizes[other]}; they are to be equal"
-            )
+    refuse_uneven(sizes, ("n_audio_state", "n_text_state"), ("n_audio_head", "n_text_head"))
     return {
         **WHISPER_OPTIONS,
-        "n_mels": sizes["n_mels"],
-        "n_target": sizes["n_vocab"],
-        "d_model": sizes["n_audio_state"],
-        "n_heads": sizes["n_audio_head"],
+        **{ours: sizes[theirs] for ours, theirs in _OPENAI_SIZES.items()},
         "d_feedforward": 4 * sizes["n_audio_state"],
-        "n_encoder_layers": sizes["n_audio_layer"],
-        "n_decoder_layers": sizes["n_text_layer"],
-        "n_places": sizes["n_audio_ctx"],
-        "n_positions": sizes["n_text_ctx"],
         "pad_id": ENGLISH_TOKENS if sizes["n_vocab"] <= 51864 else ENGLISH_TOKENS + 1,
     }
 
@@ -114,49 +99,37 @@ def _options(sizes: TheirConfig) -> dict[str, Any]:
 def _recognise(config: TheirConfig, names: Collection[str]) -> ModelSpec:
     config.choose("scale_embedding", {False: True}, default=False)
     config.choose("tie_word_embeddings", {True: True}, default=True)
-    for one, other in (("encoder_attention_heads", "decoder_attention_heads"), ("encoder_ffn_dim", "decoder_ffn_dim")):
-        if config[one] != config[other]:
-            raise CheckpointError(
-                f"{config.origin}: {one} is {config[one]} and {other} is {config[other]}; they have to be equal"
-            )
-    options = dict(WHISPER_OPTIONS) | {ours: config[theirs] for ours, theirs in _SIZES.items()}
-    options |= {
-        "dropout": config.get("dropout", 0.0),
-        "attention_dropout": config.get("attention_dropout", 0.0),
-        "activation": config.choose("activation_function", ACTIVATIONS, default="gelu"),
-        "pad_id": config.get("pad_token_id") or 0,
-    }
-    return ModelSpec(TASK, MODEL, options, decode=_said(config))
+    refuse_uneven(
+        config, ("encoder_attention_heads", "decoder_attention_heads"), ("encoder_ffn_dim", "decoder_ffn_dim")
+    )
+    options = dict(WHISPER_OPTIONS) | _FIELDS.read(config) | {"pad_id": config.get("pad_token_id") or 0}
+    return ModelSpec(TASK, MODEL, options, decode=_decode(config))
 
 
-def _said(config: TheirConfig) -> dict[str, Any]:
+def _decode(config: TheirConfig) -> dict[str, Any]:
     """What the folder says about decoding, in its generation_config.json or, of old, in its config.json."""
     path = Path(config.origin).with_name("generation_config.json")
-    said = dict(config) | (read_json(path) if path.exists() else {})
-    found: dict[str, Any] = {"max_length": max(2, int(config["max_target_positions"]) // 2), "patience": PATIENCE}
-    found |= {"prompt": prompt_for(int(config["vocab_size"]))} if int(config["vocab_size"]) > ENGLISH_TOKENS else {}
-    if said.get("suppress_tokens"):
-        found["banned"] = [int(token) for token in said["suppress_tokens"] if int(token) >= 0]
-    if said.get("begin_suppress_tokens"):
-        found["not_first"] = [int(token) for token in said["begin_suppress_tokens"]]
-    if said.get("alignment_heads"):
-        found["heads"] = [f"{layer}.{head}" for layer, head in said["alignment_heads"]]
-    return found
+    given = dict(config) | (read_json(path) if path.exists() else {})
+    decode: dict[str, Any] = {"max_length": max(2, int(config["max_target_positions"]) // 2), "patience": PATIENCE}
+    decode |= {"prompt": prompt_for(int(config["vocab_size"]))} if int(config["vocab_size"]) > ENGLISH_TOKENS else {}
+    if given.get("suppress_tokens"):
+        decode["banned"] = [int(token) for token in given["suppress_tokens"] if int(token) >= 0]
+    if given.get("begin_suppress_tokens"):
+        decode["not_first"] = [int(token) for token in given["begin_suppress_tokens"]]
+    if given.get("alignment_heads"):
+        decode["heads"] = [f"{layer}.{head}" for layer, head in given["alignment_heads"]]
+    return decode
 
 
 def _config(model: ModelSpec) -> dict[str, Any] | None:
     options = model.options
     if model.model != MODEL or not _is_whisper(options):
         return None
-    shared = {theirs: options[ours] for ours, theirs in _SIZES.items()}
-    return shared | {
+    return _FIELDS.write(options) | {
         "model_type": "whisper",
         "architectures": ["WhisperForConditionalGeneration"],
         "decoder_attention_heads": options["n_heads"],
         "decoder_ffn_dim": options["d_feedforward"],
-        "dropout": options["dropout"],
-        "attention_dropout": options["attention_dropout"],
-        "activation_function": their_activation(options["activation"]),
         "scale_embedding": False,
         "is_encoder_decoder": True,
         "pad_token_id": options["pad_id"],
@@ -172,7 +145,7 @@ def _generation(model: ModelSpec, tokenizer: Tokenizer) -> dict[str, Any]:
     """What begins a text, what may not, what is never written, and which heads tell the time."""
     decode, ids = model.decode, tokenizer.core.token_to_id
     heads = [[int(part) for part in head.split(".")] for head in decode.get("heads", ())]
-    said: dict[str, Any] = {
+    config: dict[str, Any] = {
         "decoder_start_token_id": tokenizer.bos_id,
         "bos_token_id": tokenizer.bos_id,
         "eos_token_id": tokenizer.eos_id,
@@ -183,13 +156,13 @@ def _generation(model: ModelSpec, tokenizer: Tokenizer) -> dict[str, Any]:
         "return_timestamps": False,
         "is_multilingual": ids("<|transcribe|>") is not None and int(model.options["n_target"]) > ENGLISH_VOCABULARY,
     }
-    if said["is_multilingual"]:
+    if config["is_multilingual"]:
         named = {code: ids(f"<|{code}|>") for code in LANGUAGES}
-        said["lang_to_id"] = {f"<|{code}|>": number for code, number in named.items() if number is not None}
-        said["task_to_id"] = {task: ids(f"<|{task}|>") for task in ("transcribe", "translate")}
+        config["lang_to_id"] = {f"<|{code}|>": number for code, number in named.items() if number is not None}
+        config["task_to_id"] = {task: ids(f"<|{task}|>") for task in ("transcribe", "translate")}
     if ids(PLAIN) is not None:
-        said["no_timestamps_token_id"] = ids(PLAIN)
-    return said | ({"alignment_heads": heads} if heads else {})
+        config["no_timestamps_token_id"] = ids(PLAIN)
+    return config | ({"alignment_heads": heads} if heads else {})
 
 
 def _is_whisper(options: Mapping[str, Any]) -> bool:

@@ -124,8 +124,8 @@ def unspoken(tokenizer: Tokenizer) -> list[int]:
         for ids in (tokenizer.encode(symbol), tokenizer.encode(" " + symbol)):
             if len(ids) == 1 or symbol in _NOTES:
                 found.add(ids[0])
-    marks = {tokenizer.core.token_to_id(token) for token in _UNSAID}
-    return sorted(found | {int(mark) for mark in marks if mark is not None})
+    special = {tokenizer.core.token_to_id(token) for token in _UNSAID}
+    return sorted(found | {int(mark) for mark in special if mark is not None})
 
 
 def decoding(tokenizer: Tokenizer, *, n_tokens: int, n_layers: int, n_heads: int, n_positions: int) -> dict[str, Any]:

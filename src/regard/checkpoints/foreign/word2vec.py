@@ -43,8 +43,8 @@ def write_word2vec(path: Path | str, named: NamedVectors, *, binary: bool = Fals
     with draft.open("wb") as file:
         file.write(f"{len(words)} {vectors.shape[1]}\n".encode())
         for word, row in zip(words, vectors, strict=True):
-            told = row.astype("<f4").tobytes() if binary else " ".join(f"{value:.9g}" for value in row).encode()
-            file.write(word.encode() + b" " + told + b"\n")
+            numbers = row.astype("<f4").tobytes() if binary else " ".join(f"{value:.9g}" for value in row).encode()
+            file.write(word.encode() + b" " + numbers + b"\n")
     os.replace(draft, path)
 
 

@@ -98,10 +98,10 @@ def _played(samples: Tensor, lengths: Tensor, speeds: Sequence[float]) -> tuple[
     for speed in set(speeds):
         rate = round(_STEPS * speed)
         rows = torch.tensor([i for i, own in enumerate(speeds) if own == speed], device=samples.device)
-        found = resample(samples[rows], rate, _STEPS)
+        resampled = resample(samples[rows], rate, _STEPS)
         now[rows] = -(-lengths[rows] * _STEPS // rate)
-        inside = torch.arange(found.shape[1], device=samples.device) < now[rows][:, None]
-        played[rows, : found.shape[1]] = torch.where(inside, found, 0.0)
+        inside = torch.arange(resampled.shape[1], device=samples.device) < now[rows][:, None]
+        played[rows, : resampled.shape[1]] = torch.where(inside, resampled, 0.0)
     return played, now
 
 

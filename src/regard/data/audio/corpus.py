@@ -5,6 +5,13 @@
 
 Decoding checks everything: a file that is missing, empty, no sound, too long or too short, and a recording without a
 text, are all named together with their rows, and refused or, if asked, dropped.
+
+Recordings with what is said in them: tables, and folders of pairs of files.
+
+    train.csv, .tsv, .jsonl, .parquet     columns `audio` (a path, from the table's folder on) and `text`
+    a folder                              x.wav (or FLAC, OGG, MP3) beside x.txt, at any depth
+
+`read_spoken` gives one `Spoken` a recording, with the place it is listed at for messages.
 """
 
 from __future__ import annotations
@@ -20,15 +27,62 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from regard.data.audio.files import Samples, read_audio
-from regard.data.audio.manifests import Spoken
+from regard.data.audio.files import SUFFIXES, Samples, read_audio
 from regard.data.audio.resampling import resample
 from regard.data.io.atomic import whole_or_absent
-from regard.data.io.lines import listed
+from regard.data.io.lines import empty_file, listed
+from regard.data.io.tables import read_texts, table_format
 from regard.errors import DataError, EnvironmentProblem
 
 BadRows = Literal["refuse", "drop"]
 _FULL = 32767
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """A recording, what is said in it, and where both are listed: "train.csv:7", or the file of the text."""
+
+    path: Path
+    text: str
+    where: str
+
+
+def read_spoken(path: Path | str, *, audio: str = "audio", text: str = "text") -> list[Spoken]:
+    """What a table lists or a folder holds; files are not opened yet."""
+    path = Path(path)
+    rows = _folder(path) if path.is_dir() else _table(path, audio, text)
+    if not rows:
+        raise empty_file(path)
+    return rows
+
+
+def _table(path: Path, audio: str, text: str) -> list[Spoken]:
+    return [
+        Spoken(path.parent / name if name else Path(), spoken.strip(), f"{path}:{line}")
+        for (name, spoken), line in read_texts(path, (audio, text), format=table_format(path))
+    ]
+
+
+def _folder(path: Path) -> list[Spoken]:
+    recordings = sorted(entry for entry in path.rglob("*") if entry.suffix.lower() in SUFFIXES and entry.is_file())
+    if not recordings:
+        raise DataError(
+            f"{path}: holds no recordings", hint=f"files that end in {', '.join(SUFFIXES[:4])} were expected"
+        )
+    lonely = [recording for recording in recordings if not recording.with_suffix(".txt").exists()]
+    if lonely:
+        names = [f"{recording}: there is no {recording.stem}.txt beside it" for recording in lonely]
+        raise DataError(listed(names), hint="each recording needs a text of the same name, or name a table instead")
+    return [_pair(recording) for recording in recordings]
+
+
+def _pair(recording: Path) -> Spoken:
+    text_file = recording.with_suffix(".txt")
+    try:
+        text = text_file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise DataError(f"{text_file}: cannot be read as UTF-8 text ({problem})") from problem
+    return Spoken(recording, " ".join(text.split()), str(text_file))
 
 
 class Utterances(Protocol):

@@ -36,8 +36,8 @@ def resample(samples: Tensor, rate: int, new_rate: int) -> Tensor:
     n_out = -(-flat.shape[-1] * up // down)
     half = math.ceil(_ZEROS / _bandwidth(up, down))
     together = up * (2 * half + down + 1) <= _LARGEST
-    found = _by_phases(flat, up, down, half=half) if together else _by_samples(flat, up, down, half=half)
-    return found[:, :n_out].reshape(*samples.shape[:-1], n_out)
+    resampled = _by_phases(flat, up, down, half=half) if together else _by_samples(flat, up, down, half=half)
+    return resampled[:, :n_out].reshape(*samples.shape[:-1], n_out)
 
 
 def _bandwidth(up: int, down: int) -> float:

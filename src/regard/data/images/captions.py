@@ -7,18 +7,28 @@
 
 A `CaptionSource` may be narrowed to the images that a second file lists, one a line, as Flickr8k's splits are. Given a
 folder it finds the table inside. What cannot be used is named with its file and row, all of it together.
+
+The images that captions are about, from a folder or straight out of an archive, decoded once into a store.
+
+    held = hold_pictures(source, place, size=80, folder=…)        examples, and their pixels uint8 (n, 3, 80, 80)
+
+An image that is missing or cannot be read is named with the row that asks for it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
+from regard.data.images.arrays import Array
+from regard.data.images.sources import ImageExample
+from regard.data.images.store import ImageStore
+from regard.data.io.archives import is_archive, members_of
 from regard.data.io.lines import display_name, empty_file, hash_file, listed, open_bytes, stream_lines
 from regard.data.io.tables import FORMATS, Column, read_texts, table_format
 from regard.errors import DataError, UsageError
@@ -59,11 +69,12 @@ class CaptionSource:
         path = Path(self.path)
         if not path.is_dir():
             return self.path
-        found = sorted(e for e in path.iterdir() if e.is_file() and e.name.lower().removesuffix(".gz").endswith(TABLES))
-        named = [entry for entry in found if entry.name.startswith("captions.")]
-        if len(named or found) == 1:
-            return (named or found)[0]
-        there = f"{len(found)}: {', '.join(entry.name for entry in found[:5])}" if found else "none"
+        files = sorted(entry for entry in path.iterdir() if entry.is_file())
+        tables = [file for file in files if file.name.lower().removesuffix(".gz").endswith(TABLES)]
+        named = [entry for entry in tables if entry.name.startswith("captions.")]
+        if len(named or tables) == 1:
+            return (named or tables)[0]
+        there = f"{len(tables)}: {', '.join(entry.name for entry in tables[:5])}" if tables else "none"
         raise DataError(
             f"{path}: one table of captions is looked for in this folder, and there is {there}",
             hint="call it captions.csv, with the columns image and caption, or name the file itself",
@@ -95,16 +106,16 @@ class CaptionSource:
 
     def examples(self, *, bad: BadRows = "refuse", say: Say = lambda _: None) -> list[Captioned]:
         """The images with their captions, in the order of the table, or of the list that narrows it."""
-        found, wrong = self._gathered()
+        by_image, wrong = self._gathered()
         if wrong and bad == "refuse":
             raise DataError(listed(wrong), hint='correct them, or leave them out: data.bad="drop"')
         if wrong:
             say(f"{self.name}: {len(wrong):,} rows left out: {listed(wrong)}")
         if self.only is not None:
-            found = self._narrowed(found)
-        if not found:
+            by_image = self._narrowed(by_image)
+        if not by_image:
             raise DataError(f"{self.name}: there is no caption that can be used")
-        return [Captioned(image, tuple(captions), line) for image, (line, captions) in found.items()]
+        return [Captioned(image, tuple(captions), line) for image, (line, captions) in by_image.items()]
 
     def fingerprint(self) -> str:
         """A SHA-256 over the bytes of the table and the list, and the way they are read."""
@@ -113,7 +124,7 @@ class CaptionSource:
 
     def _gathered(self) -> tuple[dict[str, tuple[int, list[str]]], list[str]]:
         """Captions by image, and what is wrong with the rows that are left out."""
-        found: dict[str, tuple[int, list[str]]] = {}
+        by_image: dict[str, tuple[int, list[str]]] = {}
         wrong, empty = [], True
         for image, caption, line in self._rows():
             empty = False
@@ -121,10 +132,10 @@ class CaptionSource:
                 what = "image" if not image.strip() else "caption"
                 wrong.append(f"{self.name}:{line}: the {what} is empty")
             else:
-                found.setdefault(image.strip(), (line, []))[1].append(" ".join(caption.split()))
+                by_image.setdefault(image.strip(), (line, []))[1].append(" ".join(caption.split()))
         if empty:
             raise empty_file(self.table)
-        return found, wrong
+        return by_image, wrong
 
     def _rows(self) -> Iterator[tuple[str, str, int]]:
         if self.resolved_format == "flickr":
@@ -143,15 +154,15 @@ class CaptionSource:
                 )
             yield parts[1], parts[2], number
 
-    def _narrowed(self, found: dict[str, tuple[int, list[str]]]) -> dict[str, tuple[int, list[str]]]:
+    def _narrowed(self, by_image: dict[str, tuple[int, list[str]]]) -> dict[str, tuple[int, list[str]]]:
         assert self.only is not None
         names = [(name.strip(), line) for line, name in enumerate(stream_lines(self.only), start=1) if name.strip()]
         lost = [
-            f"{self.only}:{line}: {name} has no caption in {self.name}" for name, line in names if name not in found
+            f"{self.only}:{line}: {name} has no caption in {self.name}" for name, line in names if name not in by_image
         ]
         if lost:
             raise DataError(listed(lost))
-        return {name: found[name] for name, _ in names}
+        return {name: by_image[name] for name, _ in names}
 
 
 _STRAY = re.compile(r"[^\w\s'’-]|(?<!\w)['’-]+|['’-]+(?!\w)")
@@ -160,3 +171,78 @@ _STRAY = re.compile(r"[^\w\s'’-]|(?<!\w)['’-]+|['’-]+(?!\w)")
 def without_punctuation(text: str) -> str:
     """The words alone, with the hyphens and apostrophes inside them."""
     return " ".join(_STRAY.sub(" ", text).split())
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Images with captions: `examples` and, in their order, `pixels` (n, 3, H, W)."""
+
+    examples: list[Captioned]
+    pixels: Array
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+
+def hold_pictures(
+    source: CaptionSource, images: Path, *, size: int, folder: Path, bad: BadRows = "refuse", say: Say = lambda _: None
+) -> Held:
+    """Read captions and decode their images under `folder`, or find there what was decoded before.
+
+    Names are looked for in `place`, a folder or an archive; in an archive, folders around a file need not be named.
+    """
+    examples = source.examples(bad=bad, say=say)
+    key = sha256(repr((source.fingerprint(), _stamp(images, examples), size, bad)).encode()).hexdigest()
+
+    def build(made: Path) -> ImageStore:
+        read = _from_archive if is_archive(images) else _loose
+        asked = read(examples, images, source.name)
+        return ImageStore.build(asked, made, size=(size, size), bad=bad, fingerprint=key)
+
+    store = ImageStore.cached(key, folder, build=build)
+    if store.header.dropped:
+        say(f"{source.name}: {store.header.dropped:,} of {len(examples):,} images left out: they cannot be read")
+    by_name = {example.image: example for example in examples}
+    return Held([by_name[store.header.names[label]] for label in store.labels.tolist()], store.pixels)
+
+
+def _loose(examples: Sequence[Captioned], folder: Path, table: str) -> Iterator[ImageExample]:
+    if not folder.is_dir():
+        raise DataError(
+            f"{folder}: images are looked for there, and it is neither a folder nor an archive",
+            hint="say where they are: data.images=FOLDER, or an archive (.tar.gz, .zip)",
+        )
+    for example in examples:
+        path = folder / example.image
+        yield ImageExample(path, example.image, f"{table}:{example.line}: {path}")
+
+
+def _from_archive(examples: Sequence[Captioned], archive: Path, table: str) -> Iterator[ImageExample]:
+    """The archive is read once from front to back; what is not in it comes last."""
+    waiting: dict[str, list[Captioned]] = {}
+    for example in examples:
+        waiting.setdefault(PurePosixPath(example.image).name, []).append(example)
+    for member, content in members_of(archive):
+        for example in list(waiting.get(member.name, ())) if content is not None else ():
+            asked = PurePosixPath(example.image).parts
+            shared = min(len(asked), len(member.parts))
+            if content is not None and member.parts[-shared:] == asked[-shared:]:
+                waiting[member.name].remove(example)
+                yield ImageExample(content, example.image, f"{table}:{example.line}: {archive}: {member}")
+    for example in (example for left in waiting.values() for example in left):
+        path = archive / example.image
+        yield ImageExample(path, example.image, f"{table}:{example.line}: {path}")
+
+
+def _stamp(images: Path, examples: Sequence[Captioned]) -> object:
+    """What changes when the images do: an archive's hash; of loose files, their sizes and times."""
+    if is_archive(images):
+        return hash_file(images)
+    stamps = []
+    for example in examples:
+        try:
+            facts = (images / example.image).stat()
+            stamps.append((facts.st_size, facts.st_mtime_ns))
+        except OSError:
+            stamps.append((-1, -1))
+    return stamps

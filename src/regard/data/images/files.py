@@ -117,16 +117,9 @@ def _eight_bits(image: Any) -> Any:
 def _turned(image: Any, turn: int) -> Any:
     """`image` after the transposition that EXIF orientation `turn` names (1 to 8; anything else means none)."""
     how = _pillow().Transpose
-    steps = {
-        2: how.FLIP_LEFT_RIGHT,
-        3: how.ROTATE_180,
-        4: how.FLIP_TOP_BOTTOM,
-        5: how.TRANSPOSE,
-        6: how.ROTATE_270,
-        7: how.TRANSVERSE,
-        8: how.ROTATE_90,
-    }
-    return image.transpose(steps[turn]) if turn in steps else image
+    steps = (how.FLIP_LEFT_RIGHT, how.ROTATE_180, how.FLIP_TOP_BOTTOM, how.TRANSPOSE, how.ROTATE_270, how.TRANSVERSE,
+             how.ROTATE_90)  # fmt: skip
+    return image.transpose(steps[int(turn) - 2]) if turn in range(2, 9) else image
 
 
 def _fitted(image: Any, size: tuple[int, int], fit: Fit) -> Any:

@@ -3,7 +3,7 @@
     photos/cat/1.jpg, photos/dog/…      a folder of class folders; above them `train/`, `valid/` and `test/` are parts
     photos.tar.gz, photos.zip           the same inside an archive, which is read where it is
     photos.csv                          columns `image` (a path from the table's own folder) and `label`
-    photos.npz                          arrays, see `images_arrays`
+    photos.npz                          arrays, see `arrays`
 
 Nothing is decoded here: an example holds a path, a file's bytes, or an array, and says where it was found.
 """
@@ -140,11 +140,11 @@ def _from_archive(archive: Path, part: Part | None) -> Iterator[ImageExample]:
 
 
 def _from_table(path: Path, image: str, label: str) -> Iterator[ImageExample]:
-    for (name, said), line in read_cells(path, (image, label), format=table_format(path)):
-        if name in (None, "") or said in (None, ""):
+    for (name, labelled), line in read_cells(path, (image, label), format=table_format(path)):
+        if name in (None, "") or labelled in (None, ""):
             raise DataError(f"{path}:{line}: the {'image' if name in (None, '') else 'label'} is empty")
         file = path.parent / str(name)
-        yield ImageExample(file, str(said), f"{path}:{line}: {file}")
+        yield ImageExample(file, str(labelled), f"{path}:{line}: {file}")
 
 
 def _from_arrays(path: Path, part: Part | None) -> Iterator[ImageExample]:
@@ -156,11 +156,11 @@ def _from_arrays(path: Path, part: Part | None) -> Iterator[ImageExample]:
 
 def _files_below(folder: Path) -> list[Path]:
     """Every file below a folder that is not hidden, in a fixed order."""
-    found = []
-    for place, folders, files in os.walk(folder, followlinks=True):
+    paths = []
+    for parent, folders, files in os.walk(folder, followlinks=True):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [Path(place) / name for name in sorted(files) if not name.startswith(".")]
-    return found
+        paths += [Path(parent) / name for name in sorted(files) if not name.startswith(".")]
+    return paths
 
 
 def _stamp(held: Path | bytes | Array) -> str:

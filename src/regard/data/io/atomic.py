@@ -43,7 +43,10 @@ def write_synced(path: Path, content: bytes) -> None:
 def read_facts(path: Path, parse: Callable[[dict[str, Any]], Read], *, what: str, hint: str) -> Read:
     """What `parse` makes of a JSON file that `write_whole` wrote; a run without it, or with another, is refused."""
     try:
-        return parse(json.loads(path.read_text(encoding="utf-8")))
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(facts, dict):
+            raise TypeError(f"a JSON object was expected, not {type(facts).__name__}")
+        return parse(facts)
     except FileNotFoundError:
         raise CheckpointError(f"{path}: there is no such file", hint=hint) from None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:

@@ -86,11 +86,11 @@ class Store:
         """
         folder = Path(root) / key[:24]
         try:
-            found = cls.open(folder)
+            stored = cls.open(folder)
         except DataError:
-            found = None
-        if found is not None and found.fingerprint == key:
-            return found
+            stored = None
+        if stored is not None and stored.fingerprint == key:
+            return stored
         made = build(folder)
         assert made.fingerprint == key, "build must pass fingerprint=key on"
         return made

@@ -102,7 +102,7 @@ def _pick_cells(rows: Iterable[tuple[int, list[str]]], columns: Sequence[Column]
             message = f"{name}:{number}: has {len(cells)} column{'s' * (len(cells) != 1)}, at least {needed} are needed"
             raise DataError(message, hint="is this the right format and separator?")
         else:
-            yield Cells(tuple(cells[place] for place in places), number)
+            yield Cells(tuple(cells[index] for index in places), number)
 
 
 def _place(header: Sequence[str], column: Column, *, where: str) -> int:

@@ -158,7 +158,7 @@ def _numbers(
     rows: Sequence[tuple[int, list[str]]], places: Sequence[int], names: Sequence[str], *, name: str, missing: Missing
 ) -> Values:
     """The cells of columns as numbers (n, C); what is none is named, or filled with the last one before it."""
-    values = np.array([[_number(cells[place]) for place in places] for _, cells in rows], np.float64)
+    values = np.array([[_number(cells[index]) for index in places] for _, cells in rows], np.float64)
     values = values.reshape(len(rows), len(places))
     for row, column in np.argwhere(np.isnan(values)) if missing == "last" else ():
         if row and rows[row][1][places[column]].strip().lower() in _GAPS:

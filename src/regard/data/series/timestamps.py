@@ -1,6 +1,6 @@
 """Dates of a series: read, checked for the step between them, continued into the future, and turned into features.
 
-    moments = parse_moments(["2016-07-01 00:00:00", …], where=…)     (n,) datetime64[s]
+    moments = parse_timestamps(["2016-07-01 00:00:00", …], where=…)     (n,) datetime64[s]
     step = step_of(moments, equal=True, where=…)                     an hour, a day, a month, …
     step.after(moments[-1], 24)                                      the next 24
     marks_of(moments, step)                                          (n, M) hour, weekday, day of month, day of year
@@ -133,10 +133,10 @@ def _plain(text: str) -> str:
 
 def _parsed(text: str) -> np.datetime64 | None:
     try:
-        found = np.datetime64(_plain(text), "s")
+        parsed = np.datetime64(_plain(text), "s")
     except ValueError:
         return None
-    return None if np.isnat(found) else found
+    return None if np.isnat(parsed) else parsed
 
 
 def _months(moments: Moments) -> int:

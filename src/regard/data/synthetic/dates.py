@@ -24,8 +24,8 @@ FIRST, LAST = datetime.date(1900, 1, 1), datetime.date(2099, 12, 31)
 
 def split_of(day: datetime.date) -> str:
     """The split a calendar day belongs to: 85 % train, 5 % valid, 10 % test."""
-    place = int.from_bytes(blake2b(day.isoformat().encode(), digest_size=8).digest()) % 20
-    return "train" if place >= 3 else "valid" if place == 2 else "test"
+    bucket = int.from_bytes(blake2b(day.isoformat().encode(), digest_size=8).digest()) % 20
+    return "train" if bucket >= 3 else "valid" if bucket == 2 else "test"
 
 
 @dataclass(frozen=True)

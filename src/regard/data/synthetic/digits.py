@@ -48,8 +48,8 @@ class Recordings:
     def read(cls, path: Path | str, *, rate: int | None = None) -> Recordings:
         """All recordings of a place, in the order of their names; at another rate if one is asked for."""
         path = Path(path)
-        found = cls._kept(path) if path.suffix == ".npz" else cls._of(path)
-        return found if rate is None or rate == found.rate else found._at(rate)
+        result = cls._kept(path) if path.suffix == ".npz" else cls._of(path)
+        return result if rate is None or rate == result.rate else result._at(rate)
 
     @classmethod
     def _of(cls, path: Path) -> Recordings:
@@ -173,14 +173,14 @@ class DigitStrings:
     @cached_property
     def plans(self) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float32]]]:
         """Of each string: its recordings, the pauses before, between and after them in samples, and their levels."""
-        found = []
+        result = []
         for number in range(self.n):
             chance = np.random.default_rng([self.seed, number])
             own = self._by_speaker[chance.integers(len(self._by_speaker))]
             chosen = own[chance.integers(len(own), size=chance.integers(self.shortest, self.longest + 1))]
             pauses = (chance.uniform(0.02, 0.25, len(chosen) + 1) * self.rate).astype(np.int64)
-            found.append((chosen, pauses, chance.uniform(0.6, 1.0, len(chosen)).astype(np.float32)))
-        return found
+            result.append((chosen, pauses, chance.uniform(0.6, 1.0, len(chosen)).astype(np.float32)))
+        return result
 
     @cached_property
     def texts(self) -> list[str]:

@@ -50,7 +50,7 @@ class Shape(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class ForwardCase:
+class Scene:
     """A picture (3, 48, 48), its shapes from left to right, and all that can be said of it."""
 
     pixels: Pixels
@@ -58,7 +58,7 @@ class ForwardCase:
     captions: tuple[str, ...]
 
 
-def shape_scenes(n: int, seed: int, *, split: str, n_shapes: Sequence[int] = (2, 3)) -> list[ForwardCase]:
+def shape_scenes(n: int, seed: int, *, split: str, n_shapes: Sequence[int] = (2, 3)) -> list[Scene]:
     """So many scenes of a split, the same for the same seed."""
     if split not in SPLITS:
         raise UsageError(f"split '{split}' is not known; allowed: {', '.join(SPLITS)}")
@@ -66,18 +66,18 @@ def shape_scenes(n: int, seed: int, *, split: str, n_shapes: Sequence[int] = (2,
     return [_scene(chance, split, n_shapes) for _ in range(n)]
 
 
-def _scene(chance: np.random.Generator, split: str, n_shapes: Sequence[int]) -> ForwardCase:
+def _scene(chance: np.random.Generator, split: str, n_shapes: Sequence[int]) -> Scene:
     shapes = _shapes(chance, int(chance.choice(n_shapes)))
     while split_of(shapes) != split:
         shapes = _shapes(chance, len(shapes))
-    return ForwardCase(_drawn(shapes, chance), shapes, _captions(shapes))
+    return Scene(_drawn(shapes, chance), shapes, _captions(shapes))
 
 
 def split_of(shapes: Sequence[Shape]) -> str:
     """The split that a set of shapes belongs to, wherever they stand: 80 % train, 10 % valid, 10 % test."""
     name = ", ".join(sorted(shape.words for shape in shapes))
-    place = int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) % 10
-    return "train" if place >= 2 else "valid" if place == 1 else "test"
+    bucket = int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) % 10
+    return "train" if bucket >= 2 else "valid" if bucket == 1 else "test"
 
 
 def _shapes(chance: np.random.Generator, n: int) -> tuple[Shape, ...]:
@@ -85,13 +85,13 @@ def _shapes(chance: np.random.Generator, n: int) -> tuple[Shape, ...]:
     cell = SIDE / CELLS
     kinds = chance.permutation(len(COLOURS) * len(SHAPES))[:n]
     columns, rows = np.sort(chance.permutation(CELLS)[:n]), chance.integers(CELLS, size=n)
-    found = []
+    result = []
     for kind, column, row in zip(kinds.tolist(), columns, rows, strict=True):
         half = chance.uniform(5.5, 7.5)
         slack = cell / 2 - half
-        x, y = ((place + 0.5) * cell + chance.uniform(-slack, slack) for place in (column, row))
-        found.append(Shape(list(COLOURS)[kind // len(SHAPES)], SHAPES[kind % len(SHAPES)], x, y, half))
-    return tuple(found)
+        x, y = ((cell_index + 0.5) * cell + chance.uniform(-slack, slack) for cell_index in (column, row))
+        result.append(Shape(list(COLOURS)[kind // len(SHAPES)], SHAPES[kind % len(SHAPES)], x, y, half))
+    return tuple(result)
 
 
 def _captions(shapes: tuple[Shape, ...]) -> tuple[str, ...]:

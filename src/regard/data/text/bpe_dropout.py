@@ -9,7 +9,6 @@ Drawing afresh every time would cost more than training on the result. Words and
 for a whole batch at once; when they have become too many all are forgotten, and drawn again just as they were.
 """
 
-from collections.abc import Iterable
 from itertools import chain
 
 import numpy as np
@@ -47,12 +46,8 @@ class BpeDropout:
         ids: list[int] = self._cut(words, np.array([index], np.int64), epoch).ids.tolist()
         return ids
 
-    def recut(self, ids: Iterable[int], *, epoch: int, index: int) -> list[int]:
-        """Ids of a stored example, cut anew; the text stays the same."""
-        return self.encode(self.tokenizer.decode(ids), epoch=epoch, index=index)
-
     def recut_rows(self, stored: Ragged, indices: Ints, *, epoch: int) -> Ragged:
-        """`recut` for many examples at once. The words of an index are remembered: it must always stand for the same.
+        """Stored examples, cut anew; the texts stay the same. The words of an index are remembered.
 
         What an example becomes does not depend on the others.
         """

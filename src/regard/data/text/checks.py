@@ -113,12 +113,12 @@ def _check(
     seen: set[int] = set()
     for pair in pairs:
         report.read += 1
-        found = _problems_of_text(pair, max_length=max_length, max_ratio=max_ratio)
-        if "empty" not in found:
+        problems = _problems_of_text(pair, max_length=max_length, max_ratio=max_ratio)
+        if "empty" not in problems:
             key = _hash(pair)
-            found += ["duplicate"] * (key in seen) + ["overlap"] * (key in held_out)
+            problems += ["duplicate"] * (key in seen) + ["overlap"] * (key in held_out)
             seen.add(key)
-        if _settle(pair, found, report):
+        if _settle(pair, problems, report):
             report.kept += 1
             yield pair
     if not report.kept:
@@ -134,9 +134,9 @@ def _problems_of_text(pair: Pair, *, max_length: int, max_ratio: float) -> list[
     return ["long"] * (max(lengths) > max_length) + ["ratio"] * (longer > max_ratio * shorter)
 
 
-def _settle(pair: Pair, found: list[str], report: Report) -> bool:
+def _settle(pair: Pair, problems: list[str], report: Report) -> bool:
     """Count the problems of a pair; whether it is kept."""
-    for problem in found:
+    for problem in problems:
         report.counts[problem] += 1
         shown = f"{report.name}:{pair.line}: {_shorten(pair.source)} | {_shorten(pair.target)}"
         if report.policy.action(problem) == "refuse":
@@ -145,7 +145,7 @@ def _settle(pair: Pair, found: list[str], report: Report) -> bool:
             )
         if len(report.examples[problem]) < _EXAMPLES:
             report.examples[problem].append(shown)
-    return all(report.policy.action(problem) == "keep" for problem in found)
+    return all(report.policy.action(problem) == "keep" for problem in problems)
 
 
 def _shorten(text: str) -> str:

@@ -105,8 +105,8 @@ def _files(path: Path | str) -> Sequence[Path | str]:
 
 def _inside(folder: Path) -> list[Path]:
     """The text files of a folder and of those inside it; hidden ones are left alone."""
-    found = [path for path in folder.rglob("*") if _is_text(path) and path.is_file()]
-    shown = [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    paths = [path for path in folder.rglob("*") if _is_text(path) and path.is_file()]
+    shown = [path for path in paths if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
     if not shown:
         names = sorted(entry.name for entry in folder.iterdir())
         holds = f"it holds: {', '.join(names[:8])}{', …' if len(names) > 8 else ''}" if names else "it is empty"

@@ -133,8 +133,8 @@ class LabelSource:
         texts = [column for column in (layout.text, layout.pair) if column is not None]
         for values, line in read_cells(self.path, layout.columns, format=self.resolved_format):
             where = f"{self.name}:{line}"
-            found = as_texts([value for i, value in enumerate(values) if i != 1], texts, where=where)
-            yield Example(found[0], found[1] if len(found) > 1 else None, _label(values[1], where=where), line)
+            cells = as_texts([value for i, value in enumerate(values) if i != 1], texts, where=where)
+            yield Example(cells[0], cells[1] if len(cells) > 1 else None, _label(values[1], where=where), line)
 
     def _trec(self) -> Iterator[Example]:
         with open_bytes(self.path) as stream:

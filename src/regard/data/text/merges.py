@@ -73,9 +73,9 @@ class Merges:
     def _ranks_of(self, left: Ints, right: Ints) -> npt.NDArray[np.int32]:
         """The ranks of the merges of pairs (n,)."""
         pairs = left * (self._none + 1) + right
-        found = self._pairs.searchsorted(pairs)
-        ranks: npt.NDArray[np.int32] = self._ranks[found]
-        ranks[self._pairs[found] != pairs] = _NEVER
+        positions = self._pairs.searchsorted(pairs)
+        ranks: npt.NDArray[np.int32] = self._ranks[positions]
+        ranks[self._pairs[positions] != pairs] = _NEVER
         return ranks
 
 

@@ -113,15 +113,15 @@ class TokenStream(Store):
     ) -> Self:
         """Encode documents into `folder`, replacing what is there; `separated` ones have their marks around them."""
         folder = Path(folder)
-        marks, extent = Markers.of(tokenizer, separated=separated), Extent()
+        markers, extent = Markers.of(tokenizer, separated=separated), Extent()
         with cls.writing(folder) as draft:
             with MemmapIdWriter(draft, "stream", tokenizer) as writer:
                 for chunk in _chunks(documents):
-                    _write(chunk, tokenizer, writer, marks=marks)
+                    _write(chunk, tokenizer, writer, markers=markers)
                     for document in chunk:
                         extent = extent.plus(document)
                 if writer.inside:  # the last one promised more
-                    writer.append([[*marks.after]])
+                    writer.append([[*markers.after]])
             if not writer.tokens:
                 raise DataError("no text: the documents hold nothing that the tokenizer has pieces for")
             header = StreamHeader(
@@ -147,17 +147,17 @@ def _chunks(documents: Iterable[Document]) -> Iterator[list[Document]]:
         yield chunk
 
 
-def _write(chunk: list[Document], tokenizer: Tokenizer, writer: MemmapIdWriter, *, marks: Markers) -> None:
+def _write(chunk: list[Document], tokenizer: Tokenizer, writer: MemmapIdWriter, *, markers: Markers) -> None:
     """Write documents, and parts of them, with the marks where each begins and ends."""
     whole: list[list[int]] = []
     begun = writer.inside
     for document, ids in zip(chunk, tokenizer.encode_batch([document.text for document in chunk]), strict=True):
-        before = () if begun else marks.before
+        before = () if begun else markers.before
         if document.more:
             writer.append(whole)
             whole = []
             writer.begin([*before, *ids])
         else:
-            whole.append([*before, *ids, *marks.after])
+            whole.append([*before, *ids, *markers.after])
         begun = document.more
     writer.append(whole)

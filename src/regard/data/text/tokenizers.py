@@ -11,6 +11,10 @@ wherever nothing is unknown. In words and subwords a space belongs to the piece 
 first word so that words look the same everywhere. A verbatim tokenizer, as language models need it, does none of this:
 every line break and space is kept, and comes back. Special tokens written out in a text are ordinary characters.
 Everything is in one `tokenizer.json`, which the library opens.
+
+Which whitespace word a piece belongs to, and which characters it covers.
+
+Where a folder keeps its tokenizers: one file, or one for each side of a pair.
 """
 
 import hashlib
@@ -35,14 +39,19 @@ from regard.data.text.special_tokens import (
     write_special_tokens,
 )
 from regard.data.text.templates import Template, TemplatedIds, read_template, template_of
-from regard.data.text.wordspans import count_spaces, trim, words_of
 from regard.errors import DataError, UsageError
 
 __all__ = ["BYTE_KINDS", "FOREIGN", "KINDS", "MASK", "SPECIALS", "SpecialTokens", "TemplatedIds", "Tokenizer"]
+_SPACES = (" ", next(char for char, byte in char_to_byte().items() if byte == ord(" ")))
 
 
 class Tokenizer:
-    """Text ↔ ids. Made by `learn_tokenizer`, `Tokenizer.load` or `Tokenizer.foreign`."""
+    """Text ↔ ids. Made by `learn_tokenizer`, `Tokenizer.load` or `Tokenizer.foreign`.
+
+    `kind` is one of `KINDS`, or "foreign"; `lowercase` says that text is put in lower case first, `verbatim` that all
+    whitespace is kept as it is written, which is never claimed of a foreign one. `special_tokens` are the ids that
+    stand for something else than text; those of a mask, and of what heads and parts texts, may be None.
+    """
 
     def __init__(self, core: Core, *, special_tokens: SpecialTokens | None = None) -> None:
         if special_tokens is None and [core.token_to_id(token) for token in SPECIALS] != list(range(len(SPECIALS))):
@@ -51,7 +60,11 @@ class Tokenizer:
         core.no_truncation()
         core.no_padding()
         self.core = core
-        self._traits = TokenizerProperties(describe(core), special_tokens=special_tokens)
+        properties = TokenizerProperties(describe(core), special_tokens=special_tokens)
+        self.kind, self.lowercase, self.verbatim = properties.kind, properties.lowercase, properties.verbatim
+        self.special_tokens = tokens = properties.special_tokens
+        self.mask_id, self.cls_id, self.sep_id = tokens.mask, tokens.cls, tokens.sep
+        self._properties = properties
         size = max(core.get_vocab().values()) + 1  # the ids of a foreign vocabulary may have gaps
         self._pieces: list[str] = [core.id_to_token(index) or "" for index in range(size)]
         added = core.get_added_tokens_decoder()
@@ -61,24 +74,9 @@ class Tokenizer:
     def foreign(cls, core: Core, *, special_tokens: SpecialTokens) -> Self:
         """A tokenizer made elsewhere; at least one of its tokens must play a role."""
         if not special_tokens.present():
-            raise UsageError("no token of this tokenizer plays a role", hint="give at least one, as Roles(eos=…)")
+            raise UsageError("no token of this tokenizer plays a role", hint="give one, as SpecialTokens(eos=…)")
         make_special(core, special_tokens)
         return cls(core, special_tokens=special_tokens)
-
-    @property
-    def kind(self) -> str:
-        """Which of `KINDS` this is, or "foreign"."""
-        return self._traits.kind
-
-    @property
-    def lowercase(self) -> bool:
-        """Whether text is put in lower case first."""
-        return self._traits.lowercase
-
-    @property
-    def verbatim(self) -> bool:
-        """Whether all whitespace is kept as it is written; never claimed of a foreign one."""
-        return self._traits.verbatim
 
     @property
     def size(self) -> int:
@@ -89,22 +87,10 @@ class Tokenizer:
         return len(self._pieces)
 
     @property
-    def special_tokens(self) -> SpecialTokens:
-        """Which ids stand for what; None for what a foreign tokenizer lacks. Ours lack nothing but, perhaps, a mask."""
-        return self._traits.special_tokens
-
-    @property
     def pad_id(self) -> int:
         """The id that fills up short rows. Where there is none for it, the end's or any other: it is never read."""
-        special_tokens = self.special_tokens
-        return next(
-            (
-                index
-                for index in (special_tokens.pad, special_tokens.eos, special_tokens.bos, special_tokens.unk)
-                if index is not None
-            ),
-            0,
-        )
+        tokens = self.special_tokens
+        return next((i for i in (tokens.pad, tokens.eos, tokens.bos, tokens.unk) if i is not None), 0)
 
     @property
     def unk_id(self) -> int:
@@ -121,21 +107,6 @@ class Tokenizer:
         """The id that ends a text; a tokenizer without one is an error (else ask `special_tokens`)."""
         return self._required("eos")
 
-    @property
-    def mask_id(self) -> int | None:
-        """The id of a hidden word, if there is one."""
-        return self.special_tokens.mask
-
-    @property
-    def cls_id(self) -> int | None:
-        """The id that heads a text for a classifier, if there is one; in ours it is that of <s>."""
-        return self.special_tokens.cls
-
-    @property
-    def sep_id(self) -> int | None:
-        """The id that closes each of two texts, if there is one; in ours it is that of </s>."""
-        return self.special_tokens.sep
-
     def _required(self, role: str) -> int:
         index: int | None = getattr(self.special_tokens, role)
         if index is None:
@@ -149,7 +120,7 @@ class Tokenizer:
             return text
         normal: str = self.core.normalizer.normalize_str(text)
         # Where a space is put in front, the ends were stripped before: this one is ours.
-        return normal.removeprefix(" ") if self._traits.leading_space else normal
+        return normal.removeprefix(" ") if self._properties.leading_space else normal
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without special tokens."""
@@ -168,9 +139,8 @@ class Tokenizer:
 
     @cached_property
     def _frame(self) -> Template:
-        return (
-            read_template(self.core, self.special_tokens) if self._traits.foreign else template_of(self.special_tokens)
-        )
+        foreign, tokens = self._properties.foreign, self.special_tokens
+        return read_template(self.core, tokens) if foreign else template_of(tokens)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids; special tokens are left out, broken UTF-8 shows as �."""
@@ -185,7 +155,7 @@ class Tokenizer:
         piece = self._pieces[index]
         if index in self.special_ids:
             return piece
-        spelled = self._traits.byte_level and all(char in char_to_byte() for char in piece)
+        spelled = self._properties.byte_level and all(char in char_to_byte() for char in piece)
         return (readable(piece) if spelled else piece).replace(" ", "▁")
 
     def spans(self, text: str) -> list[tuple[int, int]]:
@@ -197,11 +167,11 @@ class Tokenizer:
 
         The words are those of `normalise(text)`; a space belongs to the word after it.
         """
-        if self._traits.foreign or self.verbatim:
+        if self._properties.foreign or self.verbatim:
             return words_of(text, self.core.encode(text, add_special_tokens=False).offsets)
         encoding = self.core.encode(text, add_special_tokens=False)
         normal = self.core.normalizer.normalize_str(text)
-        if not self._traits.leading_space:
+        if not self._properties.leading_space:
             return count_spaces(encoding.tokens, start=0)
         if self.kind in BYTE_KINDS:
             return count_spaces(encoding.tokens, start=-1)
@@ -211,21 +181,21 @@ class Tokenizer:
     def save(self, path: Path | str) -> None:
         """Write `tokenizer.json`, or another file where one is named, whole or not at all."""
         path = Path(path) / "tokenizer.json" if Path(path).is_dir() else Path(path)
-        written = self.core.to_str(pretty=True)
-        if self._traits.foreign:
-            written = json.dumps(
+        content = self.core.to_str(pretty=True)
+        if self._properties.foreign:
+            content = json.dumps(
                 write_special_tokens(describe(self.core), self.special_tokens), indent=2, ensure_ascii=False
             )
         draft = path.with_name(f".{path.name}.{os.getpid()}")
-        draft.write_text(written, encoding="utf-8")
+        draft.write_text(content, encoding="utf-8")
         os.replace(draft, path)
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
         """Read what `save` wrote."""
         try:
-            written = Path(path).read_text(encoding="utf-8")
-            return cls(Core.from_str(written), special_tokens=read_special_tokens(json.loads(written)))
+            content = Path(path).read_text(encoding="utf-8")
+            return cls(Core.from_str(content), special_tokens=read_special_tokens(json.loads(content)))
         except FileNotFoundError:
             raise DataError(f"{path}: no such tokenizer file", hint="a run folder keeps it as tokenizer.json") from None
         except DataError as error:
@@ -235,5 +205,54 @@ class Tokenizer:
 
     def fingerprint(self) -> str:
         """A SHA-256 over everything that decides which ids a text gets."""
-        special_tokens = repr(self.special_tokens) if self._traits.foreign else ""
+        special_tokens = repr(self.special_tokens) if self._properties.foreign else ""
         return hashlib.sha256((self.core.to_str() + special_tokens).encode()).hexdigest()
+
+
+def count_spaces(pieces: Iterable[str], *, start: int) -> list[int]:
+    """The word of each piece, where each word begins with a piece that begins with its space."""
+    word, words = start, []
+    for piece in pieces:
+        word += piece.startswith(_SPACES)
+        words.append(word)
+    return words
+
+
+def words_of(text: str, spans: Sequence[tuple[int, int]]) -> list[int]:
+    """The whitespace word that each span begins in, or before; what follows the last word belongs to it."""
+    word, words_of_chars, inside = 0, [], False
+    for char in text:
+        if inside and char.isspace():
+            word += 1
+        inside = not char.isspace()
+        words_of_chars.append(word)
+    last = len(text.split()) - 1
+    return [max(0, min(words_of_chars[start], last)) if start < len(text) else max(0, last) for start, _ in spans]
+
+
+def trim(text: str, start: int, end: int) -> tuple[int, int]:
+    """The span without the whitespace at its ends; one of nothing but whitespace keeps a character."""
+    while end - start > 1 and text[start].isspace():
+        start += 1
+    while end - start > 1 and text[end - 1].isspace():
+        end -= 1
+    return start, end
+
+
+def save_tokenizers(folder: Path, source: Tokenizer, target: Tokenizer | None = None) -> None:
+    """Write tokenizer.json, or source.json and target.json where the two sides differ."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if target is None:
+        source.save(folder / "tokenizer.json")
+    else:
+        source.save(folder / "source.json")
+        target.save(folder / "target.json")
+
+
+def read_tokenizers(folder: Path) -> tuple[Tokenizer | None, Tokenizer | None]:
+    """What `save_tokenizers` wrote: for both sides, or one for each; none where nothing is read as text."""
+    if (folder / "tokenizer.json").exists():
+        return Tokenizer.load(folder / "tokenizer.json"), None
+    if not (folder / "source.json").exists():
+        return None, None
+    return Tokenizer.load(folder / "source.json"), Tokenizer.load(folder / "target.json")

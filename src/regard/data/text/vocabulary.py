@@ -140,32 +140,13 @@ def _byte_model(specials: Sequence[str]) -> Any:
 
 
 def _trainer(kind: str, *, size: int, min_frequency: int, specials: Sequence[str]) -> Any:
-    specials, alphabet = list(specials), list(byte_to_char())
-    if kind == "bpe":
-        return trainers.BpeTrainer(
-            vocab_size=size,
-            min_frequency=min_frequency,
-            special_tokens=specials,
-            initial_alphabet=alphabet,
-            show_progress=False,
-        )
+    options: dict[str, Any] = {"vocab_size": size, "special_tokens": list(specials), "show_progress": False}
     if kind == "unigram":
-        return trainers.UnigramTrainer(
-            vocab_size=size,
-            special_tokens=specials,
-            unk_token=SPECIALS[1],
-            initial_alphabet=alphabet,
-            show_progress=False,
-        )
+        return trainers.UnigramTrainer(**options, unk_token=SPECIALS[1], initial_alphabet=list(byte_to_char()))
+    options["min_frequency"] = min_frequency
+    if kind == "bpe":
+        return trainers.BpeTrainer(**options, initial_alphabet=list(byte_to_char()))
     if kind == "wordpiece":
-        return trainers.WordPieceTrainer(
-            vocab_size=size,
-            min_frequency=min_frequency,
-            special_tokens=specials,
-            initial_alphabet=alphabet,
-            continuing_subword_prefix="",
-            show_progress=False,
-        )
-    return trainers.WordLevelTrainer(
-        vocab_size=size, min_frequency=min_frequency, special_tokens=specials, show_progress=False
-    )
+        alphabet = list(byte_to_char())
+        return trainers.WordPieceTrainer(**options, initial_alphabet=alphabet, continuing_subword_prefix="")
+    return trainers.WordLevelTrainer(**options)

@@ -116,12 +116,7 @@ def draw_grid(
         return _save(figure, path, theme)
 
 
-def draw_lengths(
-    path: Path | str,
-    *,
-    models: Mapping[str, Sequence[LengthBucket]],
-    title: str | None = None,
-) -> Path:
+def draw_lengths(path: Path | str, *, models: Mapping[str, Sequence[LengthBucket]], title: str | None = None) -> Path:
     """Draw BLEU against source length, one line a model, over bars that say how many sentences each point stands on."""
     labels = _shared_labels(models)
     figure = Figure(figsize=(max(5.0, 0.9 * len(labels) + 1.5), 4.6), layout="constrained")

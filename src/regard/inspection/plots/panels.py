@@ -232,8 +232,8 @@ def _heat(part: Any, axis: Any, panel: Heat) -> None:
 def _points(part: Any, axis: Any, panel: Points) -> None:
     for (name, (x, y)), (colour, _, marker) in zip(panel.groups.items(), _LOOKS, strict=False):
         axis.plot(x, y, linestyle="none", marker=marker, markersize=6, color=colour, alpha=0.75, label=name)
-    for text, place in panel.notes.items():
-        axis.annotate(text, place, xytext=(6, 5), textcoords="offset points", fontsize=9, color=INK)
+    for text, point in panel.notes.items():
+        axis.annotate(text, point, xytext=(6, 5), textcoords="offset points", fontsize=9, color=INK)
     axis.margins(0.12)
     axis.set_xlabel(panel.x_name)
     axis.set_ylabel(panel.y_name)

@@ -24,14 +24,7 @@ _ACROSS = {1: 1, 2: 2, 3: 3, 4: 2, 5: 3, 6: 3, 7: 4, 8: 4}  # heads in a row; of
 
 
 def draw(
-    look: Look,
-    path: Path | str,
-    *,
-    heads: Heads,
-    layer: int | None,
-    kind: MapKind | None,
-    picture: Picture,
-    dark: bool,
+    look: Look, path: Path | str, *, heads: Heads, layer: int | None, kind: MapKind | None, picture: Picture, dark: bool
 ) -> Path:
     """Draw the picture asked for; "auto" chooses."""
     if picture not in get_args(Picture):
@@ -40,8 +33,8 @@ def draw(
         picture = _fitting(look, layer, kind)
     if picture == "alignment":
         words = look.target_words.texts, look.source_words.texts
-        found = look.align(heads=heads, layer=layer)
-        return draw_alignment(found, path, source=words[1], target=words[0], dark=dark)
+        alignment = look.align(heads=heads, layer=layer)
+        return draw_alignment(alignment, path, source=words[1], target=words[0], dark=dark)
     chosen: dict[str, Callable[[Look, Map, int | None, Path | str, bool], Path]] = {
         "heads": _heads,
         "overview": _overview,
@@ -56,53 +49,53 @@ def _fitting(look: Look, layer: int | None, kind: MapKind | None) -> Picture:
     return "heads" if layer is not None or len(look.of(kind).layers) == 1 else "overview"
 
 
-def _heads(look: Look, found: Map, layer: int | None, path: Path | str, dark: bool) -> Path:
+def _heads(look: Look, attention: Map, layer: int | None, path: Path | str, dark: bool) -> Path:
     """The heads of a layer in rows of at most four."""
-    number = found.layers[0] if layer is None else layer
-    weights = found.of_layer(number)  # (H, T, S)
+    number = attention.layers[0] if layer is None else layer
+    weights = attention.of_layer(number)  # (H, T, S)
     across = _ACROSS.get(len(weights), 4)
     down = -(-len(weights) // across)
     spare = down * across - len(weights)
     padded = np.concatenate([weights, np.zeros_like(weights[:1]).repeat(spare, 0)])
-    names = [f"head {head}" for head in found.heads] + [""] * spare
+    names = [f"head {head}" for head in attention.heads] + [""] * spare
     if len(weights) == 1:
-        names = [f"looked at: {found.columns}"]
+        names = [f"looked at: {attention.columns}"]
     return draw_grid(
         padded.reshape(down, across, *weights.shape[1:]),
         path,
-        rows=look.axes[found.rows].shown,
-        columns=look.axes[found.columns].shown,
+        rows=look.axes[attention.rows].shown,
+        columns=look.axes[attention.columns].shown,
         names=[names[i : i + across] for i in range(0, len(names), across)],
-        title=f"{found.kind}, layer {number}" if len(found.layers) > 1 or layer is not None else found.kind,
+        title=f"{attention.kind}, layer {number}" if len(attention.layers) > 1 or layer is not None else attention.kind,
         dark=dark,
     )
 
 
-def _overview(look: Look, found: Map, layer: int | None, path: Path | str, dark: bool) -> Path:
+def _overview(look: Look, attention: Map, layer: int | None, path: Path | str, dark: bool) -> Path:
     """Layers from top to bottom, heads from left to right."""
-    weights = found.weights if layer is None else found.of_layer(layer)[None]
-    layers = found.layers if layer is None else (layer,)
+    weights = attention.weights if layer is None else attention.of_layer(layer)[None]
+    layers = attention.layers if layer is None else (layer,)
     return draw_grid(
         weights,
         path,
-        rows=look.axes[found.rows].shown,
-        columns=look.axes[found.columns].shown,
-        names=[[f"{number}\n{head}" for head in found.heads] for number in layers],
-        title=f"{found.kind}: layers down, heads across",
+        rows=look.axes[attention.rows].shown,
+        columns=look.axes[attention.columns].shown,
+        names=[[f"{number}\n{head}" for head in attention.heads] for number in layers],
+        title=f"{attention.kind}: layers down, heads across",
         labelled=False,
         dark=dark,
     )
 
 
-def _rollout(look: Look, found: Map, layer: int | None, path: Path | str, dark: bool) -> Path:
+def _rollout(look: Look, attention: Map, layer: int | None, path: Path | str, dark: bool) -> Path:
     """Through all layers, or through those up to one."""
-    weights = roll_out(look, found.kind, upto=layer)
-    upto = f"layers 0 to {found.layers[-1] if layer is None else layer}"
+    weights = roll_out(look, attention.kind, upto=layer)
+    upto = f"layers 0 to {attention.layers[-1] if layer is None else layer}"
     return draw_grid(
         weights[None, None],
         path,
-        rows=look.axes[found.rows].shown,
-        columns=look.axes[found.columns].shown,
+        rows=look.axes[attention.rows].shown,
+        columns=look.axes[attention.columns].shown,
         names=[[f"rollout, {upto}"]],
         dark=dark,
     )

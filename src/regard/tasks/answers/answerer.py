@@ -61,27 +61,27 @@ class Answerer:
     def answer(self, questions: Sequence[Question], options: AnswerOptions | None = None) -> list[Answered]:
         """The answer to each question."""
         options = options or AnswerOptions()
-        found = []
+        answers = []
         for first in range(0, len(questions), _AT_ONCE):
-            some = questions[first : first + _AT_ONCE]
-            passages = list(self.windows(some))
+            chunk = questions[first : first + _AT_ONCE]
+            passages = list(self.windows(chunk))
             scores = iter(self._scores(TemplatedRows(window.row for passage in passages for window in passage.windows)))
-            for question, passage in zip(some, passages, strict=True):
+            for question, passage in zip(chunk, passages, strict=True):
                 rows = [next(scores) for _ in passage.windows]
-                found.append(best_answer(question.context, passage, rows, options=options))
-        return found
+                answers.append(best_answer(question.context, passage, rows, options=options))
+        return answers
 
     @torch.inference_mode()
     def _scores(self, rows: TemplatedRows) -> list[Scores]:
         """The scores of starts and of ends at every token of every row: (2, length) each."""
         device = self.model.output.weight.device
-        found: list[Scores] = [np.zeros((2, 0))] * len(rows)
+        scores_of: list[Scores] = [np.zeros((2, 0))] * len(rows)
         for chunk in like_lengths(rows.lengths, self.batch_tokens):
             given, segments = padded(rows, chunk, self.windows.template.tokenizer.pad_id, device=device)
             scores = torch.stack(self.model(given, segments=segments)).double().cpu().numpy()  # (2, B, T)
-            for place, i in enumerate(chunk):
-                found[i] = scores[:, place, : rows.lengths[i]]
-        return found
+            for index, i in enumerate(chunk):
+                scores_of[i] = scores[:, index, : rows.lengths[i]]
+        return scores_of
 
 
 def best_answer(context: str, passage: Passage, rows: Sequence[Scores], *, options: AnswerOptions) -> Answered:
@@ -124,21 +124,21 @@ def _span_scores(context: str, passage: Passage, rows: Sequence[Scores], *, long
 def _largest(values: Scores, n: int) -> list[int]:
     """The places of the `n` largest finite values, largest first; of equal ones, the earlier."""
     n = min(n, len(values))
-    some = np.argpartition(-values, n - 1)[:n] if n < len(values) else np.arange(len(values))
-    floor = values[some].min(initial=np.inf)
+    candidates_at = np.argpartition(-values, n - 1)[:n] if n < len(values) else np.arange(len(values))
+    floor = values[candidates_at].min(initial=np.inf)
     candidates = np.flatnonzero((values >= floor) & np.isfinite(values))
     order = candidates[np.argsort(-values[candidates], kind="stable")][:n]
-    return [int(place) for place in order]
+    return [int(index) for index in order]
 
 
 def _distinct(context: str, passage: Passage, places: Sequence[int], shares: Scores, *, longest: int) -> list[Answered]:
     """The spans at these places of the table, each piece of text once, with its largest share."""
-    found: dict[tuple[int, int], Answered] = {}
-    for place, share in zip(places, shares, strict=True):
-        first, more = divmod(place, longest)
+    answers: dict[tuple[int, int], Answered] = {}
+    for index, share in zip(places, shares, strict=True):
+        first, more = divmod(index, longest)
         start, end = passage.spans[first][0], _with_marks(context, passage.spans[first + more][1])
-        found.setdefault((start, end), Answered(context[start:end], float(share), start, end))
-    return list(found.values())
+        answers.setdefault((start, end), Answered(context[start:end], float(share), start, end))
+    return list(answers.values())
 
 
 def _with_marks(context: str, end: int) -> int:

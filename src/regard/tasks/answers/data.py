@@ -76,11 +76,6 @@ class QuestionSets:
     valid: list[Question]
     tests: dict[str, list[Question]]
 
-    @property
-    def unanswerable(self) -> bool:
-        """Whether some questions have no answer."""
-        return any(not question.answers for question in self.train)
-
 
 class AnswerFiles(DataFiles[AnswerData]):
     """The questions of a recipe."""

@@ -85,8 +85,8 @@ def split_by_article(
     wanted = np.array(shares) / sum(shares) * len(questions)
     held = np.zeros(len(shares))
     part_of: dict[str, int] = {}
-    for place, title in enumerate(order):
-        left = len(order) - place
+    for index, title in enumerate(order):
+        left = len(order) - index
         empty = [part for part in range(len(shares)) if held[part] == 0]
         lacking = empty if left <= len(empty) else range(len(shares))
         part = max(lacking, key=lambda part: (wanted[part] - held[part]) / wanted[part])
@@ -104,13 +104,13 @@ class _Reader:
 
     def get(self, table: Any, key: str, kind: type, *, where: str) -> Any:
         """The value of a key, of the kind it has to be."""
-        place = f"{self.name}: {where}" if where else self.name
+        origin = f"{self.name}: {where}" if where else self.name
         if not isinstance(table, dict):
-            raise DataError(f"{place}: an object with {key!r} was expected, not {type(table).__name__}")
+            raise DataError(f"{origin}: an object with {key!r} was expected, not {type(table).__name__}")
         if key not in table:
-            raise DataError(f"{place}: has no {key!r}; it has: {', '.join(map(str, table)) or 'nothing'}")
+            raise DataError(f"{origin}: has no {key!r}; it has: {', '.join(map(str, table)) or 'nothing'}")
         if not isinstance(table[key], kind) or isinstance(table[key], bool):
-            raise DataError(f"{place}: {key!r} is {table[key]!r:.40}; allowed is {kind.__name__}")
+            raise DataError(f"{origin}: {key!r} is {table[key]!r:.40}; allowed is {kind.__name__}")
         return table[key]
 
     def article(self, article: Any, *, where: str) -> Iterable[Question]:
@@ -133,19 +133,19 @@ class _Reader:
         """One answer, at its place."""
         text = self.get(given, "text", str, where=where)
         start = self.get(given, "answer_start", int, where=where)
-        found = _nearest(text, context, start)
-        if found is None:
+        position = _nearest(text, context, start)
+        if position is None:
             self.lost.append(where)
-        elif found != start:
+        elif position != start:
             self.moved.append(where)
-        return Answer(text, found, bool(given.get("ambiguous")))
+        return Answer(text, position, bool(given.get("ambiguous")))
 
     def report(self) -> list[str]:
         """What had to be done about answers that were not where they should be."""
-        said = {"were moved to where they stand": self.moved, "stand nowhere in their context": self.lost}
+        counts = {"were moved to where they stand": self.moved, "stand nowhere in their context": self.lost}
         return [
             f"{self.name}: {len(places):,} answers {what}, the first at {places[0]}"
-            for what, places in said.items()
+            for what, places in counts.items()
             if places
         ]
 
@@ -155,5 +155,5 @@ def _nearest(text: str, context: str, start: int) -> int | None:
     if start >= 0 and context.startswith(text, start):
         return start
     before, after = context.rfind(text, 0, max(0, start) + len(text)), context.find(text, max(0, start))
-    places = [place for place in (before, after) if place >= 0]
-    return min(places, key=lambda place: abs(place - start)) if places else None
+    places = [index for index in (before, after) if index >= 0]
+    return min(places, key=lambda index: abs(index - start)) if places else None

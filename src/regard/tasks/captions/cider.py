@@ -37,11 +37,11 @@ class CiderD:
 
     def scores(self, captions: Sequence[Words]) -> NDArray[np.float64]:
         """A score for each caption, 0 to 10, (N,)."""
-        found = []
+        scores = []
         for words, references in zip(captions, self._references, strict=True):
             caption = self._weighed(count_grams(words))
-            found.append(10 * sum(_likeness(caption, reference) for reference in references) / len(references))
-        return np.array(found, np.float64)
+            scores.append(10 * sum(_likeness(caption, reference) for reference in references) / len(references))
+        return np.array(scores, np.float64)
 
     def _weighed(self, counts: Counter[Gram]) -> _Weighed:
         vectors: list[Vector] = [{} for _ in range(N_GRAMS)]

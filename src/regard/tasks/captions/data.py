@@ -19,8 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from regard.data.images.arrays import Array
-from regard.data.images.captioned import Held, hold_pictures
-from regard.data.images.captions import BadRows, CaptionSource, without_punctuation
+from regard.data.images.captions import BadRows, CaptionSource, Held, hold_pictures, without_punctuation
 from regard.data.io.archives import is_archive
 from regard.data.io.lines import hash_file
 from regard.data.io.paths import find_data
@@ -170,9 +169,9 @@ class CaptionFiles(DataFiles[CaptionData]):
         """Of every set, and of the archive of images."""
         if self.data.synthetic:
             return {"synthetic": self.data.synthetic}
-        found = {name: self.source(files, what=name).fingerprint() for name, files in self.sets().items()}
+        fingerprints = {name: self.source(files, what=name).fingerprint() for name, files in self.sets().items()}
         images = self._images
-        return found | ({"images": hash_file(images)} if images is not None and is_archive(images) else {})
+        return fingerprints | ({"images": hash_file(images)} if images is not None and is_archive(images) else {})
 
     @cached_property
     def _images(self) -> Path | None:

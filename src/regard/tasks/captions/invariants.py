@@ -13,15 +13,7 @@ from regard.data.batching.plan import pad
 from regard.data.images.arrays import Array
 from regard.data.text.tokenizers import Tokenizer
 from regard.decoding.scoring import force_decode
-from regard.inspection.invariants import (
-    Check,
-    Given,
-    Trial,
-    compare_alone,
-    compare_cached,
-    measure_reading,
-    strategies,
-)
+from regard.inspection.invariants import Check, Given, Trial, compare_alone, compare_cached, measure_reading, strategies
 from regard.models.interfaces.captions import as_captioner
 from regard.tasks.captions.writer import CaptionWriter
 

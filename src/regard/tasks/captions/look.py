@@ -52,12 +52,12 @@ class CaptionLook(Look):
     def words(self) -> list[str]:
         """The pieces of the caption that are no marks, as people read them."""
         axis = self.axes["caption"]
-        return [axis.shown[place] for place in axis.real]
+        return [axis.shown[index] for index in axis.real]
 
     def over_image(self, *, layer: int | None = None) -> Numbers:
         """Where each word looked, (T, h, w): the mean over heads, and over layers unless one is asked for."""
-        found = self.of("cross")
-        weights = found.weights.mean((0, 1)) if layer is None else found.of_layer(layer).mean(0)  # (T, S)
+        attention = self.of("cross")
+        weights = attention.weights.mean((0, 1)) if layer is None else attention.of_layer(layer).mean(0)  # (T, S)
         side = int(np.sqrt(weights.shape[-1]))
         over: Numbers = weights[self.axes["caption"].real].astype(np.float64).reshape(-1, side, side)
         return over
@@ -121,8 +121,8 @@ def smooth(weights: Numbers, size: tuple[int, ...]) -> Numbers:
     """Weights (h, w) as shares of the largest, without steps between locations: (H, W), 0 to 1."""
     share = torch.from_numpy(weights / max(float(weights.max()), 1e-12))[None, None]
     fine = nn.functional.interpolate(share, size=size[-2:], mode="bicubic", align_corners=False)[0, 0]
-    found: Numbers = fine.clamp(0, 1).numpy()
-    return found
+    light: Numbers = fine.clamp(0, 1).numpy()
+    return light
 
 
 def caption_page(image: Pixels, words: Sequence[str], weights: Numbers, *, title: str) -> str:

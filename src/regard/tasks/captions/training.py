@@ -2,6 +2,14 @@
 
 A batch is images by number with up to `captions_each` captions each, neighbours by image; one that has fewer is filled
 up with rows that hold nothing. On a GPU all images lie there once, where they fit, and a batch picks its own.
+
+Other views of the same image, drawn anew each time it is seen, on the device it is on.
+
+    crops        a part of the image of a random size, shape and place, brought back to the full size
+    mirrored     half of them left for right
+    light        brightness, contrast and colourfulness changed a little
+
+All draws come from torch's own generator, so the seed of a step decides them.
 """
 
 from __future__ import annotations
@@ -18,12 +26,13 @@ from regard.attention import Rows
 from regard.data.batching.plan import Indices, example_plan, pad
 from regard.data.batching.tensors import TensorBatch
 from regard.data.images.arrays import Array
+from regard.data.images.operations import TOP, enhance, grey, mean_grey
+from regard.data.images.warping import flips, joined, warped, zooms
 from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions
 from regard.errors import DataError
 from regard.metrics.cross_entropy import Losses
 from regard.models.interfaces.captions import Captioner
-from regard.tasks.captions.augmentation import augment
 from regard.tasks.captions.data import CaptionData, Pictures, as_text
 from regard.tasks.captions.loss import Weights, caption_loss
 from regard.tasks.captions.metrics import CaptionJudge
@@ -33,6 +42,31 @@ from regard.training.batching import BatchPlanMixin
 Ids = list[int]
 _RESIDENT = 8 * 2**30  # bytes of images that a GPU is asked to hold
 _AT_ONCE = 64  # images whose captions are weighed together
+
+
+def augment(images: Tensor, *, crop: float, flip: bool, jitter: float) -> Tensor:
+    """Images (B, 3, H, W) of uint8 → numbers from 0 to 1, each changed in its own way.
+
+    A crop has at least the share `crop` of the image's area, 1 leaves images whole; `jitter` is the most that light
+    changes by, 0 leaves it.
+    """
+    n, device, size = len(images), images.device, (images.shape[2], images.shape[3])
+    with torch.autocast(device.type, enabled=False):  # places in half precision would be off by parts of a pixel
+        levels = images.float()
+        if jitter:
+            levels = _relit(levels, jitter)
+        maps = zooms(n, device, size=size, share=(crop, 1.0)) if crop < 1 else None
+        if flip:
+            maps = flips(n, device) if maps is None else joined(maps, flips(n, device))
+        pixels = levels / TOP
+        return pixels if maps is None else warped(pixels, maps, outside="border")
+
+
+def _relit(levels: Tensor, jitter: float) -> Tensor:
+    bright, contrast, colour = 1 + jitter * (2 * torch.rand(3, len(levels), device=levels.device) - 1)
+    levels = enhance(levels, torch.zeros_like(levels), bright)
+    levels = enhance(levels, mean_grey(levels), contrast)
+    return enhance(levels, grey(levels), colour)
 
 
 class Views(NamedTuple):
@@ -104,7 +138,10 @@ class CaptionTraining(BatchPlanMixin):
         self.train = train if len(kept) == len(train) else train.part(kept)
         self.gallery = Gallery(self.train.pixels)
         self.judge = CaptionJudge(valid.captions)
-        self._valid_gallery, self._valid_ids = Gallery(valid.pixels), [self._ids(said) for said in valid.captions]
+        self._valid_gallery, self._valid_ids = (
+            Gallery(valid.pixels),
+            [self._ids(captions) for captions in valid.captions],
+        )
         self.plan = example_plan(
             np.ones(len(self.train), np.int64), budget_tokens=0, batch_examples=batch_images, seed=seed
         )
@@ -137,11 +174,11 @@ class CaptionTraining(BatchPlanMixin):
 
     def samples(self, model: Captioner, n: int) -> list[tuple[str, str, str]]:
         """The first few validation images: name, a reference, caption."""
-        some = self.valid.part(range(min(n, len(self.valid))))
-        if not len(some):
+        shown = self.valid.part(range(min(n, len(self.valid))))
+        if not len(shown):
             return []
-        found = self._writer(model)(some.pixels, self.decode)
-        return [(some.names[i], some.captions[i][0], several[0].text) for i, several in enumerate(found)]
+        captions = self._writer(model)(shown.pixels, self.decode)
+        return [(shown.names[i], shown.captions[i][0], several[0].text) for i, several in enumerate(captions)]
 
     def _writer(self, model: Captioner) -> CaptionWriter:
         return CaptionWriter([model], self.tokenizer)
@@ -152,13 +189,13 @@ class CaptionTraining(BatchPlanMixin):
     def _short_enough(self, train: Pictures) -> tuple[list[list[Ids]], list[int]]:
         """The captions of each image that are not too long, and the numbers of the images that have any."""
         most = self.data.max_tokens
-        found = [[ids for ids in self._ids(said) if 0 < len(ids) <= most] for said in train.captions]
-        kept = [i for i, several in enumerate(found) if several]
+        short = [[ids for ids in self._ids(captions) if 0 < len(ids) <= most] for captions in train.captions]
+        kept = [i for i, several in enumerate(short) if several]
         if not kept:
             raise DataError(
                 f"no training caption has 1 to {most} words", hint="raise data.max_tokens, or look at the captions"
             )
-        return [found[i] for i in kept], kept
+        return [short[i] for i in kept], kept
 
     def _some(self, image: int, epoch: int) -> list[Ids]:
         captions = self.captions[image]
@@ -190,7 +227,7 @@ def caption_batch(
     filled = [list(several) + [None] * (each - len(several)) for several in captions]
     rows = [ids for several in filled for ids in several]
     fed = [[tokenizer.bos_id, *(ids or nothing)] for ids in rows]
-    said = [nothing if ids is None else [*ids, tokenizer.eos_id] for ids in rows]
+    labelled = [nothing if ids is None else [*ids, tokenizer.eos_id] for ids in rows]
     target, lengths = pad(fed, tokenizer.pad_id, multiple_of=multiple_of)
-    labels, _ = pad(said, tokenizer.pad_id, length=target.shape[1])
-    return CaptionBatch(torch.from_numpy(np.asarray(numbers)), target, lengths, labels, sum(map(len, said)))
+    labels, _ = pad(labelled, tokenizer.pad_id, length=target.shape[1])
+    return CaptionBatch(torch.from_numpy(np.asarray(numbers)), target, lengths, labels, sum(map(len, labelled)))

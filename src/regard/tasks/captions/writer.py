@@ -34,12 +34,7 @@ class CaptionWriter:
         self.models, self.tokenizer, self.batch_rows = list(models), tokenizer, batch_rows
 
     def __call__(
-        self,
-        pixels: Array,
-        options: DecodeOptions,
-        *,
-        prefix: str | None = None,
-        keys: Sequence[int] | None = None,
+        self, pixels: Array, options: DecodeOptions, *, prefix: str | None = None, keys: Sequence[int] | None = None
     ) -> list[list[Caption]]:
         """The captions of each image (n, 3, H, W), best first.
 
@@ -58,22 +53,24 @@ class CaptionWriter:
     @torch.inference_mode()
     def _write(self, pixels: Array, options: DecodeOptions, prefix: list[int], keys: list[int]) -> list[list[Caption]]:
         device = next(iter(self.models[0].parameters())).device
-        images, marks = torch.tensor(pixels, device=device), self.tokenizer
+        images, tokenizer = torch.tensor(pixels, device=device), self.tokenizer
         watched = options.coverage_penalty > 0
         steppers = [model.start(images, capacity=options.max_length, watched=watched) for model in self.models]
-        written = decode(
+        hypotheses = decode(
             steppers[0] if len(steppers) == 1 else EnsembleStepper(steppers),
             n_rows=len(images),
-            bos_id=marks.bos_id,
-            eos_id=marks.eos_id,
-            pad_id=marks.pad_id,
+            bos_id=tokenizer.bos_id,
+            eos_id=tokenizer.eos_id,
+            pad_id=tokenizer.pad_id,
             options=options,
             prefixes=[prefix] * len(images) if prefix else None,
             row_keys=keys,
         )
-        return [[self._caption(hypothesis) for hypothesis in several] for several in written]
+        return [[self._caption(hypothesis) for hypothesis in several] for several in hypotheses]
 
-    def _caption(self, written: Hypothesis) -> Caption:
-        ids = list(written.tokens)
+    def _caption(self, hypothesis: Hypothesis) -> Caption:
+        ids = list(hypothesis.tokens)
         text, tokens = self.tokenizer.decode(ids), self.tokenizer.tokens(ids)
-        return Caption(text, written.score, tokens, log_prob=written.log_prob, ids=ids, finished=written.finished)
+        return Caption(
+            text, hypothesis.score, tokens, log_prob=hypothesis.log_prob, ids=ids, finished=hypothesis.finished
+        )

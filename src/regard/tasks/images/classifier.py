@@ -63,17 +63,17 @@ class ImageClassifier:
         """Log-probabilities of all classes (n, n_classes), for n images whose pixels (…, 3, H, W) are asked for."""
         step = max(1, _AT_ONCE // int(np.prod(self.space.size)))
         parts = [self.scores(torch.from_numpy(pixels(slice(i, i + step)))) for i in range(0, n, step)]
-        found: Outputs = torch.cat(parts).cpu().numpy()
-        return found
+        outputs: Outputs = torch.cat(parts).cpu().numpy()
+        return outputs
 
     @torch.inference_mode()
     def scores(self, pixels: Tensor) -> Tensor:
         """Log-probabilities (n, n_classes) in double precision, of pixels uint8 (n, 3, H, W)."""
         images = self.space.normalised(pixels.to(self.device))
-        said = self._said(images)
+        log_probs = self._log_probs(images)
         if not self.flip:
-            return said
-        both = torch.logaddexp(said, self._said(images.flip(-1)))
+            return log_probs
+        both = torch.logaddexp(log_probs, self._log_probs(images.flip(-1)))
         return both - math.log(2)
 
     def guess(self, scores: npt.NDArray[np.float64], k: int = 5) -> ImageGuess:
@@ -83,9 +83,9 @@ class ImageClassifier:
         named = {self.space.names[i]: float(shares[i]) for i in order}
         return ImageGuess(self.space.names[order[0]], float(shares[order[0]]), named)
 
-    def _said(self, images: Tensor) -> Tensor:
-        said: Tensor = self.model(images).double().log_softmax(-1)
-        return said
+    def _log_probs(self, images: Tensor) -> Tensor:
+        log_probs: Tensor = self.model(images).double().log_softmax(-1)
+        return log_probs
 
 
 def outputs_of(classifier: ImageClassifier, images: ImageSet) -> Outputs:

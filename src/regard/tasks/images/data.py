@@ -124,9 +124,9 @@ class ImageFiles(DataFiles[ImageData]):
         named = (self.data.test or {"test": ()}) if self.data.report else {}
         tests = {name: self._other(name, files, space, say) for name, files in named.items()}
         mean, std = _scale_of(train)
-        found = {name: images for name, images in tests.items() if images is not None}
+        present = {name: images for name, images in tests.items() if images is not None}
         assert held is not None
-        return ImageSets(replace(space, mean=mean, std=std), train, held, found)
+        return ImageSets(replace(space, mean=mean, std=std), train, held, present)
 
     def read_known(self, names: Sequence[str], space: ImageSpace, *, say: Say = lambda _: None) -> ImageSet:
         """Other images, whose classes have to be known: of a place with parts, its test part."""

@@ -58,9 +58,9 @@ class ImageLook(Look):
 
         Asked is the class token; in a model without one, all patches are, and this is the mean of them.
         """
-        found = self.of("self")
-        layer = found.layers[-1] if layer in (None, -1) else layer
-        weights = found.of_layer(layer)  # (H, T, T)
+        attention = self.of("self")
+        layer = attention.layers[-1] if layer in (None, -1) else layer
+        weights = attention.of_layer(layer)  # (H, T, T)
         if head is not None and not 0 <= head < len(weights):
             raise UsageError(f"there is no head {head}; there are 0 to {len(weights) - 1}")
         chosen = weights.mean(0) if head is None else weights[head]
@@ -133,24 +133,24 @@ def image_page(look: ImageLook, shown: Shown) -> str:
 
 
 def _facts(look: ImageLook, shown: Shown) -> dict[str, Any]:
-    found = look.of("self")
-    whole = found.layers == tuple(range(len(found.layers)))
-    rolled = roll_out(look, "self") if whole else found.weights.mean((0, 1))
+    attention = look.of("self")
+    whole = attention.layers == tuple(range(len(attention.layers)))
+    rolled = roll_out(look, "self") if whole else attention.weights.mean((0, 1))
     answer = np.zeros((1, rolled.shape[1]), np.float32)
     answer[0, shown.n_extra :] = look.rolled_out().reshape(-1) if whole else look.looked_at().reshape(-1)
-    said = [] if look.outputs is None else zip(look.outputs.tokens[0], look.outputs.probabilities[0], strict=True)
+    guesses = [] if look.outputs is None else zip(look.outputs.tokens[0], look.outputs.probabilities[0], strict=True)
     return {
         "pixels": _packed(shown.pixels),
         "size": shown.pixels.shape[:2],
         "grid": shown.grid,
         "extra": shown.n_extra,
-        "layers": found.layers,
-        "heads": len(found.heads),
-        "weights": _packed(_bytes(found.weights)),
-        "most": [float(f"{value:.3g}") for value in found.weights.max(-1).reshape(-1).tolist()],
+        "layers": attention.layers,
+        "heads": len(attention.heads),
+        "weights": _packed(_bytes(attention.weights)),
+        "most": [float(f"{value:.3g}") for value in attention.weights.max(-1).reshape(-1).tolist()],
         "rollout": _packed(_bytes(np.concatenate((rolled, answer)))),
         "asks": "The class token" if shown.n_extra else "All patches",
-        "said": [[name, round(probability, 4)] for name, probability in said],
+        "said": [[name, round(probability, 4)] for name, probability in guesses],
     }
 
 
@@ -172,15 +172,15 @@ def draw_image(look: ImageLook, path: Path | str, *, layer: int | None = None) -
 
     from regard.inspection.plots.panels import STYLE
 
-    pixels, found = look.held().pixels, look.of("self")
-    layer = found.layers[-1] if layer is None else layer
+    pixels, attention = look.held().pixels, look.of("self")
+    layer = attention.layers[-1] if layer is None else layer
     panels: list[tuple[str, Light | None]] = [("the image", None)]
-    if found.layers == tuple(range(len(found.layers))):
+    if attention.layers == tuple(range(len(attention.layers))):
         panels.append(("through all layers", look.rolled_out()))
     if (pooled := look.pooled()) is not None:
         panels.append(("taken for the answer", pooled))
     panels.append((f"layer {layer}, all heads", look.looked_at(layer=layer)))
-    panels += [(f"layer {layer}, head {head}", look.looked_at(layer=layer, head=head)) for head in found.heads]
+    panels += [(f"layer {layer}, head {head}", look.looked_at(layer=layer, head=head)) for head in attention.heads]
     across = min(_ACROSS, len(panels))
     down = -(-len(panels) // across)
     shape = pixels.shape[0] / pixels.shape[1]
@@ -193,7 +193,7 @@ def draw_image(look: ImageLook, path: Path | str, *, layer: int | None = None) -
         for axis, (title, light) in zip(axes, panels, strict=False):
             axis.imshow(pixels if light is None else lit(pixels, light), interpolation="nearest")
             axis.set_title(title, fontsize=8)
-        figure.suptitle(_said(look), fontsize=10)
+        figure.suptitle(_heading(look), fontsize=10)
         figure.savefig(path, dpi=_DPI)
     return Path(path)
 
@@ -207,7 +207,7 @@ def lit(pixels: NDArray[np.uint8], light: Light) -> NDArray[np.uint8]:
     return shown
 
 
-def _said(look: ImageLook) -> str:
+def _heading(look: ImageLook) -> str:
     if look.outputs is None:
         return look.title
     best = zip(look.outputs.tokens[0][:3], look.outputs.probabilities[0], strict=False)

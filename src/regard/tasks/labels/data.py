@@ -137,11 +137,11 @@ def _files_of(path: str, part: str, *, needed: bool = True) -> list[str]:
     """A file as it is; of a folder, the file that is called as its part."""
     if not Path(path).is_dir():
         return [path]
-    found = [entry for name in _PARTS[part] for entry in sorted(Path(path).glob(f"{name}.*")) if entry.is_file()]
-    if not found and needed:
+    files = [entry for name in _PARTS[part] for entry in sorted(Path(path).glob(f"{name}.*")) if entry.is_file()]
+    if not files and needed:
         names = ", ".join(sorted(entry.name for entry in Path(path).iterdir())[:8]) or "nothing"
         raise DataError(f"{path}: no file is called {_PARTS[part][0]}.*; it holds {names}", hint="name the file itself")
-    return [str(entry) for entry in found[:1]]
+    return [str(entry) for entry in files[:1]]
 
 
 def _has_labels(source: LabelSource) -> bool:

@@ -70,8 +70,8 @@ class Labeller:
     def outputs(self, rows: TemplatedRows) -> Outputs:
         """What the model gives for framed rows: (n, n_outputs), in double precision from here on."""
         device = self.model.output.weight.device
-        found = np.zeros((len(rows), self.model.config.n_outputs))
+        outputs = np.zeros((len(rows), self.model.config.n_outputs))
         for chunk in like_lengths(rows.lengths, self.batch_tokens):
             given, segments = padded(rows, chunk, self.template.tokenizer.pad_id, device=device)
-            found[chunk] = self.model(given, segments=segments).double().cpu().numpy()
-        return found
+            outputs[chunk] = self.model(given, segments=segments).double().cpu().numpy()
+        return outputs

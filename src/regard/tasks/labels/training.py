@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batching.packing import PackedPlan, pack
-from regard.data.batching.plan import BatchPlan, Indices, example_plan, pad
+from regard.data.batching.plan import EpochPlan, Indices, example_plan, pad
 from regard.data.batching.tensors import TensorBatch
 from regard.data.text.label_space import LabelSpace
 from regard.data.text.labelled import Example
@@ -73,7 +73,7 @@ class LabelTraining(BatchPlanMixin):
         self.rows = TemplatedRows.of(template, (text_of(example) for example in train))
         self.valid_rows = TemplatedRows.of(template, (text_of(example) for example in valid))
         self.targets = encoded(space, train)
-        self.plan: PackedPlan | BatchPlan = (
+        self.plan: EpochPlan = (
             PackedPlan(self.rows.lengths, self.rows.lengths, budget_tokens=budget_tokens, seed=seed)
             if packed
             else example_plan(self.rows.lengths, budget_tokens=budget_tokens, batch_examples=batch_examples, seed=seed)
@@ -90,9 +90,11 @@ class LabelTraining(BatchPlanMixin):
         n, pad_id = len(indices), self.template.tokenizer.pad_id
         if not isinstance(self.plan, PackedPlan):
             ids, lengths = pad(rows, pad_id, multiple_of=self.multiple_of, most=self.template.max_tokens)
-            marks, _ = pad(segments, 0, length=ids.shape[1])
+            padded_segments, _ = pad(segments, 0, length=ids.shape[1])
             coming = None if following is None else pad(following, NOTHING, length=ids.shape[1])[0]
-            return LabelBatch(ids, lengths, marks, targets, torch.ones(n, dtype=torch.bool), n, following=coming)
+            return LabelBatch(
+                ids, lengths, padded_segments, targets, torch.ones(n, dtype=torch.bool), n, following=coming
+            )
         plan = self.plan
         room = {"budget_tokens": plan.budget_tokens, "max_documents": plan.max_documents, "longest": plan.longest}
         ids, lengths = pack(rows, pad_id, **room)
@@ -126,7 +128,9 @@ class LabelTraining(BatchPlanMixin):
         examples = self.valid[:n]
         labellings = self._labeller(model)([text_of(example) for example in examples])
         texts = [" ⏎ ".join((e.text,) if e.pair is None else (e.text, e.pair)) for e in examples]
-        return [(text, e.label, found.label) for text, e, found in zip(texts, examples, labellings, strict=True)]
+        return [
+            (text, e.label, labelling.label) for text, e, labelling in zip(texts, examples, labellings, strict=True)
+        ]
 
     def _labeller(self, model: Classifier) -> Labeller:
         return Labeller(model, self.template, self.space)

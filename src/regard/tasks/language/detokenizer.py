@@ -2,14 +2,23 @@
 
 Some tokenizers spell a piece in one way at the beginning of a text and in another inside it, and a piece may hold half
 a character. So a few pieces of the text before are spelled along, and taken off again.
+
+Stop strings: a continuation is over where it says one of them.
+
+A string may begin and end inside pieces, so it is looked for in the text, not among the ids. `StoppingStepper` stands
+between decoding and a model's stepper: it reads along, and once a row has said a stop string, the only token left to
+that row is the end mark. So every way of decoding knows stop strings, and rows that are over leave the batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+from torch import Tensor
+
 from regard.data.text.tokenizers import Tokenizer
-from regard.tasks.language.stop_strings import cut_at
+from regard.decoding import Stepper
 
 _OVERLAP = 16  # pieces of the text before that decide how the next ones are spelled
 
@@ -27,7 +36,7 @@ class IncrementalDetokenizer:
     def __init__(self, tokenizer: Tokenizer, before: Sequence[int], stops: Sequence[str]) -> None:
         self.tokenizer, self.before, self.stops = tokenizer, before, stops
         self.ids: list[int] = []
-        self.said = 0
+        self.n_shown = 0
         self.over = False
 
     def add(self, token: int) -> str:
@@ -35,10 +44,10 @@ class IncrementalDetokenizer:
         self.ids.append(token)
         text, self.over = cut_at(text_after(self.tokenizer, self.before, self.ids), self.stops)
         new = self._say(text if self.over else text[: len(text) - self._held(text)])
-        if len(self.ids) >= 4 * _OVERLAP and self.said == len(
+        if len(self.ids) >= 4 * _OVERLAP and self.n_shown == len(
             text
         ):  # spelling all of it each time would take ever longer
-            self.before, self.ids, self.said = self.ids, [], 0
+            self.before, self.ids, self.n_shown = self.ids, [], 0
         return new
 
     def rest(self) -> str:
@@ -51,5 +60,62 @@ class IncrementalDetokenizer:
         return max(broken, *begun) if begun else broken
 
     def _say(self, text: str) -> str:
-        new, self.said = text[self.said :], max(self.said, len(text))
+        new, self.n_shown = text[self.n_shown :], max(self.n_shown, len(text))
         return new
+
+
+def cut_at(text: str, stops: Sequence[str]) -> tuple[str, bool]:
+    """The text before the first stop string, and whether there is one."""
+    places = [index for index in (text.find(stop) for stop in stops) if index >= 0]
+    return (text[: min(places)], True) if places else (text, False)
+
+
+class StoppingStepper:
+    """A stepper whose rows end after a stop string. `written` holds what each row wrote before."""
+
+    def __init__(
+        self,
+        stepper: Stepper,
+        *,
+        tokenizer: Tokenizer,
+        stops: Sequence[str],
+        eos_id: int,
+        written: Sequence[Sequence[int]],
+    ) -> None:
+        self.stepper, self.tokenizer, self.stops, self.eos_id = stepper, tokenizer, tuple(stops), eos_id
+        # Every piece spells a byte at least; what was written before these was looked at before.
+        self._tail = max(len(stop.encode()) for stop in stops) + 8
+        self._written = [list(ids[-self._tail :]) for ids in written]
+        self._begun = False
+
+    @property
+    def device(self) -> torch.device:
+        """The model's."""
+        return self.stepper.device
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """The model's logits (N, V), but for rows that are over, which can only end."""
+        logits = self.stepper.step(tokens)
+        if not self._begun:  # these are the last tokens of the prompts
+            self._begun = True
+            return logits
+        for ids, token in zip(self._written, tokens.tolist(), strict=True):
+            ids.append(token)
+            del ids[: -self._tail]
+        over = [cut_at(self.tokenizer.decode(ids), self.stops)[1] for ids in self._written]
+        if any(over):
+            ending = torch.full_like(logits[0], -torch.inf)
+            ending[self.eos_id] = 0.0
+            logits = torch.where(torch.tensor(over, device=logits.device)[:, None], ending, logits)
+        return logits
+
+    def select(self, rows: Tensor, *, same_source: bool) -> None:
+        """Go on with other rows."""
+        self._written = [list(self._written[row]) for row in rows.tolist()]
+        self.stepper.select(rows, same_source=same_source)
+
+    def attention(self) -> Tensor | None:
+        """What the model's own stepper offers."""
+        offer = getattr(self.stepper, "attention", None)
+        weights: Tensor | None = offer() if callable(offer) else None
+        return weights

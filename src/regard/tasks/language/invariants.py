@@ -11,15 +11,7 @@ from regard.attention import Rows
 from regard.data.batching.plan import pad
 from regard.decoding.scoring import force_decode
 from regard.inspection.forward_case import device_of
-from regard.inspection.invariants import (
-    Check,
-    Given,
-    Trial,
-    compare_alone,
-    compare_cached,
-    measure_reading,
-    strategies,
-)
+from regard.inspection.invariants import Check, Given, Trial, compare_alone, compare_cached, measure_reading, strategies
 from regard.tasks.language.writer import Writer
 
 

@@ -122,8 +122,8 @@ class LanguageTraining(BatchPlanMixin):
         prompts = [self.valid.ids[start : start + room].tolist() for start in starts]
         after = [self.valid.ids[start + room :][: self.decode.max_length].tolist() for start in starts]
         writer = Writer([model], self.tokenizer, context=self.context, separated=self.separated)
-        found = writer.continue_ids(prompts, self.decode)
+        continuations = writer.continue_ids(prompts, self.decode)
         return [
             (self.tokenizer.decode(prompt), text_after(self.tokenizer, prompt, real), several[0].text)
-            for prompt, real, several in zip(prompts, after, found, strict=True)
+            for prompt, real, several in zip(prompts, after, continuations, strict=True)
         ]

@@ -27,8 +27,7 @@ from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, Stepper,
 from regard.decoding.ranking import Ranking
 from regard.errors import UsageError
 from regard.models.interfaces.text import LanguageModel
-from regard.tasks.language.detokenizer import IncrementalDetokenizer, text_after
-from regard.tasks.language.stop_strings import StoppingStepper, cut_at
+from regard.tasks.language.detokenizer import IncrementalDetokenizer, StoppingStepper, cut_at, text_after
 from regard.tasks.predictions import Prediction
 
 
@@ -163,14 +162,14 @@ class Writer:
                 options=replace(self._terms(draft, options), max_length=steps),
                 row_key=draft.key,
             )
-            said: list[int] = []
+            tokens_out: list[int] = []
             for token in tokens:
-                said.append(token)
+                tokens_out.append(token)
                 yield speech.add(token)
                 if speech.over:
                     return
-            ended = len(said) < steps
-            hypothesis = Hypothesis(said, 0.0, 0.0, ended, [])
+            ended = len(tokens_out) < steps
+            hypothesis = Hypothesis(tokens_out, 0.0, 0.0, ended, [])
             draft = draft.grown(hypothesis, _next_key(draft.key, 0))
         yield speech.rest()
 
@@ -215,9 +214,9 @@ class Writer:
         for terms, members in groups.items():
             lengths = [len(self._read(drafts[i][j])) + self._steps(drafts[i][j], options) for i, j in members]
             for chunk in like_lengths(lengths, self.batch_tokens // max(terms.beam, terms.n_samples)):
-                some = [members[k] for k in chunk]
-                found = self._decode([drafts[i][j] for i, j in some], terms, options, stop)
-                for (i, j), hypotheses in zip(some, found, strict=True):
+                chosen = [members[k] for k in chunk]
+                hypotheses_of = self._decode([drafts[i][j] for i, j in chosen], terms, options, stop)
+                for (i, j), hypotheses in zip(chosen, hypotheses_of, strict=True):
                     old = drafts[i][j]
                     new = [old.grown(hypothesis, _next_key(old.key, n)) for n, hypothesis in enumerate(hypotheses)]
                     drafts[i][j : j + 1] = new

@@ -90,52 +90,52 @@ class Assembler:
 
     def _frame_into(self, row: Ints, segment: Ints, first: Ints, second: Ints, end: int) -> None:
         """What `framed` does, in place and without lists: the marks of the empty frame, with texts in between."""
-        marks, starts = self._marks, self.empty.starts
+        special, starts = self._marks, self.empty.starts
         n, m = starts[0], starts[0] + len(first)
-        row[:n], row[n:m] = marks[:n], first
+        row[:n], row[n:m] = special[:n], first
         if not self.pairs:
-            row[m:end] = marks[n:]
+            row[m:end] = special[n:]
             return
         k = m + starts[1] - starts[0]
         row[m:k], row[k : k + len(second)], row[k + len(second) : end] = (
-            marks[n : starts[1]],
+            special[n : starts[1]],
             second,
-            marks[starts[1] :],
+            special[starts[1] :],
         )
         segment[k:end] = self._second
 
     def padded(self, examples: Examples, *, epoch: int, n_rows: int) -> MaskedBatch:
         """A batch of `n_rows` rows, examples first."""
-        found, n = self.hidden(examples, epoch=epoch), len(examples)
+        hidden, n = self.hidden(examples, epoch=epoch), len(examples)
         ids = np.full((n_rows, self.length), self.tokenizer.pad_id, np.int64)
-        ids[n:, : self.marks], ids[:n] = self.empty.ids, found.masked.ids
+        ids[n:, : self.marks], ids[:n] = self.empty.ids, hidden.masked.ids
         segments = np.zeros_like(ids)
-        segments[n:, : self.marks], segments[:n] = self.empty.segments, found.segments
+        segments[n:, : self.marks], segments[:n] = self.empty.segments, hidden.segments
         lengths = np.full(n_rows, self.marks, np.int64)
-        lengths[:n] = found.lengths
-        places = np.zeros((n_rows, found.masked.places.shape[1]), np.int64)
+        lengths[:n] = hidden.lengths
+        places = np.zeros((n_rows, hidden.masked.places.shape[1]), np.int64)
         labels = np.full_like(places, UNUSED)
-        places[:n], labels[:n] = found.masked.places, found.masked.labels
+        places[:n], labels[:n] = hidden.masked.places, hidden.masked.labels
         places += np.arange(n_rows)[:, None] * self.length
         nexts = _nexts(examples, n_rows)
-        return _batch(ids, lengths, segments, places.ravel(), labels.ravel(), nexts, n_tokens=found.masked.n_masked)
+        return _batch(ids, lengths, segments, places.ravel(), labels.ravel(), nexts, n_tokens=hidden.masked.n_masked)
 
     def packed(self, examples: Examples, *, epoch: int, budget: int, most: int) -> MaskedBatch:
         """A batch of `budget` positions for at most so many examples."""
-        found = self.hidden(examples, epoch=epoch)
+        hidden = self.hidden(examples, epoch=epoch)
         # What is left of the budget becomes documents of padding, which need places among the lengths too.
         documents = most + -(-budget // self.length)
         room = {"budget_tokens": budget, "max_documents": documents, "longest": self.length}
-        rows = zip(found.masked.ids, found.segments, found.lengths, strict=True)
+        rows = zip(hidden.masked.ids, hidden.segments, hidden.lengths, strict=True)
         sides = [(ids[:n], segments[:n]) for ids, segments, n in rows]
         ids, lengths = pack([ids for ids, _ in sides], self.tokenizer.pad_id, **room)
         segments, _ = pack([segments for _, segments in sides], 0, **room)
-        used, n = found.masked.labels != UNUSED, found.masked.n_masked
-        starts = (np.cumsum(found.lengths) - found.lengths)[:, None]
+        used, n = hidden.masked.labels != UNUSED, hidden.masked.n_masked
+        starts = (np.cumsum(hidden.lengths) - hidden.lengths)[:, None]
         # Rounding, and the one piece that is hidden at least, add less than one an example to its share.
         places = np.zeros(int(budget * self.masking.share) + most, np.int64)
         labels = np.full_like(places, UNUSED)
-        places[:n], labels[:n] = (starts + found.masked.places)[used], found.masked.labels[used]
+        places[:n], labels[:n] = (starts + hidden.masked.places)[used], hidden.masked.labels[used]
         nexts = _nexts(examples, documents)
         rows_and_lengths = (ids.numpy()[None], lengths.numpy(), segments.numpy()[None])
         return _batch(*rows_and_lengths, places, labels, nexts, n_tokens=n, longest=self.length)
@@ -147,18 +147,7 @@ def _nexts(examples: Examples, n: int) -> Ints:
     return nexts
 
 
-def _batch(
-    ids: Ints,
-    lengths: Ints,
-    segments: Ints,
-    places: Ints,
-    labels: Ints,
-    nexts: Ints,
-    *,
-    n_tokens: int,
-    longest: int | None = None,
-) -> MaskedBatch:
-    ids_, lengths_, segments_, places_, labels_, nexts_ = map(
-        torch.from_numpy, (ids, lengths, segments, places, labels, nexts)
-    )
-    return MaskedBatch(ids_, lengths_, segments_, places_, labels_, nexts_, n_tokens, longest)
+def _batch(*arrays: Ints, n_tokens: int, longest: int | None = None) -> MaskedBatch:
+    """Ids, lengths, segments, places, labels and nexts as a batch."""
+    ids, lengths, segments, places, labels, nexts = map(torch.from_numpy, arrays)
+    return MaskedBatch(ids, lengths, segments, places, labels, nexts, n_tokens, longest)

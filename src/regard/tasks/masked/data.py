@@ -125,8 +125,8 @@ def corpus_of(
     key = store_key(folder.name, name, tokenizer.fingerprint(), data.sentences, longest)
     split = split_lines if data.sentences == "lines" else split_sentences
 
-    def build(place: Path) -> SentenceCorpus:
-        corpus = SentenceCorpus.build(documents(), tokenizer, place, split=split, longest=longest, fingerprint=key)
+    def build(into: Path) -> SentenceCorpus:
+        corpus = SentenceCorpus.build(documents(), tokenizer, into, split=split, longest=longest, fingerprint=key)
         header = corpus.header
         say(f"{name}: {header.documents:,} documents, {header.sentences:,} sentences, {header.tokens:,} tokens")
         return corpus

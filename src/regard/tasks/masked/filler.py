@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention import Rows
-from regard.data.batching.plan import like_lengths, pad
+from regard.data.batching.plan import like_lengths
 from regard.data.text.templates import TemplatedIds
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import UsageError
@@ -29,7 +29,7 @@ from regard.layers.pooling import mean_of_tokens
 from regard.models.bert import Bert
 from regard.tasks.masked.batches import FOLLOWS
 from regard.tasks.masked.data import required_mask
-from regard.tasks.templates import Text, TextTemplate
+from regard.tasks.templates import TemplatedRows, Text, TextTemplate, padded
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ class Filler:
             scores = scores[:, : len(self.tokenizer)]  # embeddings to spare have no piece
             best = scores.float().softmax(-1).topk(k)
             counts = masks.sum(1).tolist()
-            found = zip(best.values.split(counts), best.indices.split(counts), strict=True)
-            for i, (values, ids) in zip(chosen, found, strict=True):
+            guesses = zip(best.values.split(counts), best.indices.split(counts), strict=True)
+            for i, (values, ids) in zip(chosen, guesses, strict=True):
                 fillings[i] = self._filling(encoded[i], values, ids)
         return fillings
 
@@ -108,12 +108,12 @@ class Filler:
         if len(firsts) != len(seconds):
             raise UsageError(f"{len(firsts)} first texts and {len(seconds)} second ones do not make pairs")
         texts: list[Text] = list(zip(firsts, seconds, strict=True))
-        found = [0.0] * len(texts)
+        probabilities = [0.0] * len(texts)
         for chosen, rows, segments in self._batches(self.template(texts)):
             logits = self.model.next_sentence(self.model.encode(rows, segments=segments), rows)
             for i, probability in zip(chosen, logits.float().softmax(-1)[:, FOLLOWS].tolist(), strict=True):
-                found[i] = probability
-        return found
+                probabilities[i] = probability
+        return probabilities
 
     @torch.inference_mode()
     def embed(self, texts: Sequence[str], *, normalise: bool = False) -> Tensor:
@@ -128,10 +128,9 @@ class Filler:
     def _batches(self, framed: Sequence[TemplatedIds]) -> Iterator[tuple[list[int], Rows, Tensor | None]]:
         """Rows of like length, with their segments if the model has any, and which texts they are."""
         device = self.model.output_weight.device
-        for chosen in like_lengths([len(row.ids) for row in framed], self.batch_tokens):
-            ids, lengths = pad([framed[i].ids for i in chosen], self.tokenizer.pad_id)
-            segments = pad([framed[i].segments for i in chosen], 0)[0].to(device)
-            rows = Rows(ids.to(device), lengths.to(device))
+        templated = TemplatedRows(framed)
+        for chosen in like_lengths(templated.lengths, self.batch_tokens):
+            rows, segments = padded(templated, chosen, self.tokenizer.pad_id, device=device)
             yield chosen, rows, segments if self.model.config.n_segments else None
 
     def _with_masks(self, text: str, number: int) -> list[int]:
@@ -161,8 +160,8 @@ def encode_with_masks(tokenizer: Tokenizer, text: str) -> list[int]:
     spellings = ("[MASK]", "<mask>", *tokenizer.tokens([mask_id]))
     first, *others = re.split("|".join(map(re.escape, spellings)), text)
     ids = _part(tokenizer, first, before=False, after=bool(others))
-    for place, part in enumerate(others, start=1):
-        ids += [mask_id, *_part(tokenizer, part, before=True, after=place < len(others))]
+    for index, part in enumerate(others, start=1):
+        ids += [mask_id, *_part(tokenizer, part, before=True, after=index < len(others))]
     return ids
 
 

@@ -175,11 +175,11 @@ def _whole_words(draws: Hashes, wanted: Bools, counts: npt.NDArray[np.int64], *,
     order = np.argsort(_ranked(draws[:, :width], sizes > 0), axis=1)
     in_order = np.take_along_axis(sizes, order, 1)
     taken, room = np.zeros_like(in_order, np.bool_), counts.copy()
-    for place in range(width):
+    for word in range(width):
         if not room.any():
             break
-        taken[:, place] = (in_order[:, place] <= room) & (in_order[:, place] > 0)
-        room -= in_order[:, place] * taken[:, place]
+        taken[:, word] = (in_order[:, word] <= room) & (in_order[:, word] > 0)
+        room -= in_order[:, word] * taken[:, word]
     chosen_words = np.zeros_like(taken)
     np.put_along_axis(chosen_words, order, taken, 1)
     chosen = np.zeros_like(wanted)

@@ -45,7 +45,7 @@ class Examples:
     @classmethod
     def joined(cls, several: Sequence[Examples]) -> Examples:
         """Some examples after others."""
-        return cls(**{f.name: np.concatenate([getattr(some, f.name) for some in several]) for f in fields(cls)})
+        return cls(**{f.name: np.concatenate([getattr(examples, f.name) for examples in several]) for f in fields(cls)})
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -97,12 +97,12 @@ class PairPlan:
         """Batches without end from a position on, each with the position after it."""
         number, done = position.epoch, position.batch
         while True:
-            place = 0
-            for place, (batch, last) in enumerate(_with_last(self.epoch(number)), start=1):
-                if place > done:
-                    yield Position(number + 1) if last else Position(number, place), batch
-            if done > place:
-                raise no_such_batch(position, place)
+            index = 0
+            for index, (batch, last) in enumerate(_with_last(self.epoch(number)), start=1):
+                if index > done:
+                    yield Position(number + 1) if last else Position(number, index), batch
+            if done > index:
+                raise no_such_batch(position, index)
             number, done = number + 1, 0
 
     def epoch(self, number: int) -> Iterator[Examples]:
@@ -142,7 +142,7 @@ class PairPlan:
     def _walk(self, stretches: Ints, random: np.random.Generator) -> Examples:
         """Walk through some stretches, one example of each at a time, until all are at their ends."""
         start, end, document = stretches.T
-        found = []
+        parts = []
         while len(start):
             aims = np.where(
                 random.random(len(start)) < self.short,
@@ -151,10 +151,10 @@ class PairPlan:
             )
             step = self._pairs if self.next_sentence else self._singles
             examples, start = step(start, end, document, aims=aims, random=random)
-            found.append(examples)
+            parts.append(examples)
             on = start < end
             start, end, document = start[on], end[on], document[on]
-        return Examples.joined(found)
+        return Examples.joined(parts)
 
     def _singles(
         self, start: Ints, end: Ints, document: Ints, *, aims: Ints, random: np.random.Generator

@@ -53,8 +53,8 @@ def masked_loss(
     if not nsp_weight:
         return losses.total, losses.nll, losses.n_tokens
     logits = model.next_sentence(encoded, rows)
-    judged = F.cross_entropy(logits, nexts, ignore_index=UNUSED, reduction="sum")
-    return losses.total + nsp_weight * judged, losses.nll, losses.n_tokens
+    nsp_loss = F.cross_entropy(logits, nexts, ignore_index=UNUSED, reduction="sum")
+    return losses.total + nsp_weight * nsp_loss, losses.nll, losses.n_tokens
 
 
 class MaskedTraining(BatchPlanMixin):
@@ -115,14 +115,12 @@ class MaskedTraining(BatchPlanMixin):
         """A few validation examples: with pieces hidden, as they were, and with the model's guesses."""
         assembler = self.valid.assembler
         examples = next(self.valid.plan.epoch(0))[:n]
-        found = assembler.hidden(examples, epoch=0)
+        rows = assembler.hidden(examples, epoch=0)
         batch = assembler.padded(examples, epoch=0, n_rows=len(examples)).to(model.output_weight.device)
         chosen = _encode(model, batch).flatten(0, 1).index_select(0, batch.places)
-        guesses = model.unembed(model.mlm_hidden(chosen)).argmax(-1).cpu().numpy().reshape(found.masked.places.shape)
+        guesses = model.unembed(model.mlm_hidden(chosen)).argmax(-1).cpu().numpy().reshape(rows.masked.places.shape)
         texts, decode = [], self.tokenizer.decode
-        for row, places, labels, guess in zip(
-            found.whole, found.masked.places, found.masked.labels, guesses, strict=True
-        ):
+        for row, places, labels, guess in zip(rows.whole, rows.masked.places, rows.masked.labels, guesses, strict=True):
             asked = places[labels != UNUSED]
             filled = row.copy()
             filled[asked] = guess[labels != UNUSED]

@@ -7,11 +7,13 @@
 
 The linear model of targets that are read themselves is shared by all of them, (S) → (T), on differences from the last
 value. Targets that are not are predicted from the last steps of all inputs together.
+
+What is said about forecasts of a test set: the model's figures, and those of simple forecasts beside them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +21,17 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from regard.checkpoints.weights import read_tensors, write_tensors
+from regard.data.series.space import SeriesSpace
 from regard.data.series.windows import Rows, Windows
+from regard.metrics.bootstrap import Drawn
+from regard.metrics.scores import Metric
 from regard.models.interfaces.series import steps_read
-from regard.tasks.series.metrics import Errors, Forecasts, chunks, errors_of
+from regard.tasks.measuring import Scores
+from regard.tasks.series.forecasting import forecasts
+from regard.tasks.series.metrics import Errors, Forecasts, blocks_of, chunks, errors_of, metrics
 
 PENALTIES = (1e-6, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # times the mean square of a feature
 _FILE = "baseline.safetensors"
@@ -65,8 +73,8 @@ class Ridge:
         products = None
         for rows in chunks(len(train), 1024):
             x, y = _features(train, rows), _answers(train, rows)
-            some = (x.T @ x, x.T @ y)
-            products = some if products is None else (products[0] + some[0], products[1] + some[1])
+            part = (x.T @ x, x.T @ y)
+            products = part if products is None else (products[0] + part[0], products[1] + part[1])
         assert products is not None
         square, cross = products
         unit = float(np.mean(np.diag(square)[:-1])) or 1.0
@@ -79,15 +87,15 @@ class Ridge:
     def __call__(self, windows: Windows) -> Forecasts:
         """Forecasts (n, T, K, 1)."""
         n, T, K = len(windows), windows.horizon, len(windows.targets)
-        found = np.empty((n, T, K, 1), np.float32)
+        forecasts = np.empty((n, T, K, 1), np.float32)
         for rows in chunks(n, 1024):
-            said = _features(windows, rows) @ self.weights
+            outputs = _features(windows, rows) @ self.weights
             if reads_itself(windows):
                 last = windows.known(rows, 1).transpose(0, 2, 1)  # (B, K, 1)
-                found[rows] = (said.reshape(len(rows), K, T) + last).transpose(0, 2, 1)[..., None]
+                forecasts[rows] = (outputs.reshape(len(rows), K, T) + last).transpose(0, 2, 1)[..., None]
             else:
-                found[rows] = said.reshape(len(rows), T, K, 1)
-        return found
+                forecasts[rows] = outputs.reshape(len(rows), T, K, 1)
+        return forecasts
 
 
 def reads_itself(windows: Windows) -> bool:
@@ -97,13 +105,15 @@ def reads_itself(windows: Windows) -> bool:
 
 def baselines(windows: Windows, *, season: int, ridge: Ridge | None) -> Mapping[str, Errors]:
     """The errors of every baseline that there is, by name."""
-    found = {"mean": np.zeros((len(windows), windows.horizon, len(windows.targets), 1), np.float32)}  # scaled, it is 0
-    found["naive"] = naive(windows)
+    forecasts = {
+        "mean": np.zeros((len(windows), windows.horizon, len(windows.targets), 1), np.float32)
+    }  # scaled, it is 0
+    forecasts["naive"] = naive(windows)
     if 1 < season <= windows.context - windows.lead:
-        found["seasonal naive"] = seasonal(windows, season)
+        forecasts["seasonal naive"] = seasonal(windows, season)
     if ridge is not None:
-        found["ridge"] = ridge(windows)
-    return {name: errors_of(forecasts, windows) for name, forecasts in found.items()}
+        forecasts["ridge"] = ridge(windows)
+    return {name: errors_of(forecast, windows) for name, forecast in forecasts.items()}
 
 
 def _features(windows: Windows, rows: Rows) -> Matrix:
@@ -123,3 +133,34 @@ def _answers(windows: Windows, rows: Rows) -> Matrix:
     if not reads_itself(windows):
         return future.reshape(len(rows), -1)
     return (future - windows.known(rows, 1)).transpose(0, 2, 1).reshape(-1, windows.horizon)
+
+
+def score_windows(
+    model: nn.Module, windows: Windows, space: SeriesSpace, *, quantiles: Sequence[float], ridge: Ridge | None
+) -> Scores:
+    """The model's forecasts of all windows; beside its figures "naive mse", "ridge mae", … of the same windows."""
+    errors = errors_of(forecasts(model, windows), windows, quantiles=quantiles)
+
+    def with_baselines() -> dict[str, Metric]:
+        about = f"windows:{len(windows)}|context:{windows.context}|horizon:{windows.horizon}|all"
+        named = metrics(errors, space, signature=about, horizon=windows.horizon)
+        for name, others in baselines(windows, season=space.season, ridge=ridge).items():
+            named |= metrics(others, space, signature=about, horizon=windows.horizon, prefix=f"{name} ")
+        return named
+
+    def figures(drawn: Drawn) -> dict[str, float]:
+        of_all = errors.figures(drawn)
+        return {name: of_all[name] for name in ("mse", "mae")}
+
+    block = blocks_of(len(windows), windows.horizon)
+    return Scores(len(windows), "windows", with_baselines, figures, block=block)
+
+
+def lines_of(metrics: Mapping[str, Metric]) -> list[str]:
+    """The scaled errors as lines for people, the model's first."""
+    whose = [""] + [key.removesuffix("mse") for key in metrics if key.endswith(" mse")]
+    lines = []
+    for prefix in whose:
+        mse, mae = (metrics[prefix + name].value for name in ("mse", "mae"))
+        lines.append(f"{prefix.strip() or 'model':<15} mse {mse:.4f}  mae {mae:.4f}")
+    return lines

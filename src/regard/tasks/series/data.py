@@ -215,13 +215,13 @@ class SeriesFiles(DataFiles[SeriesData]):
         return edges
 
     def _windows(self, series: Series, space: SeriesSpace, begin: int, end: int) -> Windows:
-        marks = np.zeros((len(series), 0), np.float32)
+        features = np.zeros((len(series), 0), np.float32)
         if self.data.dates and series.moments is not None and space.step is not None:
-            marks = marks_of(series.moments, space.step)
+            features = marks_of(series.moments, space.step)
         data, targets = self.data, tuple(space.columns.index(name) for name in space.targets)
         places = places_in(begin, end, before=data.before, horizon=data.horizon)
         values = space.scaled(series.pick(space.columns).values)
-        return Windows(values, marks, places, data.context, data.horizon, len(space.inputs), targets, data.lead)
+        return Windows(values, features, places, data.context, data.horizon, len(space.inputs), targets, data.lead)
 
 
 def _in_order(series: Series) -> Series:
@@ -243,10 +243,10 @@ def _too_short(name: str, n: int, what: str, data: SeriesData, *, context: bool 
 def _resolved(given: Names, present: Sequence[str], where: str) -> tuple[str, ...]:
     """The columns that are meant: names as they are, patterns as all that fit, texts parted at commas."""
     patterns = [part.strip() for part in given.split(",")] if isinstance(given, str) else list(given)
-    found: list[str] = []
+    names: list[str] = []
     for pattern in patterns:
         fitting = [name for name in present if name == pattern or fnmatchcase(name, pattern)]
         if not fitting:
             raise missing_column(pattern, present, where=where)
-        found += [name for name in fitting if name not in found]
-    return tuple(found)
+        names += [name for name in fitting if name not in names]
+    return tuple(names)

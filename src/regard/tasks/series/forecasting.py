@@ -42,8 +42,8 @@ def forecasts_of(model: nn.Module, cut: Callable[[Rows], Cut], n: int) -> Foreca
 
 def say(model: nn.Module, cut: Cut, device: torch.device, **options: Any) -> Tensor:
     """What a model says about windows, (B, T, K, Q); quantiles that cross change places."""
-    said: Tensor = model(*inputs_of(cut, device), **options)
-    return said.sort(-1).values if said.shape[-1] > 1 else said
+    forecast: Tensor = model(*inputs_of(cut, device), **options)
+    return forecast.sort(-1).values if forecast.shape[-1] > 1 else forecast
 
 
 def inputs_of(cut: Cut, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
@@ -71,8 +71,8 @@ class Forecast:
     def point(self) -> Values:
         """One number a step and target, (T, K): of quantiles, the middle one."""
         middle = list(self.quantiles).index(0.5) if self.quantiles else 0
-        found: Values = self.values[..., middle]
-        return found
+        point: Values = self.values[..., middle]
+        return point
 
     @property
     def columns(self) -> list[str]:

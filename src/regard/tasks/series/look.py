@@ -58,8 +58,8 @@ class SeriesLook(Look):
         """How much each step of the past was looked at, (S,): the mean over heads and over who asked; sums to 1."""
         if self.forecast is None:
             raise UsageError("this record was read from a file, and does not hold the series")
-        found = self.of(kind)
-        weights = found.weights.mean((0, 1, 2)) if layer is None else found.of_layer(layer).mean((0, 1))
+        attention = self.of(kind)
+        weights = attention.weights.mean((0, 1, 2)) if layer is None else attention.of_layer(layer).mean((0, 1))
         steps = np.zeros(int(self.forecast.spans.max()))
         for weight, (begin, end) in zip(weights.astype(np.float64), self.forecast.spans, strict=True):
             steps[begin:end] += weight / (end - begin)
@@ -115,7 +115,7 @@ def draw_series(shown: ShownForecast, path: Path | str, *, looked_at: Numbers, t
             below.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
         below.set_ylim(0, _top(looked_at, shown.linear))
         places = np.unique(np.linspace(0, len(shown.times) - 1, 5).astype(int))
-        below.set_xticks(places, [shown.times[place] for place in places])
+        below.set_xticks(places, [shown.times[index] for index in places])
         figure.savefig(path, dpi=_DPI)
     return Path(path)
 

@@ -39,9 +39,9 @@ class SeriesBatch(TensorBatch):
     n_tokens: int
 
 
-def series_loss(said: Tensor, future: Tensor, kind: str, quantiles: Sequence[float]) -> Tensor:
+def series_loss(forecast: Tensor, future: Tensor, kind: str, quantiles: Sequence[float]) -> Tensor:
     """Forecasts (B, T, K, Q) against what came (B, T, K): the mean of each window, summed, in single precision."""
-    apart = future[..., None] - said.float()
+    apart = future[..., None] - forecast.float()
     if kind == "pinball":
         share = apart.new_tensor(list(quantiles))
         loss = torch.maximum(share * apart, (share - 1) * apart)
@@ -85,8 +85,8 @@ class SeriesTraining(BatchPlanMixin):
 
     def loss(self, model: nn.Module, batch: SeriesBatch) -> Losses:
         """The summed loss of a batch's windows, with gradients."""
-        said = model(batch.past, batch.past_marks, batch.future_marks)
-        total = self._loss(said, batch.future, self.kind, self.quantiles)
+        forecast = model(batch.past, batch.past_marks, batch.future_marks)
+        total = self._loss(forecast, batch.future, self.kind, self.quantiles)
         return Losses(total, total.detach(), torch.full((), batch.n_tokens, device=total.device))
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
@@ -99,12 +99,12 @@ class SeriesTraining(BatchPlanMixin):
         """A few validation windows: the last values, what came at the end of the horizon, and what was forecast."""
         if not n:
             return []
-        some = replace(self.valid, places=self.valid.places[:: max(1, len(self.valid) // n)][:n])
+        windows = replace(self.valid, places=self.valid.places[:: max(1, len(self.valid) // n)][:n])
         middle = self.quantiles.index(0.5) if self.quantiles else 0
-        said = forecasts(model, some)[:, -1, :, middle]  # (n, K)
-        rows = np.arange(len(some))
-        last, came = some.known(rows, 1)[:, -1], some.cut(rows).future[:, -1]
-        return [tuple(self._shown(part[i]) for part in (last, came, said)) for i in rows]  # type: ignore[misc]
+        forecast = forecasts(model, windows)[:, -1, :, middle]  # (n, K)
+        rows = np.arange(len(windows))
+        last, came = windows.known(rows, 1)[:, -1], windows.cut(rows).future[:, -1]
+        return [tuple(self._shown(part[i]) for part in (last, came, forecast)) for i in rows]  # type: ignore[misc]
 
     def _shown(self, values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> str:
         own = self.space.unscaled(values[:, None])[:, 0]

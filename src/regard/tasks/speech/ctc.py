@@ -37,9 +37,9 @@ def _losses(scores: Tensor, lengths: Tensor, labels: Tensor, sizes: Tensor, *, b
 def best_labels(scores: Tensor, lengths: Tensor, *, blank: int) -> list[tuple[list[int], float]]:
     """For each row the labels of its likeliest path, and that path's log-probability."""
     best = scores.float().log_softmax(-1).max(-1)
-    found = []
+    paths = []
     for labels, terms, length in zip(best.indices.tolist(), best.values, lengths.tolist(), strict=True):
         path = labels[:length]
         kept = [label for i, label in enumerate(path) if label != blank and (i == 0 or label != path[i - 1])]
-        found.append((kept, float(terms[:length].sum())))
-    return found
+        paths.append((kept, float(terms[:length].sum())))
+    return paths

@@ -18,8 +18,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from regard.data.audio.corpus import AudioCorpus, BadRows, Utterances
-from regard.data.audio.manifests import Spoken, read_spoken
+from regard.data.audio.corpus import AudioCorpus, BadRows, Spoken, Utterances, read_spoken
 from regard.data.audio.mel import Front, FrontName, Normal, Scale
 from regard.data.io.lines import listed
 from regard.data.io.paths import find_data
@@ -140,13 +139,7 @@ class SpeechFiles(DataFiles[SpeechData]):
     def _decoded(self, rows: Sequence[Spoken], say: Say) -> Utterances:
         data = self.data
         return AudioCorpus.build(
-            rows,
-            self.made,
-            rate=data.rate,
-            shortest=data.min_seconds,
-            longest=data.max_seconds,
-            bad=data.bad,
-            say=say,
+            rows, self.made, rate=data.rate, shortest=data.min_seconds, longest=data.max_seconds, bad=data.bad, say=say
         )
 
     @cached_property
@@ -181,9 +174,9 @@ def _held_out(rows: list[Spoken], *, share: float) -> tuple[list[Spoken], list[S
 
 def encode_texts(tokenizer: Tokenizer, spoken: Utterances) -> list[list[int]]:
     """The ids of all texts; a character or word that the tokenizer does not know is named with its row."""
-    found, unknown = tokenizer.encode_batch(list(spoken.texts)), tokenizer.special_tokens.unk
+    encoded, unknown = tokenizer.encode_batch(list(spoken.texts)), tokenizer.special_tokens.unk
     wrong = []
-    for i, ids in enumerate(found):
+    for i, ids in enumerate(encoded):
         if not ids:
             wrong.append(f"{spoken.where(i)}: nothing is left of the text {spoken.texts[i]!r:.60}")
         elif unknown is not None and unknown in ids:
@@ -194,7 +187,7 @@ def encode_texts(tokenizer: Tokenizer, spoken: Utterances) -> list[list[int]]:
         raise DataError(
             listed(wrong), hint="training has to show every character; or cut texts into bytes: tokenizer.kind=bytes"
         )
-    return found
+    return encoded
 
 
 def scale_of(front: Front, spoken: Utterances, *, n: int = 200) -> Scale:
@@ -202,9 +195,9 @@ def scale_of(front: Front, spoken: Utterances, *, n: int = 200) -> Scale:
     import torch
 
     bare = replace(front, normal="none", scale=None)
-    some = np.linspace(0, len(spoken) - 1, min(n, len(spoken))).astype(int)
+    sample = np.linspace(0, len(spoken) - 1, min(n, len(spoken))).astype(int)
     frames = []
-    for i in some:
+    for i in sample:
         samples = torch.from_numpy(spoken.samples(int(i)))[None]
         frames.append(bare(samples, torch.tensor([samples.shape[1]]))[0][0])
     return Scale.of(torch.cat(frames))

@@ -35,7 +35,7 @@ class Sound:
 
     mel: NDArray[np.float32]
     hop: float
-    place: float
+    place_seconds: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,13 +47,13 @@ class SpeechLook(Look):
 
     def listened(self, *, layer: int | None = None) -> Weights:
         """Where each token looked, (U, S): the mean of the heads that follow the sound, or of a layer's."""
-        found = self.of("cross")
+        attention = self.of("cross")
         if layer is not None:
-            mean: Weights = found.of_layer(layer).mean(0)
+            mean: Weights = attention.of_layer(layer).mean(0)
             return mean
         pairs = [tuple(map(int, head.split("."))) for head in self.heads]
-        known = [(found.layers.index(at), head) for at, head in pairs if at in found.layers]
-        chosen = np.stack([found.weights[at, head] for at, head in known]) if known else found.weights.mean(0)
+        known = [(attention.layers.index(at), head) for at, head in pairs if at in attention.layers]
+        chosen = np.stack([attention.weights[at, head] for at, head in known]) if known else attention.weights.mean(0)
         average: Weights = chosen.mean(0)
         return average
 
@@ -79,7 +79,7 @@ class SpeechCase(ForwardCase):
         first = self.n_opening - 1
         sizes = {"source": slice(self.n_places), "target": slice(first, None), "fed": slice(first, None)}
         axes = {name: _cut_axis(axis, sizes[name]) for name, axis in seen.axes.items()}
-        maps = {kind: _cut_map(found, sizes) for kind, found in seen.maps.items()}
+        maps = {kind: _cut_map(attention, sizes) for kind, attention in seen.maps.items()}
         outputs = seen.outputs
         if outputs is not None:
             kept = {name: getattr(outputs, name)[first:] for name in ("tokens", "probabilities", "given")}
@@ -100,14 +100,14 @@ def speech_case(
     frames, heard = transcriber.hear([samples])
     opening = prompt_ids(tokenizer, options.prompt)
     target = torch.tensor([[*opening, *ids]], device=heard.memory.device)
-    marks, pieces = tokenizer.tokens([*opening]), tokenizer.tokens(ids)
+    special, pieces = tokenizer.tokens([*opening]), tokenizer.tokens(ids)
     end, words = tokenizer.tokens([tokenizer.eos_id]), Words.of(tokenizer, ids)
     n_places, each = heard.memory.shape[1], transcriber.place_seconds
     fed = replace_marks(words, len(opening))
     axes = {
-        "source": Axis([f"{place * each:.2f} s" for place in range(n_places)], "frames"),
-        "target": Axis(marks[1:] + pieces + end, words=replace_marks(words, len(opening) - 1).with_mark()),
-        "fed": Axis(marks + pieces, words=fed),
+        "source": Axis([f"{position * each:.2f} s" for position in range(n_places)], "frames"),
+        "target": Axis(special[1:] + pieces + end, words=replace_marks(words, len(opening) - 1).with_mark()),
+        "fed": Axis(special + pieces, words=fed),
     }
     given = [*opening[1:], *ids, tokenizer.eos_id]
     names = OutputNames("target", "here", lambda index: tokenizer.tokens([index])[0], given)
@@ -142,9 +142,9 @@ def _cut_axis(axis: Axis, kept: slice) -> Axis:
     return Axis(axis.labels[kept], axis.kind, words)
 
 
-def _cut_map(found: Map, sizes: dict[str, slice]) -> Map:
-    weights = np.ascontiguousarray(found.weights[:, :, sizes[found.rows], sizes[found.columns]])
-    return replace(found, weights=weights, computed=None)
+def _cut_map(attention: Map, sizes: dict[str, slice]) -> Map:
+    weights = np.ascontiguousarray(attention.weights[:, :, sizes[attention.rows], sizes[attention.columns]])
+    return replace(attention, weights=weights, computed=None)
 
 
 def draw_speech(
@@ -158,7 +158,7 @@ def draw_speech(
     from regard.inspection.plots.panels import BLUE, GREY, STYLE
 
     paper = LinearSegmentedColormap.from_list("paper", ["#ffffff", "#9cc3e6", BLUE, "#06254d"])
-    seconds = max(len(sound.mel) * sound.hop, weights.shape[1] * sound.place)
+    seconds = max(len(sound.mel) * sound.hop, weights.shape[1] * sound.place_seconds)
     each = min(0.24, max(0.11, 5.6 / max(1, len(rows))))
     height = each * len(rows)
     with matplotlib.rc_context(STYLE | {"axes.grid": False}):
@@ -169,7 +169,7 @@ def draw_speech(
         above.set_ylabel("mel band")
         above.set_title(title, loc="left")
         strongest = np.maximum(weights.max(1, keepdims=True), 1e-9)
-        extent = (0, weights.shape[1] * sound.place, len(rows), 0)
+        extent = (0, weights.shape[1] * sound.place_seconds, len(rows), 0)
         below.imshow(weights / strongest, cmap=paper, extent=extent, aspect="auto", interpolation="nearest")
         below.set_yticks(np.arange(len(rows)) + 0.5, list(rows), fontsize=min(11.0, 72 * each * 0.75))
         below.tick_params(axis="y", length=0)

@@ -59,4 +59,4 @@ class Part:
 
     begin: int
     end: int
-    said: Transcription
+    transcription: Transcription

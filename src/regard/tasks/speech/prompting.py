@@ -19,11 +19,11 @@ from regard.models.interfaces.text import Seq2SeqStepper
 
 def prompt_ids(tokenizer: Tokenizer, prompt: Sequence[str]) -> list[int]:
     """The ids that begin every text: of the tokens named, else of the tokenizer's beginning."""
-    found = [tokenizer.core.token_to_id(token) for token in prompt]
-    unknown = [token for token, index in zip(prompt, found, strict=True) if index is None]
+    ids = [tokenizer.core.token_to_id(token) for token in prompt]
+    unknown = [token for token, index in zip(prompt, ids, strict=True) if index is None]
     if unknown:
         raise UsageError(f"decode.prompt names {unknown[0]!r}, and the tokenizer has no such token")
-    return [int(index) for index in found if index is not None] or [tokenizer.bos_id]
+    return [int(index) for index in ids if index is not None] or [tokenizer.bos_id]
 
 
 class Prompted:

@@ -6,6 +6,8 @@
 As in Whisper: each place of time is standardised over the tokens, smoothed by a median over neighbouring places, the
 heads are averaged, and a path that never goes back is laid through. A word lasts from its first token's first place to
 the first place of the token after its last.
+
+Which tokens of a text make up which word, for any tokenizer: read off the text as it grows token by token.
 """
 
 from __future__ import annotations
@@ -17,12 +19,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from regard.data.text.tokenizers import Tokenizer
 from regard.errors import ShapeError
 
 _SMOOTHED = 0.0601  # seconds on each side that the median is taken over: Whisper's three places of 20 ms
 
 Matrix = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
+_BROKEN = "\N{REPLACEMENT CHARACTER}"
 
 
 @dataclass(frozen=True)
@@ -36,8 +40,8 @@ class TimedWord:
 
     def record(self) -> dict[str, Any]:
         """As a JSON object."""
-        said = asdict(self)
-        return said | {name: round(value, 3) for name, value in said.items() if isinstance(value, float)}
+        facts = asdict(self)
+        return facts | {name: round(value, 3) for name, value in facts.items() if isinstance(value, float)}
 
 
 def warp(costs: Matrix) -> tuple[Places, Places]:
@@ -76,16 +80,16 @@ def median_filter(weights: Matrix, width: int = 7) -> Matrix:
     if weights.shape[-1] <= half:
         return weights
     padded = np.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(half, half)], mode="reflect")
-    found: Matrix = np.median(np.lib.stride_tricks.sliding_window_view(padded, width, axis=-1), -1)
-    return found
+    medians: Matrix = np.median(np.lib.stride_tricks.sliding_window_view(padded, width, axis=-1), -1)
+    return medians
 
 
 def followed(weights: Matrix, width: int = 7) -> Matrix:
     """Weights (H, U, S) as one table (U, S) in which the path is laid: standardised, smoothed, averaged."""
     spread = weights.std(-2, keepdims=True)
     standard = (weights - weights.mean(-2, keepdims=True)) / np.where(spread > 0, spread, 1.0)
-    found: Matrix = median_filter(standard, width).mean(0)
-    return found
+    table: Matrix = median_filter(standard, width).mean(0)
+    return table
 
 
 def token_places(weights: Matrix, width: int = 7) -> Places:
@@ -111,11 +115,41 @@ def word_times(
     if not groups:
         return []
     places = token_places(weights, 2 * int(_SMOOTHED / place_seconds) + 1)
-    found = []
+    timed = []
     for text, tokens in groups:
         start, end = (
-            min(float(places[place]) * place_seconds, seconds) + offset for place in (tokens[0], tokens[-1] + 1)
+            min(float(places[index]) * place_seconds, seconds) + offset for index in (tokens[0], tokens[-1] + 1)
         )
         sure = float(np.mean([probabilities[token] for token in tokens]))
-        found.append(TimedWord(text, start, max(start, end), sure))
-    return found
+        timed.append(TimedWord(text, start, max(start, end), sure))
+    return timed
+
+
+def word_groups(tokenizer: Tokenizer, ids: Sequence[int]) -> list[tuple[str, list[int]]]:
+    """The words of a text with the places of their tokens.
+
+    A token belongs to the word that it ends in, and a space to the word after it. Tokens that spell nothing, as the
+    first half of a character does, go with those that follow.
+    """
+    groups: list[tuple[str, list[int]]] = []
+    waiting: list[int] = []
+    before = ""
+    for index in range(len(ids)):
+        text = tokenizer.decode(ids[: index + 1])
+        waiting.append(index)
+        if text.endswith(_BROKEN) and index + 1 < len(ids):
+            continue
+        new = text[len(before) :] if text.startswith(before) else text
+        begins = not groups or new[:1].isspace() or before[-1:].isspace()
+        if new.strip() and begins:
+            groups.append((new.strip(), waiting))
+            waiting = []
+        elif new.strip():
+            word, places = groups[-1]
+            groups[-1] = (word + new.strip(), places + waiting)
+            waiting = []
+        elif not new and groups:
+            groups[-1][1].extend(waiting)
+            waiting = []
+        before = text
+    return groups

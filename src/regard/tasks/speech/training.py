@@ -119,8 +119,9 @@ class SpeechTraining(BatchPlanMixin):
 
     def evaluate(self, model: SpeechModel) -> dict[str, float]:
         """Loss a token, WER and CER on the validation recordings, decoded as they will be in use."""
-        said = [several[0].text for several in self._transcriber(model)(self._valid(len(self.valid)), self.decode)]
-        rates = ErrorCounts.of(said, list(self.valid.texts)).figures()
+        transcribed = self._transcriber(model)(self._valid(len(self.valid)), self.decode)
+        transcripts = [several[0].text for several in transcribed]
+        rates = ErrorCounts.of(transcripts, list(self.valid.texts)).figures()
         nll, n_tokens = self._valid_nll(model)
         return {
             "valid_nll": nll / n_tokens,
@@ -132,8 +133,8 @@ class SpeechTraining(BatchPlanMixin):
     def samples(self, model: SpeechModel, n: int) -> list[tuple[str, str, str]]:
         """The first few validation recordings: where they are, what is said, what was heard."""
         n = min(n, len(self.valid))
-        said = self._transcriber(model)(self._valid(n), self.decode)
-        return [(self.valid.where(i), self.valid.texts[i], said[i][0].text) for i in range(n)]
+        transcripts = self._transcriber(model)(self._valid(n), self.decode)
+        return [(self.valid.where(i), self.valid.texts[i], transcripts[i][0].text) for i in range(n)]
 
     def _valid(self, n: int) -> list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
         return [self.valid.samples(i) for i in range(n)]
@@ -150,8 +151,8 @@ class SpeechTraining(BatchPlanMixin):
             options = {"drawn": drawn, "opening": self.opening}
             batch = batch_of(self.tokenizer, self.valid, self.valid_texts, indices, **options).to(device)  # type: ignore[arg-type]
             frames = Frames(*self.front(batch.samples, batch.lengths))
-            found = speech_loss(model, frames, batch, smoothing=0.0, ctc=0.0, blank=self.tokenizer.pad_id)
-            total, count = total + float(found.nll), count + batch.n_tokens
+            losses = speech_loss(model, frames, batch, smoothing=0.0, ctc=0.0, blank=self.tokenizer.pad_id)
+            total, count = total + float(losses.nll), count + batch.n_tokens
         return total, count
 
 
@@ -192,7 +193,7 @@ def speech_loss(
     """Summed loss, negative log-likelihood and tokens of a batch; `skipped` labels of an opening are not aligned."""
     heard = model.listen(frames)
     hidden = model.spell(heard, Rows(batch.fed, batch.text_lengths))
-    found = linear_cross_entropy(
+    losses = linear_cross_entropy(
         hidden.flatten(0, 1),
         model.output_weight,
         batch.labels.flatten(),
@@ -201,10 +202,10 @@ def speech_loss(
         bias=model.output_bias,
     )
     if not ctc:
-        return found
+        return losses
     scores = model.align(heard)
     assert scores is not None
     # The end mark is no label of the alignment: of U tokens with it, U − 1 are.
     sizes = batch.text_lengths - 1 - skipped
     aligned = ctc_loss(scores, heard.lengths, batch.labels[:, skipped:].clamp(min=0), sizes=sizes, blank=blank)
-    return Losses((1 - ctc) * found.total + ctc * aligned, found.nll, found.n_tokens)
+    return Losses((1 - ctc) * losses.total + ctc * aligned, losses.nll, losses.n_tokens)

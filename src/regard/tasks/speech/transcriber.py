@@ -29,8 +29,7 @@ from regard.models.interfaces.speech import Frames, Heard, SpeechModel, device_o
 from regard.tasks.speech.ctc import best_labels, ctc_log_probs
 from regard.tasks.speech.options import Part, SpeechOptions, Transcription
 from regard.tasks.speech.prompting import Prompted, prompt_ids
-from regard.tasks.speech.timing import Matrix, TimedWord, word_times
-from regard.tasks.speech.word_groups import word_groups
+from regard.tasks.speech.timing import Matrix, TimedWord, word_groups, word_times
 
 IGNORED = -1
 _QUIET = 0.05  # seconds over which loudness is measured where a recording is cut
@@ -68,15 +67,15 @@ class Transcriber:
             for begin, end in pieces(samples, self.most, self.front.rate)
         ]
         lengths = [self.front.longest or end - begin for _, begin, end in cut]
-        said: list[list[Transcription]] = [[] for _ in cut]
+        transcriptions: list[list[Transcription]] = [[] for _ in cut]
         width = max(options.beam, options.n_samples)
         for chunk in like_lengths(lengths, max(self.batch // width, max(lengths, default=1))):
-            some = [recordings[cut[k][0]][cut[k][1] : cut[k][2]] for k in chunk]
-            for k, found in zip(chunk, self._decode(some, options, [named[cut[k][0]] for k in chunk]), strict=True):
-                said[k] = found
+            sounds = [recordings[cut[k][0]][cut[k][1] : cut[k][2]] for k in chunk]
+            for k, several in zip(chunk, self._decode(sounds, options, [named[cut[k][0]] for k in chunk]), strict=True):
+                transcriptions[k] = several
         joined = []
         for i in range(len(recordings)):
-            own = [(cut[k][1], cut[k][2], said[k]) for k in range(len(cut)) if cut[k][0] == i]
+            own = [(cut[k][1], cut[k][2], transcriptions[k]) for k in range(len(cut)) if cut[k][0] == i]
             joined.append(self._joined(own))
         return joined
 
@@ -102,22 +101,22 @@ class Transcriber:
         return -(-self.front.n_frames(n_samples) // self.model.config.reduction)
 
     @torch.inference_mode()
-    def times(self, samples: Samples, said: Transcription, options: SpeechOptions) -> list[TimedWord]:
+    def times(self, samples: Samples, transcription: Transcription, options: SpeechOptions) -> list[TimedWord]:
         """The words of a transcription with their times in seconds; `samples` are those of the whole recording."""
-        found: list[TimedWord] = []
-        for part in said.parts:
-            groups = word_groups(self.tokenizer, part.said.ids)
+        timed: list[TimedWord] = []
+        for part in transcription.parts:
+            groups = word_groups(self.tokenizer, part.transcription.ids)
             if groups:
                 own = samples[part.begin : part.end]
-                found += word_times(
-                    self.seen(own, part.said.ids, options),
+                timed += word_times(
+                    self.seen(own, part.transcription.ids, options),
                     groups,
-                    probabilities=part.said.probabilities,
+                    probabilities=part.transcription.probabilities,
                     place_seconds=self.place_seconds,
                     seconds=len(own) / self.front.rate,
                     offset=part.begin / self.front.rate,
                 )
-        return found
+        return timed
 
     @torch.inference_mode()
     def seen(self, samples: Samples, ids: Sequence[int], options: SpeechOptions) -> Matrix:
@@ -135,8 +134,8 @@ class Transcriber:
             raise UsageError(f"decode.heads names a head that is not there: {', '.join(options.heads)}")
         picked = torch.stack([weights[layer][head] for layer, head in chosen])
         n = min(self.n_places(len(samples)), picked.shape[2])
-        found: Matrix = picked[:, len(opening) - 1 :, :n].double().cpu().numpy()
-        return found
+        weights_of: Matrix = picked[:, len(opening) - 1 :, :n].double().cpu().numpy()
+        return weights_of
 
     @torch.inference_mode()
     def _decode(
@@ -180,10 +179,10 @@ class Transcriber:
         assert scores is not None
         return best_labels(scores, heard.lengths, blank=self.tokenizer.pad_id)
 
-    def _greedy_alignment(self, found: tuple[list[int], float]) -> Transcription:
-        ids, log_prob = found
+    def _greedy_alignment(self, aligned: tuple[list[int], float]) -> Transcription:
+        ids, log_prob = aligned
         sure = math.exp(log_prob / max(1, len(ids)))
-        return self._said(ids, [sure] * len(ids), log_prob / max(1, len(ids)), log_prob, finished=True)
+        return self._made(ids, [sure] * len(ids), log_prob / max(1, len(ids)), log_prob, finished=True)
 
     def _rescored(self, heard: Heard, row: int, own: list[Hypothesis], options: SpeechOptions) -> list[Hypothesis]:
         """The hypotheses of a recording in the order of both scores together."""
@@ -203,9 +202,9 @@ class Transcriber:
 
     def _transcription(self, one: Hypothesis) -> Transcription:
         sure = [math.exp(term) for term in one.token_log_probs[: len(one.tokens)]]
-        return self._said(list(one.tokens), sure, one.score, one.log_prob, finished=one.finished)
+        return self._made(list(one.tokens), sure, one.score, one.log_prob, finished=one.finished)
 
-    def _said(
+    def _made(
         self, ids: list[int], sure: list[float], score: float, log_prob: float, *, finished: bool
     ) -> Transcription:
         text = self.tokenizer.decode(ids).strip()
@@ -217,17 +216,17 @@ class Transcriber:
             begin, end, several = own[0]
             return [replace(one, parts=[Part(begin, end, one)]) for one in several]
         parts = [Part(begin, end, several[0]) for begin, end, several in own]
-        said = [part.said for part in parts]
-        total, n = sum(one.log_prob for one in said), sum(len(one.ids) + 1 for one in said)
+        transcriptions = [part.transcription for part in parts]
+        total, n = sum(one.log_prob for one in transcriptions), sum(len(one.ids) + 1 for one in transcriptions)
         return [
             Transcription(
-                " ".join(one.text for one in said if one.text),
-                [token for one in said for token in one.tokens],
-                [token for one in said for token in one.ids],
+                " ".join(one.text for one in transcriptions if one.text),
+                [token for one in transcriptions for token in one.tokens],
+                [token for one in transcriptions for token in one.ids],
                 total / n,
                 total,
-                all(one.finished for one in said),
-                [sure for one in said for sure in one.probabilities],
+                all(one.finished for one in transcriptions),
+                [sure for one in transcriptions for sure in one.probabilities],
                 parts,
             )
         ]
@@ -247,13 +246,13 @@ def batch_rows(tokenizer: Tokenizer, texts: Sequence[Sequence[int]], *, opening:
     """
     fed, lengths = pad([[*opening, *ids] for ids in texts], tokenizer.pad_id)
     unsaid = [IGNORED] * (len(opening) - 1)
-    said, _ = pad([[*unsaid, *ids, tokenizer.eos_id] for ids in texts], IGNORED)
-    return Rows(fed, lengths), said
+    labels, _ = pad([[*unsaid, *ids, tokenizer.eos_id] for ids in texts], IGNORED)
+    return Rows(fed, lengths), labels
 
 
 def pieces(samples: Samples, most: int, rate: int) -> list[tuple[int, int]]:
     """Where to cut samples so that no piece has more than `most`: at the quietest places near their ends."""
-    found, begin, width = [], 0, max(1, round(_QUIET * rate))
+    cuts, begin, width = [], 0, max(1, round(_QUIET * rate))
     while len(samples) - begin > most:
         searched = min(most, max(width, round(most * _SEARCHED)))
         first = begin + most - searched
@@ -261,6 +260,6 @@ def pieces(samples: Samples, most: int, rate: int) -> list[tuple[int, int]]:
         loudness = np.convolve(power, np.ones(min(width, len(power))), "same")
         end = first + int(loudness.argmin())
         end = end if end > begin else begin + most
-        found.append((begin, end))
+        cuts.append((begin, end))
         begin = end
-    return [*found, (begin, len(samples))]
+    return [*cuts, (begin, len(samples))]

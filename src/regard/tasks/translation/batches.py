@@ -49,11 +49,11 @@ def batch_of(
     """Ids of sentence pairs as a batch, with the marks around them: packed where the plan packs, padded otherwise."""
     source, target = languages.source.tokenizer, languages.target.tokenizer
     read, targets = Ragged.of(sources).marked(last=source.eos_id), Ragged.of(targets)
-    fed, said = targets.marked(first=target.bos_id), targets.marked(last=target.eos_id)
-    sides = (read, source.pad_id), (fed, target.pad_id), (said, target.pad_id)
+    fed, labels = targets.marked(first=target.bos_id), targets.marked(last=target.eos_id)
+    sides = (read, source.pad_id), (fed, target.pad_id), (labels, target.pad_id)
     if isinstance(plan, PackedPlan):
         room = {"budget_tokens": plan.budget_tokens, "max_documents": plan.max_documents, "longest": plan.longest}
         packed = [pack(side, pad_id, **room) for side, pad_id in sides]
-        return PairBatch(*packed[0], *packed[1], packed[2][0], len(said.ids), longest=plan.longest)
+        return PairBatch(*packed[0], *packed[1], packed[2][0], len(labels.ids), longest=plan.longest)
     padded = [pad(side, pad_id) for side, pad_id in sides]
-    return PairBatch(*padded[0], *padded[1], padded[2][0], len(said.ids))
+    return PairBatch(*padded[0], *padded[1], padded[2][0], len(labels.ids))

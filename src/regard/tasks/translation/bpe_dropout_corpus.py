@@ -39,10 +39,10 @@ class BpeDropoutCorpus:
         self, source_lengths: npt.NDArray[Any], target_lengths: npt.NDArray[Any], *, most: int
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Lengths to plan with: the stored ones (marks included) times the usual growth, never pushed over `most`."""
-        some = np.linspace(0, len(self.corpus) - 1, min(_SAMPLE, len(self.corpus))).astype(np.int64)
+        sample = np.linspace(0, len(self.corpus) - 1, min(_SAMPLE, len(self.corpus))).astype(np.int64)
         grown = []
-        for cut, stored in zip(self.pairs(some, epoch=0), (source_lengths, target_lengths), strict=True):
-            growth = int(cut.lengths.sum() + len(cut)) / int(stored[some].sum())
+        for cut, stored in zip(self.pairs(sample, epoch=0), (source_lengths, target_lengths), strict=True):
+            growth = int(cut.lengths.sum() + len(cut)) / int(stored[sample].sum())
             longer = np.ceil(stored * max(1.0, growth * _MARGIN)).astype(stored.dtype)
             grown.append(np.maximum(stored, np.minimum(longer, most)))
         return grown[0], grown[1]

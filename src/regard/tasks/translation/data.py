@@ -20,8 +20,7 @@ from regard.data.text.checks import Action, Policy, check_pairs, pair_hashes
 from regard.data.text.corpus import Corpus
 from regard.data.text.moses import moses_detokenize, moses_tokenize
 from regard.data.text.pairs import Pair, PairSource
-from regard.data.text.tokenizer_files import read_tokenizers, save_tokenizers
-from regard.data.text.tokenizers import Tokenizer
+from regard.data.text.tokenizers import Tokenizer, read_tokenizers, save_tokenizers
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import ConfigError
 from regard.tasks.files import DataFiles, Say

@@ -8,20 +8,11 @@ import torch
 from torch import nn
 
 from regard.decoding.scoring import force_decode
-from regard.inspection.invariants import (
-    Check,
-    Given,
-    Trial,
-    compare_alone,
-    compare_cached,
-    measure_reading,
-    strategies,
-)
+from regard.inspection.invariants import Check, Given, Trial, compare_alone, compare_cached, measure_reading, strategies
 from regard.models.interfaces.text import as_seq2seq
 from regard.tasks.translation.batches import batch_of
 from regard.tasks.translation.data import Languages
-from regard.tasks.translation.scoring import teacher_forced_log_probs
-from regard.tasks.translation.translator import Translator
+from regard.tasks.translation.translator import Translator, teacher_forced_log_probs
 
 
 @torch.inference_mode()

@@ -12,8 +12,7 @@ from regard.metrics.scores import Metric, TextFigures, bleu, exact_match, score_
 from regard.models.interfaces.text import Seq2SeqModel
 from regard.tasks.measuring import Scores
 from regard.tasks.translation.data import Languages
-from regard.tasks.translation.scoring import teacher_forced_log_probs
-from regard.tasks.translation.translator import Translator
+from regard.tasks.translation.translator import Translator, teacher_forced_log_probs
 
 
 class Cut(TypedDict):

@@ -38,8 +38,7 @@ from regard.tasks.measuring import Scores
 from regard.tasks.predictions import Prediction
 from regard.tasks.translation.data import Languages, PairFiles
 from regard.tasks.translation.metrics import TestPairs, score_pairs
-from regard.tasks.translation.scoring import teacher_forced_log_probs
-from regard.tasks.translation.translator import Translator
+from regard.tasks.translation.translator import Translator, teacher_forced_log_probs
 
 if TYPE_CHECKING:
     from regard.inspection.alignments import Alignment

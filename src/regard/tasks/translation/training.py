@@ -105,7 +105,8 @@ class PairTraining(BatchPlanMixin):
 
     def evaluate(self, model: Seq2SeqModel) -> dict[str, float]:
         """Loss a token and BLEU on the validation pairs, decoded as they will be in use."""
-        hypotheses = [found[0].text for found in self._translator(model)([p.source for p in self.valid], self.decode)]
+        translations = self._translator(model)([pair.source for pair in self.valid], self.decode)
+        hypotheses = [several[0].text for several in translations]
         references = [pair.target for pair in self.valid]
         nll, n_tokens = self._valid_nll(model)
         return {

@@ -5,6 +5,10 @@
     labels   ids + </s>                 what it has to say
 
 Sentences are grouped by length and decoded together; what comes out does not depend on who shared the batch.
+
+What a model thinks of translations that are given: the log-probability of every target token, all at once.
+
+The whole target is fed in one pass (teacher forcing). Decoding gets to the same numbers step by step.
 """
 
 from __future__ import annotations
@@ -15,10 +19,12 @@ import numpy as np
 import torch
 
 from regard.attention import Rows
-from regard.data.batching.plan import pad
+from regard.data.batching.plan import like_lengths, pad
+from regard.data.batching.ragged import Ids
 from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, decode
 from regard.models.interfaces.text import Seq2SeqModel
 from regard.tasks.predictions import Prediction
+from regard.tasks.translation.batches import batch_of
 from regard.tasks.translation.data import Languages
 
 
@@ -78,11 +84,7 @@ class Translator:
 
     @torch.inference_mode()
     def _decode(
-        self,
-        sources: list[Sequence[int]],
-        options: DecodeOptions,
-        prefixes: list[list[int]],
-        keys: list[int],
+        self, sources: list[Sequence[int]], options: DecodeOptions, prefixes: list[list[int]], keys: list[int]
     ) -> list[list[Hypothesis]]:
         tokenizer = self.languages.target.tokenizer
         rows = self.source_rows(sources)
@@ -112,3 +114,25 @@ class Translator:
             ids=ids,
             finished=hypothesis.finished,
         )
+
+
+@torch.inference_mode()
+def teacher_forced_log_probs(
+    model: Seq2SeqModel,
+    languages: Languages,
+    *,
+    sources: Sequence[Ids],
+    targets: Sequence[Ids],
+    batch_tokens: int = 4096,
+) -> list[list[float]]:
+    """For each pair of ids, the log-probability of each target token and of the end mark after it."""
+    device = model.output_weight.device
+    log_probs_of: list[list[float]] = [[] for _ in sources]
+    lengths = [max(len(source), len(target)) + 1 for source, target in zip(sources, targets, strict=True)]
+    for chunk in like_lengths(lengths, batch_tokens):
+        batch = batch_of(languages, [sources[i] for i in chunk], [targets[i] for i in chunk]).to(device)
+        log_probs = model.forward(*batch.rows()).float().log_softmax(-1)
+        terms = log_probs.gather(-1, batch.labels[..., None])[..., 0].tolist()
+        for i, row in zip(chunk, terms, strict=True):
+            log_probs_of[i] = row[: len(targets[i]) + 1]
+    return log_probs_of

@@ -115,12 +115,12 @@ class Measured:
         known, what = len(self.values), "questions" if self.judged is None else "pairs"
         covered = f"{known:,} of {self.n:,} {what}, the others hold unknown words"
         every = np.arange(known)
-        found = {self.name: Metric(self.name, self.figure(every), covered, digits=4)}
-        found["covered"] = Metric("covered", known / self.n, covered, digits=4)
+        metrics = {self.name: Metric(self.name, self.figure(every), covered, digits=4)}
+        metrics["covered"] = Metric("covered", known / self.n, covered, digits=4)
         for section in dict.fromkeys(self.sections):
-            some = np.array([i for i, its in enumerate(self.sections) if its == section], np.int64)
-            found[section] = Metric(section, self.figure(some), f"accuracy, {len(some):,} questions", digits=4)
-        return found
+            members = np.array([i for i, its in enumerate(self.sections) if its == section], np.int64)
+            metrics[section] = Metric(section, self.figure(members), f"accuracy, {len(members):,} questions", digits=4)
+        return metrics
 
 
 def read_test(path: Path | str) -> WordTest:
@@ -154,7 +154,7 @@ def _questions(path: Path | str, lines: Sequence[tuple[int, str]]) -> Questions:
 
 
 def _likeness(path: Path | str, lines: Sequence[tuple[int, str]]) -> Likeness:
-    words, judged = [], []
+    words, likeness = [], []
     for number, line in lines:
         parts = _PARTS.split(line)
         if len(parts) != 3 or not _is_number(parts[2]):
@@ -163,10 +163,10 @@ def _likeness(path: Path | str, lines: Sequence[tuple[int, str]]) -> Likeness:
                 hint="allowed are lines `a b c d` of analogies, or `word word 7.5` of judged pairs",
             )
         words.append((parts[0], parts[1]))
-        judged.append(float(parts[2]))
+        likeness.append(float(parts[2]))
     if not words:
         raise DataError(f"{display_name(path)}: holds no pairs")
-    return Likeness(words, judged)
+    return Likeness(words, likeness)
 
 
 def _is_number(text: str) -> bool:

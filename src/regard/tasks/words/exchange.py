@@ -21,7 +21,7 @@ from regard.models.flops import count_parameters
 from regard.models.word_vectors import WordVectors, WordVectorsConfig
 from regard.tasks.recipes import make_recipe
 from regard.tasks.words.skipgrams import RESERVED, word_tokenizer
-from regard.training.word_vectors import MODEL, TASK, start_from_vectors, vectors_of
+from regard.training.warm_start import MODEL, TASK, start_from_vectors, vectors_of
 
 __all__ = ["export_vectors", "import_vectors", "start_from_vectors", "vectors_of"]
 

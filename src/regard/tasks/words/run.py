@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.checkpoints.provenance import commit, hardware, versions
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.spec import ModelSpec
 from regard.checkpoints.weights import load_weights, weights_of
@@ -18,12 +17,12 @@ from regard.config.recipe import Recipe
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.metrics.scores import Metric
-from regard.models.flops import count_parameters
 from regard.models.word_vectors import WordVectors
 from regard.tasks.measuring import measure
 from regard.tasks.words.data import score_words, word_tests
 from regard.tasks.words.skipgrams import RESERVED, WordStream, cutter, read_words, word_tokenizer
-from regard.tasks.words.training import SkipGramOptions, Told, learn_vectors
+from regard.tasks.words.training import SkipGramOptions, SkipGramProgress, learn_vectors
+from regard.training.run import write_facts
 from regard.training.setup import RunContext
 from regard.training.signals import Interrupted, listening
 from regard.training.warm_start import begin_model, own_options
@@ -51,21 +50,9 @@ def train_words(recipe: Recipe, context: RunContext, resume: bool) -> dict[str, 
     )
     training = _learn(model, stream, recipe, context, so_far)
     run.write_weights(weights_of(model))
-    facts = {
-        "task": recipe.task,
-        "seed": recipe.train.seed,
-        "parameters": count_parameters(model),
-        "words": len(stream.words),
-        "tokens": len(stream.ids),
-        "fingerprints": {"train": fingerprint},
-        "versions": versions(),
-        "hardware": hardware(torch.device("cpu")),
-        "commit": commit(),
-        "training": training,
-        "metrics": _measure(model, tokenizer, recipe, context),
-    }
-    run.write_facts(facts)
-    return facts
+    data = {"words": len(stream.words), "tokens": len(stream.ids), "fingerprints": {"train": fingerprint}}
+    metrics = _measure(model, tokenizer, recipe, context)
+    return write_facts(recipe, model, replace(context, device=torch.device("cpu")), data, training, metrics)
 
 
 def _read(source: Any, cut: Callable[[str], list[str]], recipe: Recipe) -> WordStream:
@@ -90,7 +77,7 @@ class _SoFar:
     """What a checkpoint says: of which text the vectors are, how far they are, and the seconds that took."""
 
     fingerprint: str
-    told: Told = field(default_factory=Told)
+    progress: SkipGramProgress = field(default_factory=SkipGramProgress)
     seconds: float = 0.0
 
 
@@ -101,13 +88,13 @@ def _restore(model: WordVectors, run: RunFolder, fingerprint: str) -> _SoFar:
     origin = f"{run.checkpoints / f'step-{steps[-1]:08d}'}"
     tensors, facts = run.read(steps[-1], ["model"])
     try:
-        found = _SoFar(str(facts["fingerprint"]), Told(**facts["told"]), float(facts["seconds"]))
+        so_far = _SoFar(str(facts["fingerprint"]), SkipGramProgress(**facts["told"]), float(facts["seconds"]))
     except (KeyError, TypeError, ValueError) as problem:
         raise CheckpointError(f"{origin}: its state.json is of another version ({problem!r})") from problem
-    if found.fingerprint != fingerprint:
+    if so_far.fingerprint != fingerprint:
         raise ConfigError(f"{run.path} was begun with another text", hint="begin a new run, with another --out")
     load_weights(model, tensors["model"], origin=origin)
-    return found
+    return so_far
 
 
 def _learn(
@@ -123,25 +110,25 @@ def _learn(
         batch=train.batch_tokens,
         seed=train.seed,
     )
-    began = said = saved = time.monotonic()
-    last = so_far.told
+    began = reported = saved = time.monotonic()
+    last = so_far.progress
     if last.step:
         context.say(f"going on after {last.done:.0%}")
 
     def save() -> None:
-        reached = replace(so_far, told=last, seconds=so_far.seconds + time.monotonic() - began)
-        facts = vars(reached) | {"told": last._asdict()}
+        reached = replace(so_far, progress=last, seconds=so_far.seconds + time.monotonic() - began)
+        facts = {"fingerprint": reached.fingerprint, "told": last._asdict(), "seconds": reached.seconds}
         context.run.save(last.step, files={"model": weights_of(model)}, facts=facts)
         context.run.keep([last.step])
 
     with listening() as stopping:
 
-        def tell(told: Told) -> bool:
-            nonlocal said, saved, last
-            last, now = told, time.monotonic()
-            if now - said >= _SECONDS or told.done == 1.0:
-                said, rate = now, (told.words - so_far.told.words) / max(now - began, 1e-9)
-                context.say(f"{told.done:4.0%}  loss {told.loss:.3f}  {rate:,.0f} words a second")
+        def tell(progress: SkipGramProgress) -> bool:
+            nonlocal reported, saved, last
+            last, now = progress, time.monotonic()
+            if now - reported >= _SECONDS or progress.done == 1.0:
+                reported, rate = now, (progress.words - so_far.progress.words) / max(now - began, 1e-9)
+                context.say(f"{progress.done:4.0%}  loss {progress.loss:.3f}  {rate:,.0f} words a second")
             if now - saved >= _SAVED:
                 saved = now
                 save()

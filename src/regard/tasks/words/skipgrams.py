@@ -62,13 +62,13 @@ def read_words(
     """Count the words of all documents, and keep those that occur often enough; the `max_words` commonest, if given."""
     table: defaultdict[str, int] = defaultdict()
     table.default_factory = table.__len__  # a word met for the first time gets the next number
-    parts, sizes, places, place = [], [], [], 0
+    parts, sizes, places, document_number = [], [], [], 0
     for document in documents:
         words = cut(document.text)
         parts.append(np.fromiter(map(table.__getitem__, words), np.int32, len(words)))
         sizes.append(len(words))
-        places.append(place)
-        place += not document.more
+        places.append(document_number)
+        document_number += not document.more
     raw = np.concatenate(parts) if parts else np.zeros(0, np.int32)
     counts, names = np.bincount(raw, minlength=len(table)), list(table)
     often = counts >= min_count
@@ -107,7 +107,7 @@ def word_tokenizer(words: Iterable[str], kind: WordKind, *, lowercase: bool) -> 
 
 
 def _library_pattern(kind: WordKind) -> str:
-    return re.sub(r"\\[uU]([0-9A-F]+)", lambda found: chr(int(found[1], 16)), _PATTERNS[kind])
+    return re.sub(r"\\[uU]([0-9A-F]+)", lambda escape: chr(int(escape[1], 16)), _PATTERNS[kind])
 
 
 def keep_rates(counts: NDArray[np.int64], sample: float) -> NDArray[np.float32]:

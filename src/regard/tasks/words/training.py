@@ -47,7 +47,7 @@ class SkipGramOptions:
     seed: int = 1
 
 
-class Told(NamedTuple):
+class SkipGramProgress(NamedTuple):
     """How it goes: the share that is done, words met so far, the loss a pair of the last batch, and where it is.
 
     `batch` batches of epoch `epoch` are done, and `step` in all: with the vectors as they are then, that is all it
@@ -81,8 +81,8 @@ def learn_vectors(
     stream: WordStream,
     options: SkipGramOptions,
     *,
-    tell: Callable[[Told], bool],
-    after: Told | None = None,
+    tell: Callable[[SkipGramProgress], bool],
+    after: SkipGramProgress | None = None,
 ) -> None:
     """Train the vectors on a stream, or go on `after` what was told before, to the same bits.
 
@@ -90,8 +90,8 @@ def learn_vectors(
     """
     learner = _Learner(model, stream, options)
     with _one_thread_each() as workers, ThreadPoolExecutor(max(2, workers)) as pool, torch.inference_mode():
-        for told in learner.run(pool, workers, after or Told()):
-            if not tell(told):
+        for progress in learner.run(pool, workers, after or SkipGramProgress()):
+            if not tell(progress):
                 return
 
 
@@ -104,7 +104,7 @@ class _Learner:
         self.keep, self.noise = keep_rates(stream.counts, options.sample), noise_table(stream.counts)
         self.bands = self.plan.bands().flatten(0, 1)  # (radii · C, S)
 
-    def run(self, pool: ThreadPoolExecutor, workers: int, after: Told) -> Iterator[Told]:
+    def run(self, pool: ThreadPoolExecutor, workers: int, after: SkipGramProgress) -> Iterator[SkipGramProgress]:
         """All epochs, or what is left of them, batch by batch."""
         epochs, words, step = self.options.epochs, after.words, after.step
         for epoch in range(after.epoch, math.ceil(epochs)):
@@ -117,7 +117,7 @@ class _Learner:
                 loss = self._step(batches[number], pool, workers, rate=self.options.lr * max(_LAST_RATE, 1 - done))
                 if last or number % 32 == 0:
                     done = min(1.0, (epoch + (number + 1) / len(batches)) / epochs)
-                    yield Told(done, words, loss, step, epoch, number + 1)
+                    yield SkipGramProgress(done, words, loss, step, epoch, number + 1)
 
     def _batches(self, epoch: int) -> list[_Batch]:
         """The batches of an epoch in random order, with all their random numbers."""
@@ -131,24 +131,24 @@ class _Learner:
         radii = torch.randint(1, self.options.window + 1, (n, CENTRES), generator=chance)
         noise = self.noise[torch.randint(len(self.noise), (n, NOISE), generator=chance)]
         return [
-            _Batch(blocks.words[some], blocks.documents[some], radii[some], noise[some]) for some in order.split(size)
+            _Batch(blocks.words[rows], blocks.documents[rows], radii[rows], noise[rows]) for rows in order.split(size)
         ]
 
     def _step(self, batch: _Batch, pool: ThreadPoolExecutor, workers: int, *, rate: float) -> float:
         """One update of all vectors that a batch meets; the loss a pair before it."""
         size = -(-len(batch.words) // workers)
-        parts = [_Batch(*some) for some in zip(*(column.split(size) for column in batch), strict=True)]
-        found = list(pool.map(self._gradients, parts))
+        parts = [_Batch(*columns) for columns in zip(*(column.split(size) for column in batch), strict=True)]
+        gradients = list(pool.map(self._gradients, parts))
         window = self.options.window
         centres = batch.words[:, window:-window].reshape(-1)
         others = torch.cat((batch.words, batch.noise), 1).view(-1)
-        jobs = [
-            pool.submit(_ascend, self.inputs, centres, torch.cat([part.centres for part in found]), rate),
-            pool.submit(_ascend, self.outputs, others, torch.cat([part.others for part in found]), rate),
+        updates = [
+            pool.submit(_ascend, self.inputs, centres, torch.cat([part.centres for part in gradients]), rate),
+            pool.submit(_ascend, self.outputs, others, torch.cat([part.others for part in gradients]), rate),
         ]
-        for job in jobs:
-            job.result()
-        return sum(part.loss for part in found) / max(1.0, sum(part.pairs for part in found))
+        for update in updates:
+            update.result()
+        return sum(part.loss for part in gradients) / max(1.0, sum(part.pairs for part in gradients))
 
     @torch.inference_mode()
     def _gradients(self, batch: _Batch) -> _Gradients:
