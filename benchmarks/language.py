@@ -75,7 +75,8 @@ def made_up_text(folder: Path, vocabulary: int, n_tokens: int) -> TokenStream:
     ids = np.random.default_rng(0).integers(4, vocabulary, n_tokens)
     ids.astype("<u2").tofile(folder / "stream.ids")
     np.array([0, n_tokens], "<i8").tofile(folder / "stream.offsets")
-    header = StreamHeader(1, n_tokens, n_tokens, n_tokens, n_tokens, "<u2", "made up")
+    counts = {"documents": 1, "tokens": n_tokens, "characters": n_tokens, "bytes": n_tokens, "words": n_tokens}
+    header = StreamHeader(fingerprint="made up", dtype="<u2", **counts)
     (folder / "stream.json").write_text(json.dumps(asdict(header)))
     return TokenStream.open(folder)
 

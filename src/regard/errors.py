@@ -52,3 +52,9 @@ class CheckpointError(RegardError):
 
 class EnvironmentProblem(RegardError):  # noqa: N818 - a state of the machine, not a mistake
     """This machine lacks something: a GPU, a package, disk space."""
+
+
+def kind_of(value: object) -> str:
+    """What a value is, as messages say it: a dict, an int."""
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

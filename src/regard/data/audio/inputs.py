@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.audio.files import Audio, read_audio
-from regard.errors import UsageError
+from regard.errors import UsageError, kind_of
 
 SampleInput: TypeAlias = NDArray[Any] | Tensor | Sequence[float]
 AudioInput: TypeAlias = str | Path | tuple[SampleInput, int] | SampleInput
@@ -36,7 +36,7 @@ def check_recordings(inputs: Sequence[object]) -> None:
     """Refuse what is no recording, by its number."""
     for number, given in enumerate(inputs):
         if not isinstance(given, str | Path | np.ndarray | Tensor | list | tuple):
-            raise UsageError(f"input {number} is a {type(given).__name__}; {_EXPECTED}")
+            raise UsageError(f"input {number} is {kind_of(given)}; {_EXPECTED}")
 
 
 def audio_of(recording: AudioInput, *, rate: int | None = None, where: str = "the recording") -> Audio:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.images.files import COVER, Fit, convert_image, fit_image, read_image
-from regard.errors import UsageError
+from regard.errors import UsageError, kind_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -36,9 +36,7 @@ def check_images(inputs: Sequence[object]) -> None:
     """Refuse what is no image, by its number."""
     for number, given in enumerate(inputs):
         if not isinstance(given, str | Path | np.ndarray | Tensor) and not hasattr(given, "getexif"):
-            raise UsageError(
-                f"input {number} is a {type(given).__name__}; a path, an image, an array or a tensor was expected"
-            )
+            raise UsageError(f"input {number} is {kind_of(given)}; a path, an image, an array or a tensor was expected")
 
 
 def image_name(image: ImageInput) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.series.files import Missing, Series, series_of_rows
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, UsageError, kind_of
 
 SeriesInput: TypeAlias = str | Path | Mapping[str, Sequence[Any]] | NDArray[Any] | Any  # and a pandas DataFrame
 
@@ -26,9 +26,7 @@ def check_series(inputs: Sequence[object]) -> None:
     """Refuse what is no series, by its number."""
     for number, given in enumerate(inputs):
         if not isinstance(given, str | Path | Mapping | np.ndarray) and not hasattr(given, "columns"):
-            raise UsageError(
-                f"input {number} is a {type(given).__name__}; a path, a table of columns or an array was expected"
-            )
+            raise UsageError(f"input {number} is {kind_of(given)}; a path, a table of columns or an array was expected")
 
 
 def series_of(

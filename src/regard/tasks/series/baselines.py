@@ -19,11 +19,17 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from regard.checkpoints.weights import read_tensors, write_tensors
+from regard.data.series.space import SeriesSpace
 from regard.data.series.windows import Rows, Windows
+from regard.metrics.bootstrap import Drawn
+from regard.metrics.scores import Metric
 from regard.models.interfaces.series import steps_read
-from regard.tasks.series.metrics import Errors, Forecasts, chunks, errors_of
+from regard.tasks.measuring import Scores
+from regard.tasks.series.forecasting import forecasts
+from regard.tasks.series.metrics import Errors, Forecasts, blocks_of, chunks, errors_of, metrics
 
 PENALTIES = (1e-6, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # times the mean square of a feature
 _FILE = "baseline.safetensors"
@@ -125,3 +131,34 @@ def _answers(windows: Windows, rows: Rows) -> Matrix:
     if not reads_itself(windows):
         return future.reshape(len(rows), -1)
     return (future - windows.known(rows, 1)).transpose(0, 2, 1).reshape(-1, windows.horizon)
+
+
+def score_windows(
+    model: nn.Module, windows: Windows, space: SeriesSpace, *, quantiles: Sequence[float], ridge: Ridge | None
+) -> Scores:
+    """The model's forecasts of all windows; beside its figures "naive mse", "ridge mae", … of the same windows."""
+    errors = errors_of(forecasts(model, windows), windows, quantiles=quantiles)
+
+    def with_baselines() -> dict[str, Metric]:
+        about = f"windows:{len(windows)}|context:{windows.context}|horizon:{windows.horizon}|all"
+        named = metrics(errors, space, signature=about, horizon=windows.horizon)
+        for name, others in baselines(windows, season=space.season, ridge=ridge).items():
+            named |= metrics(others, space, signature=about, horizon=windows.horizon, prefix=f"{name} ")
+        return named
+
+    def figures(drawn: Drawn) -> dict[str, float]:
+        of_all = errors.figures(drawn)
+        return {name: of_all[name] for name in ("mse", "mae")}
+
+    block = blocks_of(len(windows), windows.horizon)
+    return Scores(len(windows), "windows", with_baselines, figures, block=block)
+
+
+def lines_of(metrics: Mapping[str, Metric]) -> list[str]:
+    """The scaled errors as lines for people, the model's first."""
+    whose = [""] + [key.removesuffix("mse") for key in metrics if key.endswith(" mse")]
+    lines = []
+    for prefix in whose:
+        mse, mae = (metrics[prefix + name].value for name in ("mse", "mae"))
+        lines.append(f"{prefix.strip() or 'model':<15} mse {mse:.4f}  mae {mae:.4f}")
+    return lines

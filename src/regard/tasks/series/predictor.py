@@ -31,10 +31,9 @@ from regard.tasks.base import Predictor, ScoreData, folder_of, one_or_many
 from regard.tasks.decode_settings import NoSettings
 from regard.tasks.measuring import Scores
 from regard.tasks.registry import NoOptions
-from regard.tasks.series.baselines import Ridge
+from regard.tasks.series.baselines import Ridge, score_windows
 from regard.tasks.series.data import SeriesFiles
 from regard.tasks.series.forecasting import Forecast, forecasts_of, inputs_of
-from regard.tasks.series.report import score_windows
 
 if TYPE_CHECKING:
     from regard.inspection.forward_case import ForwardCase

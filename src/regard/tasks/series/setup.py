@@ -10,10 +10,9 @@ from regard.config.recipe import Recipe
 from regard.data.series.windows import Windows
 from regard.models.interfaces.series import Forecaster
 from regard.tasks.measuring import Scores, measure
-from regard.tasks.series.baselines import Ridge
+from regard.tasks.series.baselines import Ridge, lines_of, score_windows
 from regard.tasks.series.config import SeriesConfig
 from regard.tasks.series.data import SeriesFiles
-from regard.tasks.series.report import lines_of, score_windows
 from regard.tasks.series.training import SeriesTraining
 from regard.training.setup import RunContext, Say, TaskSetup
 from regard.training.warm_start import begin_model, own_options, refuse_start
