@@ -11,7 +11,7 @@ value. Targets that are not are predicted from the last steps of all inputs toge
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
