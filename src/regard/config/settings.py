@@ -16,7 +16,7 @@ several settings at once are `contradictions`. Records of others may be plain da
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from numbers import Integral, Real
@@ -60,6 +60,13 @@ _ANY = Bounds()
 
 
 @dataclass(frozen=True)
+class OpenChoice:
+    """Marks a name out of a list that others may add to: `Annotated[str, OpenChoice(score_names)]`."""
+
+    names: Callable[[], tuple[str, ...]]
+
+
+@dataclass(frozen=True)
 class Setting:
     """One setting of a record: what it is called, what it may be, what it is unless given, and what it means.
 
@@ -80,6 +87,9 @@ class Setting:
     @property
     def choices(self) -> tuple[Any, ...]:
         """The values to choose from, where they are named."""
+        for mark in getattr(self.type, "__metadata__", ()):
+            if isinstance(mark, OpenChoice):
+                return mark.names()
         return tuple(choice for kind in self._kinds() for choice in get_args(kind) if get_origin(kind) is Literal)
 
     @property

@@ -47,7 +47,7 @@ def learn(attention: str, *, longest: int, scale: Scale) -> RecurrentSeq2Seq:
     n = N_LETTERS + FIRST
     model = RecurrentSeq2Seq(
         RecurrentConfig(n_source=n, n_target=n, cell="gru", d_embedding=32, d_hidden=width, n_layers=1, dropout=0.0,
-                        attention=attention)  # type: ignore[arg-type]
+                        attention=attention)
     )  # fmt: skip
     draw = torch.Generator().manual_seed(scale.seed)
     steps = scale.of(550, 160)

@@ -9,18 +9,33 @@ Decoder states are the queries, encoder states the keys and the values, and no m
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Annotated, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention import MLP, Additive, Cache, Dot, General, Mask, Prepared, ScaledDot, Score, Tap, watch
-from regard.errors import ConfigError
+from regard.config.settings import OpenChoice
+from regard.errors import ConfigError, UsageError
 
-AttentionName = Literal["none", "dot", "scaled_dot", "general", "additive", "mlp"]
-
+MakeScore = Callable[[int, int], Score]  # of the widths of queries and keys
 NEED_ONE_WIDTH = ("dot", "scaled_dot")
-_LEARNED: dict[str, type[General | Additive]] = {"general": General, "additive": Additive, "mlp": MLP}
+_LEARNED: dict[str, MakeScore] = {"general": General, "additive": Additive, "mlp": MLP}
+
+
+def register_score(name: str, make: MakeScore) -> None:
+    """Give a score from outside the package a name, for recipes: `model.attention=name`."""
+    if name in score_names() and _LEARNED.get(name) is not make:
+        raise UsageError(f"there is a score called {name!r} already", hint="give it another name")
+    _LEARNED[name] = make
+
+
+def score_names() -> tuple[str, ...]:
+    """What attention between states can be called; "none" is to do without."""
+    return ("none", *NEED_ONE_WIDTH, *_LEARNED)
+
+
+AttentionName = Annotated[str, OpenChoice(score_names)]
 
 
 def score_of(name: AttentionName, d_query: int, *, d_key: int | None = None) -> Score:

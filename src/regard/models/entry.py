@@ -16,6 +16,7 @@ from torch import nn
 class Entry:
     """A model that has a name.
 
+    tasks                   the tasks it can be trained for, beside those that list it: for models from outside
     packs                   whether it reads packed rows, without padding
     continues               whether it reads forward and predicts the next word
     separate_vocabularies   options that hold where source and target do not share their words
@@ -25,6 +26,7 @@ class Entry:
     config: type[Any]
     module: Callable[[Any], nn.Module]
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tasks: tuple[str, ...] = ()
     packs: bool = False
     continues: bool = False
     separate_vocabularies: Mapping[str, Any] = field(default_factory=dict)

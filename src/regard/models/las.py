@@ -10,7 +10,6 @@ linear output over the memory for connectionist temporal classification (Graves 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +19,14 @@ from regard.config.settings import Settings, setting
 from regard.errors import ConfigError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName
 from regard.layers.pyramid import Pyramid
-from regard.layers.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, StateStepper, score_of
+from regard.layers.state_attention import (
+    NEED_ONE_WIDTH,
+    AttentionName,
+    StateAttention,
+    StateStepper,
+    score_names,
+    score_of,
+)
 from regard.models.entry import Entry
 from regard.models.interfaces.speech import Frames, Heard
 from regard.models.recurrent import Progress
@@ -164,7 +170,7 @@ def _check(config: LASConfig) -> None:
     if config.attention == "none":
         raise ConfigError(
             "attention is 'none', and a speller without attention hears nothing",
-            hint=f"choose one of {', '.join(get_args(AttentionName)[1:])}",
+            hint=f"choose one of {', '.join(score_names()[1:])}",
         )
 
 

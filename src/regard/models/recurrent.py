@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import get_args
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +27,14 @@ from regard.attention import Cache, Mask, MultiHeadAttention, Padding, Rows
 from regard.config.settings import Settings, setting
 from regard.errors import ConfigError, ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName, merge_directions
-from regard.layers.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, StateStepper, score_of
+from regard.layers.state_attention import (
+    NEED_ONE_WIDTH,
+    AttentionName,
+    StateAttention,
+    StateStepper,
+    score_names,
+    score_of,
+)
 from regard.models.entry import Entry
 from regard.models.interfaces.checks import check_shared_vocabulary
 from regard.models.transformer import Tied
@@ -247,7 +253,7 @@ def _check(config: RecurrentConfig) -> None:
     if config.attention == "none" and (config.input_feeding or config.projected or config.n_heads > 1):
         raise ConfigError(
             "input_feeding, projected and n_heads are about attention, and attention is 'none'",
-            hint=f"choose an attention: {', '.join(get_args(AttentionName)[1:])}",
+            hint=f"choose an attention: {', '.join(score_names()[1:])}",
         )
 
 

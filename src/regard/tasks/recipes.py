@@ -108,7 +108,7 @@ def _model_problems(spec: TaskSpec, section: Mapping[str, Any]) -> list[str]:
     name, size = options.pop("name", spec.models[0]), options.pop("size", None)
     for beginning in spec.beginnings:  # found when training begins
         options.pop(beginning, None)
-    if name in models.names() and name not in spec.models:
+    if name in models.names() and name not in spec.models and spec.name not in models.entry(name).tasks:
         return [f"model.name = {name!r}: the task's models are {', '.join(spec.models)}"]
     try:
         models.configure(name, size)
