@@ -20,7 +20,7 @@ from record import ROOT, row, save
 from regard.data.text.pairs import Pair, PairSource
 from regard.inspection.plots.attention import draw_lengths
 from regard.metrics.scores import LengthBucket, bleu_by_length
-from regard.tasks.translation.translator import usual_cut
+from regard.tasks.translation.metrics import usual_cut
 
 EDGES = (9, 12, 15, 18)
 
