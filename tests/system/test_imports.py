@@ -102,6 +102,7 @@ regard("train", "translation", "--train", pairs, "--valid", pairs, "model.name=t
        "train.r_drop=1.0", "train.device=cpu", "--out", run)
 assert regard("predict", run, "a1 b2")
 assert "BLEU" in regard("evaluate", run, "--data", pairs)
+assert "holds" in regard("verify", run, "--n", "3", "--data", pairs)
 seen = [name for name in sys.modules if name.startswith("regard.fast")]
 assert not seen, seen
 """

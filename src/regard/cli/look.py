@@ -68,8 +68,8 @@ def _aligned(seen: Look, layer: int | None) -> list[str]:
 
 def _most(seen: Look, layer: int | None) -> list[str]:
     """Of one text: where each piece looked most, the mean of all heads."""
-    found = seen.of()
-    weights = found.weights.mean((0, 1)) if layer is None else found.of_layer(layer).mean(0)  # (T, S)
-    rows, columns = seen.axes[found.rows].labels, seen.axes[found.columns].labels
+    shown = seen.of()
+    weights = shown.weights.mean((0, 1)) if layer is None else shown.of_layer(layer).mean(0)  # (T, S)
+    rows, columns = seen.axes[shown.rows].labels, seen.axes[shown.columns].labels
     best = weights.argmax(1).tolist()
     return [f"{row}\t{columns[s]}\t{weights[t, s]:.3f}" for t, (row, s) in enumerate(zip(rows, best, strict=True))]

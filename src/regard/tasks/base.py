@@ -270,12 +270,12 @@ class Predictor(ABC, Generic[Input, Output]):
             )
         chosen, theirs = self.scoring_options(options), other.scoring_options(options)
         self.check_comparable(other)
-        where, found = self.score_data(data, data_root), []
+        where, comparisons = self.score_data(data, data_root), []
         for name, examples in self.test_sets(where).items():
             a, b = self.shared(other, name, examples, where)
             scores = self.score_compared(a, chosen), other.score_compared(b, theirs)
-            found.append(compared(name, *scores, resamples=resamples, seed=seed))
-        return found
+            comparisons.append(compared(name, *scores, resamples=resamples, seed=seed))
+        return comparisons
 
     def score_data(self, data: TestData, data_root: Path | str | None) -> ScoreData:
         """What to score on, as the command line understands it: `REGARD_DATA` is where recipes find their data."""
@@ -288,11 +288,11 @@ class Predictor(ABC, Generic[Input, Output]):
 
     def evaluations(self, data: ScoreData, score: Callable[[Any], Scores]) -> list[Evaluation]:
         """What a way to score says about each test set."""
-        found = []
+        evaluations = []
         for name, examples in self.test_sets(data).items():
             scores = score(examples)
-            found.append(Evaluation(name, scores.n, scores.unit, scores.metrics(), scores.outputs))
-        return found
+            evaluations.append(Evaluation(name, scores.n, scores.unit, scores.metrics(), scores.outputs))
+        return evaluations
 
     def test_sets(self, data: ScoreData) -> Mapping[str, Any]:
         """The examples to score on, by name: those of the files given, else of every test set of the recipe."""

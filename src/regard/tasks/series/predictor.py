@@ -177,8 +177,8 @@ class SeriesPredictor(Predictor[SeriesInput, Forecast]):
         return ((series.values - mean) / scale).astype(np.float32)
 
     def _forecast(self, series: Series, ends: Sequence[int]) -> Forecast:
-        said = forecasts_of(self.module, lambda rows: self._cut(series, [ends[row] for row in rows]), len(ends))
-        values = self.space.unscaled(said.reshape(-1, *said.shape[2:]))
+        scaled = forecasts_of(self.module, lambda rows: self._cut(series, [ends[row] for row in rows]), len(ends))
+        values = self.space.unscaled(scaled.reshape(-1, *scaled.shape[2:]))
         times = self._times(series, len(values))
         return Forecast(times, self.space.targets, values, self.config.data.quantiles, self._dated(series))
 

@@ -73,9 +73,9 @@ class Transcript:
 
     def record(self) -> dict[str, Any]:
         """Text, score, pieces and timed words."""
-        said = {name: getattr(self, name) for name in ("text", "score", "log_prob", "tokens", "seconds", "finished")}
+        facts = {name: getattr(self, name) for name in ("text", "score", "log_prob", "tokens", "seconds", "finished")}
         words = [word.record() for word in self.words]
-        return said | {"words": words, "alternatives": self.alternatives}
+        return facts | {"words": words, "alternatives": self.alternatives}
 
 
 class SpeechSettings(DecodeSettings, total=False):
