@@ -79,7 +79,7 @@ def tag(model: nn.Module, tokenizer: Tokenizer, sentences: Sequence[Sequence[str
     ids, lengths = pad(tokenizer.encode_batch([" ".join(words) for words in sentences]), tokenizer.pad_id)
     device = next(model.parameters()).device
     best = model(Rows(ids.to(device), lengths.to(device))).argmax(-1).cpu()
-    return [tokenizer.tokens(row[:n].tolist()) for row, n in zip(best, lengths.tolist(), strict=True)]
+    return [[tokenizer.decode([i]) for i in row[:n]] for row, n in zip(best.tolist(), lengths.tolist(), strict=True)]
 
 
 def score(model: nn.Module, tokenizer: Tokenizer, examples: Sequence[Sentence]) -> Scores:

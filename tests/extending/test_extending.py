@@ -44,7 +44,7 @@ def model_run(data):
 
 def task_run(data):
     tags = ["--train", data / "tags.tsv", "--valid", data / "tags.tsv"]
-    return ["tagging", *tags, "model.n_positions=16", "train.lr=0.01"], "the dog hears a dog"
+    return ["tagging", *tags, "model.n_positions=16", "train.lr=0.003", "train.batch_tokens=200"], "the dog hears a dog"
 
 
 @pytest.mark.parametrize("made", [score_run, model_run, task_run], ids=["score", "model", "task"])
