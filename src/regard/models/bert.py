@@ -37,7 +37,7 @@ class BertConfig(Settings):
     d_model: int = setting(768, "width of the model", ge=1)
     n_heads: int = setting(12, "attention heads", ge=1)
     d_feedforward: int = setting(3072, "width inside the feed-forward parts", ge=1)
-    n_layers: int = setting(12, "blocks", ge=1)
+    n_layers: int = setting(12, "blocks; 0: embeddings alone", ge=0)
     n_positions: int = setting(512, "most tokens of a row", ge=1)
     n_segments: int = setting(2, "texts that a row may hold; 0: no embeddings for them", ge=0)
     dropout: float = setting(0.1, "share of what the parts say that is dropped in training", ge=0, lt=1)
