@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo browser test fast test-gpu check bench exhibits tables weights clean
+.PHONY: setup demo browser test fast test-textbook test-gpu check bench exhibits tables weights clean
 
 setup: $(STAMP)
 
@@ -26,6 +26,9 @@ test: setup browser  ## every test
 
 fast: setup  ## the tests that take seconds
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
+
+test-textbook: setup  ## the quick tests without anything of fast/, which is never needed for a correct result
+	REGARD_FAST=0 $(BIN)/python -m pytest -n auto --dist loadfile -m "not slow" --ignore tests/fast
 
 test-gpu:  ## what a GPU changes, in one process; on a machine with CUDA, where PYTHON is one that has torch for it
 	PYTHONPATH=src $(PYTHON) -m pytest -m gpu -p no:cacheprovider tests
