@@ -21,12 +21,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from regard.data.io.lines import BOM, display_name, open_bytes
 from regard.errors import DataError, UsageError
 
 BLOCK = 1 << 18
+Line = tuple[str, bool]  # without its ending, and whether it had one
 
 
 @dataclass(frozen=True)
@@ -95,13 +96,6 @@ _SIGN = re.compile(
 )
 _UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")  # bytes that Windows-1252 has no character for
 _ANY_BREAK = re.compile(r"\r\n|\r|\n")
-
-
-class Line(NamedTuple):
-    """A line without its ending, and whether it had one."""
-
-    text: str
-    ended: bool
 
 
 class _Undecodable(Exception):  # noqa: N818 - never leaves this file
@@ -303,12 +297,12 @@ def _split(texts: Iterator[str]) -> Iterator[Line]:
         for line in whole:
             if begun:
                 line, begun = "".join([*begun, line]), []
-            yield Line(line.removesuffix("\r"), True)
+            yield (line.removesuffix("\r"), True)
         if rest:
             begun.append(rest)
         text = next(texts, None)
     if begun:
-        yield Line("".join(begun).removesuffix("\r"), False)
+        yield ("".join(begun).removesuffix("\r"), False)
 
 
 def _split_any(first: str, texts: Iterator[str]) -> Iterator[Line]:
@@ -318,11 +312,11 @@ def _split_any(first: str, texts: Iterator[str]) -> Iterator[Line]:
         text = rest + text
         held = text.endswith("\r")  # a "\n" may follow in the next block
         *whole, rest = _ANY_BREAK.split(text[:-1] if held else text)
-        yield from (Line(line, True) for line in whole)
+        yield from ((line, True) for line in whole)
         rest += "\r" * held
         following = next(texts, None)
         if following is None:
             break
         text = following
     if rest:
-        yield Line(rest.removesuffix("\r"), rest.endswith("\r"))
+        yield (rest.removesuffix("\r"), rest.endswith("\r"))
