@@ -129,9 +129,9 @@ def _rows(sample: Sequence[str], delimiter: str, *, quoted: bool) -> Rows:
 
 
 def _is_quoted(sample: Sequence[str], delimiter: str) -> bool:
-    """Comma and semicolon tables always may quote. Others do if cells that begin with a quotation mark end with one,
+    """Comma and semicolon tables always may quote; others if every cell that begins with a quotation mark ends so.
 
-    line by line; or if only quotes that hold separators and line breaks give all rows the same width.
+    Cells of those may hold separators and line breaks if only that gives all rows the same width.
     """
     if delimiter in ",;":
         return True
