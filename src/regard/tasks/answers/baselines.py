@@ -23,9 +23,9 @@ _WORD = re.compile(r"\w+(?:[.,'’-]\w+)*|[^\w\s]")
 _LONGEST = 10  # words of a stretch
 _COMMON = frozenset(
     words(
-        "a an and are as at be been but by did do does for from had has have he her his how in into is it its of on or she "
-        "that the their them there these they this those to was were what when where which while who whom whose why will "
-        "with would"
+        "a an and are as at be been but by did do does for from had has have he her his how in into is it its of on "
+        "or she that the their them there these they this those to was were what when where which while who whom "
+        "whose why will with would"
     )
 )
 
