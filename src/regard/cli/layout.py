@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+JOINED = "\u00a0"
 _NAMES, _LEAST = 11, 60  # columns for a section's name; columns that no terminal is taken to have less of
 
 
@@ -16,7 +17,10 @@ def terminal_width() -> int:
 
 
 def section(name: str, lines: Iterable[str], *, width: int) -> list[str]:
-    """Lines under a name: the name stands before the first; what is too long goes on below, a little further in."""
+    """Lines under a name: the name stands before the first; what is too long goes on below, a little further in.
+
+    Words that a no-break space joins stay together, however long they are.
+    """
     wrapped: list[str] = []
     for line in lines:
         further = " " * (len(line) - len(line.lstrip()) + 2)
@@ -24,14 +28,15 @@ def section(name: str, lines: Iterable[str], *, width: int) -> list[str]:
         wrapped += textwrap.wrap(
             line, room, subsequent_indent=further, break_long_words=False, break_on_hyphens=False
         ) or [""]
-    return [f"{name if i == 0 else '':<{_NAMES}}{line}".rstrip() for i, line in enumerate(wrapped)]
+    named = (f"{name if i == 0 else '':<{_NAMES}}{line}" for i, line in enumerate(wrapped))
+    return [line.rstrip().replace(JOINED, " ") for line in named]
 
 
 @dataclass(frozen=True)
 class Column:
     """A column of a table. Of those that may go, the one with the highest `rank` goes first; 0 stays.
 
-    A column with a `least` width may be clipped to it.
+    A column with a `least` width may be clipped to it: its texts lose their middle, or with `tail` their end.
     """
 
     name: str
@@ -39,44 +44,47 @@ class Column:
     rank: int = 0
     right: bool = False
     least: int = 0
+    tail: bool = False
 
     @property
     def width(self) -> int:
         """What it takes to show every cell whole."""
         return max(map(len, (self.name, *self.cells)))
 
+    @property
+    def narrowest(self) -> int:
+        """What it takes at least."""
+        return min(self.width, self.least or self.width)
+
 
 def table(columns: Sequence[Column], *, width: int) -> list[str]:
-    """A table that is no wider than asked: columns go by their rank, then those that can be clipped are."""
+    """A table that is no wider than asked: columns go by their rank until the others fit, clipped where they can be."""
     kept = list(columns)
-    while _total(kept) > width and any(column.rank for column in kept):
+    while _least(kept) > width and any(column.rank for column in kept):
         kept.remove(max(kept, key=lambda column: column.rank))
-    over = max(0, _total(kept) - width)
-    widths = []
-    for column in kept:
-        taken = min(over, max(0, column.width - column.least)) if column.least else 0
-        over -= taken
-        widths.append(column.width - taken)
+    widths = [column.width for column in kept]
+    for i, column in sorted(enumerate(kept), key=lambda item: -item[1].width):
+        over = sum(widths) + 2 * (len(kept) - 1) - width
+        widths[i] -= min(max(0, over), column.width - column.narrowest)
     rows = [[column.name for column in kept], *zip(*(column.cells for column in kept), strict=True)]
     return [_row(row, kept, widths) for row in rows]
 
 
-def clip(text: str, width: int) -> str:
-    """A text that is no longer than that; its middle goes."""
+def clip(text: str, width: int, *, end: bool = False) -> str:
+    """A text that is no longer than that; its middle goes, or with `end` its end."""
     if len(text) <= width:
         return text
-    tail = (width - 1) // 2
+    tail = 0 if end else (width - 1) // 2
     return text[: width - 1 - tail] + "…" + text[len(text) - tail :]
 
 
-def _total(columns: Sequence[Column]) -> int:
-    return sum(column.width for column in columns) + 2 * (len(columns) - 1)
+def _least(columns: Sequence[Column]) -> int:
+    return sum(column.narrowest for column in columns) + 2 * (len(columns) - 1)
 
 
 def _row(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
-    shown = (clip(cell, width) for cell, width in zip(cells, widths, strict=True))
-    padded = (
-        cell.rjust(width) if column.right else cell.ljust(width)
-        for cell, column, width in zip(shown, columns, widths, strict=True)
-    )
+    padded = []
+    for cell, column, width in zip(cells, columns, widths, strict=True):
+        shown = clip(cell, width, end=column.tail)
+        padded.append(shown.rjust(width) if column.right else shown.ljust(width))
     return "  ".join(padded).rstrip()

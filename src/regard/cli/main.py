@@ -19,8 +19,11 @@ from regard.cli.evaluate import evaluate
 from regard.cli.exhibits import exhibits
 from regard.cli.export import export
 from regard.cli.import_ import import_
+from regard.cli.info import info
 from regard.cli.look import look
+from regard.cli.plot import plot
 from regard.cli.predict import predict
+from regard.cli.runs import runs
 from regard.cli.train import train
 from regard.cli.verify import verify
 from regard.errors import EnvironmentProblem, RegardError
@@ -35,7 +38,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verb in (train, predict, evaluate, compare, look, verify, export, demo, exhibits):
+for verb in (train, predict, evaluate, compare, look, verify, info, runs, plot, export, demo, exhibits):
     app.command()(verb)
 app.command("import")(import_)
 app.add_typer(recipes.app)

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from regard.checkpoints.headers import count_of
+from regard.config.defaults import changed
 from regard.errors import ConfigError
 from regard.models.registry import configure, entry, names
 from regard.tasks.registry import task_names, task_spec
@@ -85,6 +86,18 @@ def describe_model(name: str) -> NamedModel:
         tuple(sizes.values()),
         sizes.get(wanted),
     )
+
+
+def chosen_options(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those options of a model that differ from its defaults, also of a backbone; all of a model that has no name."""
+    if model not in names():
+        return dict(options)
+    chosen = changed(entry(model).config, options)
+    backbone = chosen.get("backbone")
+    if isinstance(backbone, Mapping) and backbone.get("name") in names():
+        rest = {name: value for name, value in backbone.items() if name != "name"}
+        chosen["backbone"] = {"name": backbone["name"], **changed(entry(backbone["name"]).config, rest)}
+    return chosen
 
 
 def _size(model: str, size: str) -> Size:

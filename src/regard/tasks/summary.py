@@ -24,7 +24,8 @@ from regard.config.lenient import number, table, text, texts, whole
 from regard.errors import CheckpointError, RegardError
 from regard.metrics.figure_names import figure
 from regard.tasks.run_state import State, goes_beyond, last_change, read_reached, read_state
-from regard.tasks.uses import main_figure, objective_of
+from regard.tasks.uses import main_figure
+from regard.tasks.wording import several
 
 _NO_COUNTS = ("format", "seed", "parameters")
 _SHORT = 8  # characters of a fingerprint that are shown
@@ -88,7 +89,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """All of it."""
+    """All of it. `best` is the figure that counts, `objective` the one that the recipe says decides, if it does."""
 
     path: Path
     task: str
@@ -98,16 +99,34 @@ class RunSummary:
     training: Training
     figures: tuple[Scored, ...]
     best: Scored | None
+    tokenizer: Mapping[str, Any]
     decode: Mapping[str, Any]
     state: State
     changed: float
     origin: str | None = None
+    objective: str | None = None
     history: History = field(default_factory=History, repr=False)
 
     @property
     def name(self) -> str:
         """What the folder is called."""
         return self.path.name or str(self.path.resolve().name)
+
+    @property
+    def usable(self) -> bool:
+        """Whether there are weights to use."""
+        return RunFolder(self.path).weights.exists()
+
+    @property
+    def progress(self) -> str:
+        """How far it came, in words."""
+        it, said = self.training, []
+        if it.step is not None:
+            said.append(f"{it.step:,} of {it.steps:,} steps" if it.steps else several(it.step, "step", "steps"))
+        if it.passes is not None:
+            done = f"{it.passes:g} of {it.epochs:g} passes" if it.epochs else several(it.passes, "pass", "passes")
+            said.append(f"{done} over the data")
+        return ", ".join(said) or "no step was reported"
 
     @property
     def pieces(self) -> tuple[int, ...]:
@@ -129,7 +148,7 @@ class RunSummary:
         """As a JSON object; the history stays in its own file."""
         said = {key: _plain(value) for key, value in vars(self).items() if key != "history"}
         read = {"tokenizer_pieces": list(self.pieces), "files": self.files, "changed": self.when}
-        return {"name": self.name} | said | read
+        return {"name": self.name} | said | read | {"usable": self.usable}
 
 
 def summarise(path: Path | str) -> RunSummary:
@@ -158,10 +177,12 @@ def summarise(path: Path | str) -> RunSummary:
         training=training,
         figures=figures,
         best=_best(task, config, figures, history, training.best),
+        tokenizer=table(config, "tokenizer"),
         decode=table(config, "decode"),
         state=read_state(run, facts, reached),
         changed=last_change(run),
         origin=text(facts, "origin"),
+        objective=text(table(config, "data"), "objective"),
         history=history,
     )
 
@@ -191,11 +212,15 @@ def _count(run: RunFolder, described: ModelSpec | None) -> int | None:
 
 
 def folder_sizes(folder: Path) -> dict[str, int]:
-    """The bytes of what lies in a folder; a folder in it counts as one thing, and what goes meanwhile is left out."""
+    """The bytes of what lies in a folder; a folder in it counts as one thing, and what goes meanwhile is left out.
+
+    A file is all there is of itself.
+    """
     sizes = {}
-    for path in sorted(folder.iterdir(), key=lambda path: (path.is_dir(), path.name)):
-        inside = path.rglob("*") if path.is_dir() else (path,)
-        sizes[f"{path.name}/" if path.is_dir() else path.name] = sum(map(_size, inside))
+    inside = folder.iterdir() if folder.is_dir() else (folder,)
+    for path in sorted(inside, key=lambda path: (path.is_dir(), path.name)):
+        files = path.rglob("*") if path.is_dir() else (path,)
+        sizes[f"{path.name}/" if path.is_dir() else path.name] = sum(map(_size, files))
     return sizes
 
 
@@ -273,7 +298,7 @@ def _best(
     sets = dict.fromkeys(one.data for one in figures)
     chosen = next((name for name in sets if name != "valid"), next(iter(sets), None))
     on_it = {one.name: one for one in figures if one.data == chosen}
-    objective = objective_of(config)
+    objective = text(table(config, "data"), "objective")
     name = main_figure(task, on_it, objective=objective)
     if name is not None:
         return on_it[name]

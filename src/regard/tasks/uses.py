@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -137,10 +136,3 @@ def main_figure(task: str, names: Iterable[str], *, objective: str | None = None
     bare = {name.lower().removeprefix("valid_"): name for name in reversed(given)}
     wanted = [objective, *use_of(task).figures] if objective else use_of(task).figures
     return next((bare[name] for name in wanted if name in bare), given[0] if given else None)
-
-
-def objective_of(config: Mapping[str, Any]) -> str | None:
-    """The figure that a recipe says decides, if it does."""
-    data = config.get("data")
-    said = data.get("objective") if isinstance(data, Mapping) else None
-    return str(said) if said else None

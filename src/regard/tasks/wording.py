@@ -25,7 +25,7 @@ def short_count(n: int) -> str:
 def duration(seconds: float) -> str:
     """A time as people say it: 12 s, 3 min 20 s, 2 h 5 min."""
     if seconds < 10:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.2g} s"
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -40,6 +40,11 @@ def file_size(n: int) -> str:
         if n < 999.5 * size or unit == "GB":
             break
     return f"{n} B" if unit == "B" else f"{n / size:.1f} {unit}"
+
+
+def several(n: float, one: str, more: str) -> str:
+    """A count with its noun: 1 pass, 2 passes."""
+    return f"{n:,g} {one if n == 1 else more}"
 
 
 def settings(options: Mapping[str, Any]) -> str:

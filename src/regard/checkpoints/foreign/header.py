@@ -42,6 +42,13 @@ class Header:
     stored: Mapping[str, int] = field(default_factory=dict)
     missing: str | None = None
 
+    def record(self) -> dict[str, Any]:
+        """As a JSON object."""
+        spec = {"task": self.spec.task, "model": self.spec.model, "options": dict(self.spec.options)}
+        said = {"path": str(self.path), "format": self.format} | spec
+        counts = {"parameters": self.parameters, "tokenizer_pieces": list(self.pieces), "stored": dict(self.stored)}
+        return said | counts | {"missing": self.missing}
+
 
 def read_header(path: Path | str) -> Header:
     """What the model at a path is."""

@@ -1,0 +1,41 @@
+"""`regard plot`: how runs were trained, as curves in one picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.console import say
+from regard.errors import DataError, UsageError
+
+
+def plot(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN ...", help="Folders of runs.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option(help="The picture to write: .png, .svg or .pdf.", show_default=False)
+    ] = None,
+    dark: Annotated[bool, typer.Option("--dark", help="On dark paper.")] = False,
+) -> None:
+    """Draw loss, figures of the validation data and learning rate over the steps of one run, or of several."""
+    from regard.inspection.plots.curves import MOST_RUNS, PICTURES, draw_curves
+    from regard.tasks.curves import curves_of
+    from regard.tasks.summary import summarise
+
+    if out is None:
+        raise UsageError("a picture needs a name", hint="say where: --out curves.png")
+    if out.suffix.lower() not in PICTURES:
+        raise UsageError(f"--out {out}: allowed are names that end in {', '.join(PICTURES)}")
+    given = list(dict.fromkeys(runs))
+    if len(given) > MOST_RUNS:
+        raise UsageError(f"{len(given)} runs in one picture cannot be told apart; at most {MOST_RUNS} can")
+    found = curves_of([summarise(run) for run in given])
+    for run in found.silent:
+        say(f"left out: {run.path} has reported nothing (there is no metrics.jsonl with figures in it)")
+    if not found.panels:
+        raise DataError("there is nothing to draw: no run has reported anything", hint="train one for some steps first")
+    if found.left_out:
+        say(f"left out for want of room: {', '.join(found.left_out)}")
+    title = f"{given[0].resolve().name}" if len(given) == 1 else ""
+    say(f"picture: {draw_curves(found.panels, out, title=title, dark=dark)}")

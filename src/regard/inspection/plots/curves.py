@@ -1,0 +1,257 @@
+"""Curves of training: figures over steps, of one run or of several, a panel for each figure.
+
+    draw_curves([CurvePanel("loss (nats a token)", [Curve("de", steps, values), …])], "curves.png")
+
+A run has one colour, one dash and one marker in every panel, and is named once, below all of them. Many reports are
+drawn as their running mean over a pale line of what was reported. A ring marks the best point, and says its value where
+there is one run. Values over several orders of magnitude get a logarithmic axis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from numpy.typing import NDArray
+
+from regard.errors import UsageError
+from regard.inspection.plots.colours import DARK, LIGHT, Theme
+
+PICTURES = (".png", ".svg", ".pdf")
+MOST_RUNS = 24
+_DPI = 160
+_WIDTH, _HEIGHT = 5.0, 3.0  # inches of a panel
+_MANY = 150  # so many reports are smoothed
+_FEW = 40  # so few evaluations get a marker each
+_DECADES = 1.3  # so many powers of ten between smallest and largest get a logarithmic axis
+_NAME = 34  # characters of a name that are shown
+
+# By contrast with the paper, and told apart in every kind of colour-blindness together with dash and marker.
+_LIGHT = ("#215f9d", "#c4620a", "#2f7d4f", "#8b3a8f", "#7a6a00", "#0f8b9d", "#b3274a", "#5b5f66")
+_DARK = ("#6fb1ee", "#f0a35e", "#6cc68f", "#d391d8", "#d9c84a", "#5fd0de", "#f28ba3", "#b4b9c1")
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.4, 1.4)))
+_MARKERS = "osD^vPX*"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A figure of a run: values at steps. `best` is the step to mark; `dashed` is the second of two of one run."""
+
+    run: str
+    steps: Sequence[int]
+    values: Sequence[float]
+    best: int | None = None
+    dashed: str = ""
+    dots: bool = False
+
+
+@dataclass(frozen=True)
+class CurvePanel:
+    """One figure of all runs, named by what it is and what it is measured in."""
+
+    name: str
+    curves: Sequence[Curve]
+    title: str = ""
+
+
+def draw_curves(panels: Sequence[CurvePanel], path: Path | str, *, title: str = "", dark: bool = False) -> Path:
+    """Draw the panels in two columns, and save the picture as its name ends: .png, .svg or .pdf."""
+    runs = list(dict.fromkeys(curve.run for panel in panels for curve in panel.curves))
+    if not runs:
+        raise UsageError("nothing to draw: no run has reported anything")
+    if len(runs) > MOST_RUNS:
+        raise UsageError(f"{len(runs)} runs in one picture cannot be told apart; at most {MOST_RUNS} can")
+    theme, across = DARK if dark else LIGHT, min(2, len(panels))
+    down = -(-len(panels) // across)
+    looks = {run: _Look.of(i, dark=dark) for i, run in enumerate(runs)}
+    named = len(runs) > 1
+    with matplotlib.rc_context(_style(theme)):
+        figure = Figure(figsize=(_WIDTH * across, _HEIGHT * down + (0.35 if title else 0) + _legend_room(runs, across)))
+        figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.08, wspace=0.02, hspace=0.03)
+        axes = figure.subplots(down, across, squeeze=False)
+        for axis, panel in zip(axes.flat, panels, strict=False):
+            _draw(axis, panel, looks, theme, alone=not named)
+        for spare in axes.flat[len(panels) :]:
+            spare.set_axis_off()
+        if title:
+            figure.suptitle(_plain(title), fontsize=12, fontweight="bold", x=0.012, ha="left")
+        if named:
+            _legend(figure, runs, looks, across)
+        return _save(figure, Path(path), theme)
+
+
+@dataclass(frozen=True)
+class _Look:
+    colour: str
+    dash: Any
+    marker: str
+
+    @classmethod
+    def of(cls, number: int, *, dark: bool) -> _Look:
+        colours = _DARK if dark else _LIGHT
+        n = len(colours)
+        return cls(colours[number % n], _DASHES[number // n % len(_DASHES)], _MARKERS[number % len(_MARKERS)])
+
+
+def _draw(axis: Any, panel: CurvePanel, looks: dict[str, _Look], theme: Theme, *, alone: bool) -> None:
+    shown = [curve for curve in panel.curves if len(curve.steps)]
+    for curve in shown:
+        _line(axis, curve, looks[curve.run], theme, alone=alone)
+    axis.set_ylabel(_plain(panel.name))
+    axis.set_xlabel("step")
+    axis.set_xlim(left=0)
+    values = np.concatenate([np.asarray(curve.values, float) for curve in shown])
+    if _spans_decades(values):
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.yaxis.set_minor_formatter(NullFormatter())
+        _few_decades(axis, values)
+    axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axis.xaxis.set_major_formatter(FuncFormatter(_steps))
+    axis.margins(y=0.12)
+    if alone:
+        for curve in shown:
+            _say_best(axis, curve, theme)
+    if any(curve.dashed for curve in shown):
+        axis.legend(loc="best", fontsize=9)
+
+
+def _line(axis: Any, curve: Curve, look: _Look, theme: Theme, *, alone: bool) -> None:
+    x, y = np.asarray(curve.steps, float), np.asarray(curve.values, float)
+    colour = theme.accent if curve.dashed == "validation" and alone else look.colour
+    drawn = y
+    if len(y) > _MANY and not curve.dots:
+        drawn = _running_mean(y, max(3, len(y) // 50))
+        axis.plot(x, y, color=colour, linewidth=0.7, alpha=0.28, zorder=2)
+    marked = (curve.dots and len(x) <= _FEW) or len(x) == 1
+    axis.plot(
+        x,
+        drawn,
+        color=colour,
+        linestyle=look.dash,
+        marker=look.marker if marked else None,
+        markersize=4.2,
+        linewidth=1.8 if alone else 1.5,
+        label=curve.dashed or None,
+        zorder=3,
+    )
+    if curve.best in curve.steps:
+        at = list(curve.steps).index(curve.best)
+        axis.plot(
+            x[at], y[at], marker="o", markersize=11, markerfacecolor="none", markeredgecolor=colour,
+            markeredgewidth=1.8, linestyle="none", zorder=4, clip_on=False,
+        )  # fmt: skip
+
+
+def _say_best(axis: Any, curve: Curve, theme: Theme) -> None:
+    """The value of the best point, on that side of it where there is room."""
+    if curve.best not in curve.steps:
+        return
+    value = curve.values[list(curve.steps).index(curve.best)]
+    left, right = axis.get_xlim()
+    low, high = axis.get_ylim()
+    if axis.get_yscale() == "log":
+        height = math.log(value / low) / math.log(high / low)
+    else:
+        height = (value - low) / (high - low)
+    beyond = (curve.best - left) / (right - left) > 0.6
+    axis.annotate(
+        f"best {value:.4g} at {curve.best:,}",
+        (curve.best, value),
+        xytext=(-9 if beyond else 9, 11 if height < 0.5 else -11),
+        textcoords="offset points",
+        ha="right" if beyond else "left",
+        va="bottom" if height < 0.5 else "top",
+        fontsize=9,
+        color=theme.ink,
+        zorder=5,
+    )
+
+
+def _legend(figure: Figure, runs: Sequence[str], looks: dict[str, _Look], across: int) -> None:
+    handles = [
+        Line2D([], [], color=looks[run].colour, linestyle=looks[run].dash, marker=looks[run].marker, markersize=5,
+               linewidth=1.8, label=_clip(run))
+        for run in runs
+    ]  # fmt: skip
+    figure.legend(handles=handles, loc="outside lower center", ncols=_columns(runs, across), fontsize=9.5)
+
+
+def _columns(runs: Sequence[str], across: int) -> int:
+    longest = max(len(_clip(run)) for run in runs)
+    return max(1, min(len(runs), int(56 * across / (longest + 7))))
+
+
+def _legend_room(runs: Sequence[str], across: int) -> float:
+    return 0.1 + 0.22 * -(-len(runs) // _columns(runs, across)) if len(runs) > 1 else 0.0
+
+
+def _running_mean(values: NDArray[np.float64], window: int) -> NDArray[np.float64]:
+    """The mean over a window around each value; at the ends over as much of it as there is."""
+    kernel = np.ones(window)
+    return np.asarray(np.convolve(values, kernel, "same") / np.convolve(np.ones_like(values), kernel, "same"))
+
+
+def _spans_decades(values: NDArray[np.float64]) -> bool:
+    return bool((values > 0).all()) and float(np.log10(values.max() / values.min())) > _DECADES
+
+
+def _few_decades(axis: Any, values: NDArray[np.float64]) -> None:
+    """Ticks between powers of ten where there are few of these."""
+    if np.log10(values.max() / values.min()) < 3:
+        from matplotlib.ticker import LogLocator
+
+        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+
+
+def _steps(value: float, _: object) -> str:
+    """Thousands as k, so that ticks never touch."""
+    if value >= 1e6:
+        return f"{value / 1e6:g}M"
+    return f"{value / 1e3:g}k" if value >= 10_000 else f"{value:,.0f}"
+
+
+def _style(theme: Theme) -> Any:
+    named = ("text.color", "axes.labelcolor", "xtick.color", "ytick.color", "axes.titlecolor")
+    return {
+        "font.family": "DejaVu Sans",
+        "font.size": 10,
+        "axes.facecolor": theme.paper,
+        "axes.edgecolor": theme.rule,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.color": theme.rule,
+        "grid.linewidth": 0.7,
+        "xtick.major.size": 0,
+        "ytick.major.size": 0,
+        "ytick.minor.size": 0,
+        "xtick.labelsize": 9,
+        "ytick.labelsize": 9,
+        "legend.frameon": False,
+        "svg.fonttype": "none",
+    } | dict.fromkeys(named, theme.ink)
+
+
+def _clip(name: str) -> str:
+    shown = name if len(name) <= _NAME else f"{name[: _NAME // 2]}…{name[-(_NAME // 2 - 1) :]}"
+    return _plain(shown)
+
+
+def _plain(text: str) -> str:
+    return text.replace("$", r"\$")
+
+
+def _save(figure: Figure, path: Path, theme: Theme) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=_DPI, facecolor=theme.paper)
+    return path
