@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from regard.cli.console import say
 from regard.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from regard.tasks.summary import RunSummary
 
 
 def plot(
@@ -30,12 +33,20 @@ def plot(
     given = list(dict.fromkeys(runs))
     if len(given) > MOST_RUNS:
         raise UsageError(f"{len(given)} runs in one picture cannot be told apart; at most {MOST_RUNS} can")
-    found = curves_of([summarise(run) for run in given])
+    summaries = [summarise(run) for run in given]
+    found = curves_of(summaries)
     for run in found.silent:
         say(f"left out: {run.path} has reported nothing (there is no metrics.jsonl with figures in it)")
     if not found.panels:
         raise DataError("there is nothing to draw: no run has reported anything", hint="train one for some steps first")
     if found.left_out:
         say(f"left out for want of room: {', '.join(found.left_out)}")
-    title = f"{given[0].resolve().name}" if len(given) == 1 else ""
+    title = _title(summaries[0]) if len(given) == 1 else ""
     say(f"picture: {draw_curves(found.panels, out, title=title, dark=dark)}")
+
+
+def _title(run: RunSummary) -> str:
+    from regard.tasks.wording import short_count
+
+    size = "" if run.model.parameters is None else f", {short_count(run.model.parameters)} parameters"
+    return f"{run.path.resolve().name}: {run.task}, {run.model.name}{size}"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 USUAL = Path("runs")
 _DAY = 86400  # seconds
-_MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 
 def runs(

@@ -46,6 +46,7 @@ _KNOWN = {
     "cider": Figure("CIDEr-D"),
     "cider-d": Figure("CIDEr-D"),
     "exact": Figure("exact match"),
+    "exact match": Figure("exact match", "share"),
     "accuracy": Figure("accuracy", "share"),
     "macro_f1": Figure("macro F1"),
     "macro f1": Figure("macro F1"),

@@ -9,6 +9,7 @@ best point is the evaluation whose weights it kept.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,12 +46,12 @@ def _losses(named: Mapping[str, RunSummary]) -> Iterator[CurvePanel]:
     unit = _unit(named.values())
     training, validation = list(_training_loss(named)), list(_validation_loss(named))
     if len(named) == 1 and validation:
-        labelled = [_labelled(curve, "training") for curve in training]
-        labelled += [_labelled(curve, "validation") for curve in validation]
-        yield CurvePanel(f"loss{unit}", labelled)
+        labelled = [replace(curve, label="training") for curve in training]
+        labelled += [replace(curve, label="validation") for curve in validation]
+        yield CurvePanel(f"loss{unit}", labelled, loss=True)
     else:
-        yield CurvePanel(f"training loss{unit}", training)
-        yield CurvePanel(f"validation loss{unit}", validation)
+        yield CurvePanel(f"training loss{unit}", training, loss=True)
+        yield CurvePanel(f"validation loss{unit}", validation, loss=True)
 
 
 def _training_loss(named: Mapping[str, RunSummary]) -> Iterator[Curve]:
@@ -58,7 +59,7 @@ def _training_loss(named: Mapping[str, RunSummary]) -> Iterator[Curve]:
     for name, run in named.items():
         course = run.history.training.get("nll") or run.history.training.get("loss")
         if course:
-            yield Curve(name, list(course), list(course.values()))
+            yield Curve(name, list(course), list(course.values()), noisy=True)
 
 
 def _validation_loss(named: Mapping[str, RunSummary]) -> Iterator[Curve]:
@@ -75,7 +76,7 @@ def _panel(named: Mapping[str, RunSummary], name: str) -> CurvePanel:
         if course:
             best = _best(run, name, course)
             curves.append(Curve(run_name, list(course), list(course.values()), best, dots=True))
-    return CurvePanel(figure(name).axis, curves)
+    return CurvePanel(figure(name).axis, curves, loss=figure(name).less_is_better)
 
 
 def _courses(named: Mapping[str, RunSummary], name: str) -> Iterator[Curve]:
@@ -113,10 +114,6 @@ def _unit(runs: Iterable[RunSummary]) -> str:
     """What the losses are measured in, if it is the same for all."""
     units = {use_of(run.task).loss for run in runs}
     return f" ({units.pop()})" if len(units) == 1 and "" not in units else ""
-
-
-def _labelled(curve: Curve, label: str) -> Curve:
-    return Curve(curve.run, curve.steps, curve.values, curve.best, label, curve.dots)
 
 
 def _names(runs: Sequence[RunSummary]) -> list[str]:

@@ -2,9 +2,10 @@
 
     draw_curves([CurvePanel("loss (nats a token)", [Curve("de", steps, values), …])], "curves.png")
 
-A run has one colour, one dash and one marker in every panel, and is named once, below all of them. Many reports are
-drawn as their running mean over a pale line of what was reported. A ring marks the best point, and says its value where
-there is one run. Values over several orders of magnitude get a logarithmic axis.
+A run has one colour, one dash and one marker in every panel, and is named once, where a panel is missing or below all
+of them. All panels have the same steps. Many noisy reports are drawn as their running mean; of a lone run, over a pale
+line of what was reported. A ring marks the best point, with its value where there is one run. Losses over several orders of magnitude
+get a logarithmic axis.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
 from regard.errors import UsageError
@@ -32,6 +33,7 @@ _WIDTH, _HEIGHT = 5.0, 3.0  # inches of a panel
 _MANY = 150  # so many reports are smoothed
 _FEW = 40  # so few evaluations get a marker each
 _DECADES = 1.3  # so many powers of ten between smallest and largest get a logarithmic axis
+_TALL = 12  # so many names stand below each other in the place of a panel
 _NAME = 34  # characters of a name that are shown
 
 # By contrast with the paper, and told apart in every kind of colour-blindness together with dash and marker.
@@ -43,23 +45,27 @@ _MARKERS = "osD^vPX*"
 
 @dataclass(frozen=True)
 class Curve:
-    """A figure of a run: values at steps. `best` is the step to mark; `dashed` is the second of two of one run."""
+    """A figure of a run: values at steps. `best` is the step to mark, `label` tells two curves of one run apart.
+
+    `dots` are single measurements, which get a marker each; `noisy` ones are smoothed where there are many.
+    """
 
     run: str
     steps: Sequence[int]
     values: Sequence[float]
     best: int | None = None
-    dashed: str = ""
+    label: str = ""
     dots: bool = False
+    noisy: bool = False
 
 
 @dataclass(frozen=True)
 class CurvePanel:
-    """One figure of all runs, named by what it is and what it is measured in."""
+    """One figure of all runs, named by what it is and what it is measured in; `loss`: less is better."""
 
     name: str
     curves: Sequence[Curve]
-    title: str = ""
+    loss: bool = False
 
 
 def draw_curves(panels: Sequence[CurvePanel], path: Path | str, *, title: str = "", dark: bool = False) -> Path:
@@ -72,19 +78,27 @@ def draw_curves(panels: Sequence[CurvePanel], path: Path | str, *, title: str = 
     theme, across = DARK if dark else LIGHT, min(2, len(panels))
     down = -(-len(panels) // across)
     looks = {run: _Look.of(i, dark=dark) for i, run in enumerate(runs)}
-    named = len(runs) > 1
+    spare, alone = down * across > len(panels), len(runs) == 1
+    below = 0.0 if spare or alone else _legend_room(runs, across)
+    last = max(max(curve.steps, default=0) for panel in panels for curve in panel.curves)
     with matplotlib.rc_context(_style(theme)):
-        figure = Figure(figsize=(_WIDTH * across, _HEIGHT * down + (0.35 if title else 0) + _legend_room(runs, across)))
+        figure = Figure(figsize=(_WIDTH * across, _HEIGHT * down + (0.35 if title else 0.0) + below))
         figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.08, wspace=0.02, hspace=0.03)
-        axes = figure.subplots(down, across, squeeze=False)
-        for axis, panel in zip(axes.flat, panels, strict=False):
-            _draw(axis, panel, looks, theme, alone=not named)
-        for spare in axes.flat[len(panels) :]:
-            spare.set_axis_off()
+        axes = figure.subplots(down, across, squeeze=False).flat
+        for axis, panel in zip(axes, panels, strict=False):
+            _draw(axis, panel, looks, theme, alone=alone, last=last)
+        if spare:
+            axes[len(panels)].set_axis_off()
         if title:
             figure.suptitle(_plain(title), fontsize=12, fontweight="bold", x=0.012, ha="left")
-        if named:
-            _legend(figure, runs, looks, across)
+        if not alone:
+            ringed = any(curve.best is not None for panel in panels for curve in panel.curves)
+            handles = [*_handles(runs, looks), *([_ring_handle(theme)] if ringed else [])]
+            if spare:
+                ncols = 1 if len(handles) <= _TALL else 2
+                axes[len(panels)].legend(handles=handles, loc="center", fontsize=9.5, ncols=ncols)
+            else:
+                figure.legend(handles=handles, loc="outside lower center", ncols=_columns(runs, across), fontsize=9.5)
         return _save(figure, Path(path), theme)
 
 
@@ -101,36 +115,40 @@ class _Look:
         return cls(colours[number % n], _DASHES[number // n % len(_DASHES)], _MARKERS[number % len(_MARKERS)])
 
 
-def _draw(axis: Any, panel: CurvePanel, looks: dict[str, _Look], theme: Theme, *, alone: bool) -> None:
+def _draw(axis: Any, panel: CurvePanel, looks: dict[str, _Look], theme: Theme, *, alone: bool, last: int) -> None:
     shown = [curve for curve in panel.curves if len(curve.steps)]
     for curve in shown:
         _line(axis, curve, looks[curve.run], theme, alone=alone)
+    values = np.concatenate([np.asarray(curve.values, float) for curve in shown])
     axis.set_ylabel(_plain(panel.name))
     axis.set_xlabel("step")
-    axis.set_xlim(left=0)
-    values = np.concatenate([np.asarray(curve.values, float) for curve in shown])
-    if _spans_decades(values):
-        axis.set_yscale("log")
-        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.yaxis.set_minor_formatter(NullFormatter())
-        _few_decades(axis, values)
+    axis.set_xlim(0, max(1.0, 1.03 * last))
     axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axis.xaxis.set_major_formatter(FuncFormatter(_steps))
-    axis.margins(y=0.12)
+    axis.margins(y=0.1)
+    if panel.loss and _spans_decades(values):
+        axis.set_yscale("log")
+        few = np.log10(values.max() / values.min()) < 3
+        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
+        axis.yaxis.set_minor_formatter(NullFormatter())
+    elif 0 <= values.min() <= 0.3 * values.max():
+        axis.set_ylim(bottom=0)
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.6g}"))
     if alone:
         for curve in shown:
             _say_best(axis, curve, theme)
-    if any(curve.dashed for curve in shown):
+    if any(curve.label for curve in shown):
         axis.legend(loc="best", fontsize=9)
 
 
 def _line(axis: Any, curve: Curve, look: _Look, theme: Theme, *, alone: bool) -> None:
     x, y = np.asarray(curve.steps, float), np.asarray(curve.values, float)
-    colour = theme.accent if curve.dashed == "validation" and alone else look.colour
+    colour = theme.accent if curve.label == "validation" and alone else look.colour
     drawn = y
-    if len(y) > _MANY and not curve.dots:
+    if len(y) > _MANY and curve.noisy:
         drawn = _running_mean(y, max(3, len(y) // 50))
-        axis.plot(x, y, color=colour, linewidth=0.7, alpha=0.28, zorder=2)
+        if alone:
+            axis.plot(x, y, color=colour, linewidth=0.7, alpha=0.28, zorder=2)
     marked = (curve.dots and len(x) <= _FEW) or len(x) == 1
     axis.plot(
         x,
@@ -138,22 +156,22 @@ def _line(axis: Any, curve: Curve, look: _Look, theme: Theme, *, alone: bool) ->
         color=colour,
         linestyle=look.dash,
         marker=look.marker if marked else None,
-        markersize=4.2,
+        markersize=4.2 if alone else 3.2,
         linewidth=1.8 if alone else 1.5,
-        label=curve.dashed or None,
+        label=curve.label or None,
         zorder=3,
     )
-    if curve.best in curve.steps:
+    if curve.best is not None and curve.best in curve.steps:
         at = list(curve.steps).index(curve.best)
         axis.plot(
-            x[at], y[at], marker="o", markersize=11, markerfacecolor="none", markeredgecolor=colour,
+            x[at], y[at], marker="o", markersize=11 if alone else 9, markerfacecolor="none", markeredgecolor=colour,
             markeredgewidth=1.8, linestyle="none", zorder=4, clip_on=False,
         )  # fmt: skip
 
 
 def _say_best(axis: Any, curve: Curve, theme: Theme) -> None:
     """The value of the best point, on that side of it where there is room."""
-    if curve.best not in curve.steps:
+    if curve.best is None or curve.best not in curve.steps:
         return
     value = curve.values[list(curve.steps).index(curve.best)]
     left, right = axis.get_xlim()
@@ -164,9 +182,9 @@ def _say_best(axis: Any, curve: Curve, theme: Theme) -> None:
         height = (value - low) / (high - low)
     beyond = (curve.best - left) / (right - left) > 0.6
     axis.annotate(
-        f"best {value:.4g} at {curve.best:,}",
+        f"best {value:.4g}, step {curve.best:,}",
         (curve.best, value),
-        xytext=(-9 if beyond else 9, 11 if height < 0.5 else -11),
+        xytext=(-9 if beyond else 9, 12 if height < 0.5 else -12),
         textcoords="offset points",
         ha="right" if beyond else "left",
         va="bottom" if height < 0.5 else "top",
@@ -176,22 +194,26 @@ def _say_best(axis: Any, curve: Curve, theme: Theme) -> None:
     )
 
 
-def _legend(figure: Figure, runs: Sequence[str], looks: dict[str, _Look], across: int) -> None:
-    handles = [
+def _handles(runs: Sequence[str], looks: dict[str, _Look]) -> list[Line2D]:
+    return [
         Line2D([], [], color=looks[run].colour, linestyle=looks[run].dash, marker=looks[run].marker, markersize=5,
                linewidth=1.8, label=_clip(run))
         for run in runs
     ]  # fmt: skip
-    figure.legend(handles=handles, loc="outside lower center", ncols=_columns(runs, across), fontsize=9.5)
+
+
+def _ring_handle(theme: Theme) -> Line2D:
+    return Line2D([], [], linestyle="none", marker="o", markersize=10, markerfacecolor="none",
+                  markeredgecolor=theme.ink, markeredgewidth=1.5, label="best evaluation")  # fmt: skip
 
 
 def _columns(runs: Sequence[str], across: int) -> int:
-    longest = max(len(_clip(run)) for run in runs)
-    return max(1, min(len(runs), int(56 * across / (longest + 7))))
+    longest = max(len(_clip(run)) for run in (*runs, "best evaluation"))
+    return max(1, min(len(runs) + 1, int(56 * across / (longest + 7))))
 
 
 def _legend_room(runs: Sequence[str], across: int) -> float:
-    return 0.1 + 0.22 * -(-len(runs) // _columns(runs, across)) if len(runs) > 1 else 0.0
+    return 0.1 + 0.22 * -(-(len(runs) + 1) // _columns(runs, across))
 
 
 def _running_mean(values: NDArray[np.float64], window: int) -> NDArray[np.float64]:
@@ -202,14 +224,6 @@ def _running_mean(values: NDArray[np.float64], window: int) -> NDArray[np.float6
 
 def _spans_decades(values: NDArray[np.float64]) -> bool:
     return bool((values > 0).all()) and float(np.log10(values.max() / values.min())) > _DECADES
-
-
-def _few_decades(axis: Any, values: NDArray[np.float64]) -> None:
-    """Ticks between powers of ten where there are few of these."""
-    if np.log10(values.max() / values.min()) < 3:
-        from matplotlib.ticker import LogLocator
-
-        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
 
 
 def _steps(value: float, _: object) -> str:
