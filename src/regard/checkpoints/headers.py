@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
+from torch import nn
 
-from regard.errors import CheckpointError
+from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.models.flops import count_parameters
 from regard.models.registry import build
 
@@ -47,5 +48,15 @@ def stored_weights(path: Path) -> dict[str, Stored]:
 
 def count_of(model: str, options: Mapping[str, Any]) -> int:
     """How many parameters a registered model has; shared ones count once."""
-    with torch.device("meta"):
-        return count_parameters(build(model, options))
+    return count_parameters(outline(model, options))
+
+
+def outline(model: str, options: Mapping[str, Any]) -> nn.Module:
+    """A registered model without memory for its weights; options that make none are an error."""
+    try:
+        with torch.device("meta"):
+            return build(model, options)
+    except RegardError:
+        raise
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as problem:
+        raise ConfigError(f"its options make no {model}: {problem}") from problem

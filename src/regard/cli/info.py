@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.console import put
-from regard.cli.layout import JOINED, Column, section, table, terminal_width
+from regard.cli.layout import Column, section, table, terminal_width, whole
 from regard.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def info(
     if as_json:
         put(json.dumps(_record(found), ensure_ascii=False))
         return
-    for line in _lines(found, terminal_width()):
+    for line in list(_lines(found, terminal_width())):  # all or nothing: a file may turn out to be broken
         put(line)
 
 
@@ -136,8 +136,7 @@ def _run_data(run: RunSummary) -> Iterator[str]:
     names = [one.name if one.name in ("train", "valid", "test") else f"{one.name} (test)" for one in run.data]
     width = max(map(len, names), default=0)
     for name, one in zip(names, run.data, strict=True):
-        what = ", ".join(one.files) or ("taken from the training data" if one.name == "valid" else "")
-        yield f"{name:<{width}}  {what}{f'  [{one.fingerprint}]' if one.fingerprint else ''}".rstrip()
+        yield f"{name:<{width}}  {one.source}{f'  [{one.fingerprint}]' if one.fingerprint else ''}"
 
 
 def _run_training(run: RunSummary) -> Iterator[str]:
@@ -168,7 +167,7 @@ def _run_figures(run: RunSummary) -> Iterator[str]:
         for how, alike in groupby(of_set, key=lambda one: one.signature):
             yield from (f"  {_figure(one)}" for one in alike)
             if how:
-                yield f"    by {how}".replace(" ", JOINED)
+                yield whole(f"    by {how}")
 
 
 def _figure(one: Scored) -> str:
@@ -213,7 +212,7 @@ def _run_state(run: RunSummary) -> Iterator[str]:
     if not run.usable:
         yield "it cannot be used yet: its weights (model.safetensors) come with the first evaluation, or at the end"
     if state.go_on:
-        yield f"go on with: {state.go_on}"
+        yield whole(f"go on with: {state.go_on}")
 
 
 def _foreign_parts(found: Header) -> Iterator[tuple[str, list[str]]]:
@@ -235,7 +234,7 @@ def _foreign_parts(found: Header) -> Iterator[tuple[str, list[str]]]:
     yield "files", list(_files(folder_sizes(found.path)))
     asked = f"regard predict {quoted} {' '.join(use_of(spec.task).asked)}"
     made = f"regard import {quoted} --out runs/NAME"
-    yield "use", [made] if spec.task == "words" else [asked, made]
+    yield "use", [whole(made)] if spec.task == "words" else [whole(asked), whole(made)]
 
 
 def _model_lines(found: NamedModel, width: int) -> Iterator[str]:

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-JOINED = "\u00a0"
+_JOINED = "\u00a0"
 _NAMES, _LEAST = 11, 60  # columns for a section's name; columns that no terminal is taken to have less of
 
 
@@ -19,7 +19,7 @@ def terminal_width() -> int:
 def section(name: str, lines: Iterable[str], *, width: int) -> list[str]:
     """Lines under a name: the name stands before the first; what is too long goes on below, a little further in.
 
-    Words that a no-break space joins stay together, however long they are.
+    What is `whole` stays in one line, however long it is.
     """
     wrapped: list[str] = []
     for line in lines:
@@ -29,7 +29,12 @@ def section(name: str, lines: Iterable[str], *, width: int) -> list[str]:
             line, room, subsequent_indent=further, break_long_words=False, break_on_hyphens=False
         ) or [""]
     named = (f"{name if i == 0 else '':<{_NAMES}}{line}" for i, line in enumerate(wrapped))
-    return [line.rstrip().replace(JOINED, " ") for line in named]
+    return [line.rstrip().replace(_JOINED, " ") for line in named]
+
+
+def whole(line: str) -> str:
+    """A line that a section does not break, such as a command that can be copied."""
+    return line.replace(" ", _JOINED)
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from regard.metrics.figure_names import figure
-from regard.tasks.model_facts import chosen_options
+from regard.tasks.model_facts import chosen_options, has_attention
 from regard.tasks.summary import RunSummary, Scored, summarise
 from regard.tasks.uses import use_of
 from regard.tasks.wording import duration, score, settings
+
+_LONGEST = 80  # characters of an example
 
 
 def write_card(run: Path | str | RunSummary) -> str:
@@ -35,7 +37,8 @@ def write_card(run: Path | str | RunSummary) -> str:
 def _what(run: RunSummary) -> Iterator[str]:
     model = run.model
     size = f" with {model.parameters:,} parameters" if model.parameters is not None else ""
-    yield f"This model {use_of(run.task).does}. It is a `{model.name}`{size}, made with regard for the task `{run.task}`."
+    yield f"This model {use_of(run.task).does}."
+    yield f"It is a `{model.name}`{size}, in regard's format, for the task `{run.task}`."
     if chosen := settings(chosen_options(model.name, model.options)):
         yield f"What differs from the model's defaults: {chosen}."
     if run.state.name in ("stopped", "begun"):
@@ -47,13 +50,23 @@ def _commands(run: RunSummary) -> Iterator[str]:
     """Three that can be typed: ask it, measure it, look into it or check it."""
     use, path = use_of(run.task), shlex.quote(str(run.path))
     tested = any(one.name not in ("train", "valid") for one in run.data)
-    third = f"regard verify {path}" if use.looked is None else f"regard look {path} {use.looked} --out seen.html"
+    sample = _sample(run) if use.sampled else None
+    looks = use.looked and has_attention(run.model.name, run.model.options)
+    third = f"look {path} {sample or use.looked} --out seen.html" if looks else f"verify {path}"
     yield "```"
-    yield f"regard predict {path} {' '.join(use.asked)}"
+    yield f"regard predict {path} {sample or ' '.join(use.asked)}"
     yield f"regard evaluate {path}" if tested else f"regard evaluate {path} --data {use.data}"
-    yield third
+    yield f"regard {third}"
     yield "```"
     yield f'From Python: `regard.load("{run.path}")`.'
+
+
+def _sample(run: RunSummary) -> str | None:
+    """The first input that the run kept as a sample, quoted, if it is short."""
+    kept = sorted((run.path / "samples").glob("step-*.txt"))
+    first = kept[-1].read_text(encoding="utf-8").partition("\n")[0] if kept else ""
+    given = first.removeprefix("source").strip() if first.startswith("source ") else ""
+    return shlex.quote(given) if given and len(given) <= _LONGEST and given.isprintable() else None
 
 
 def _figures(run: RunSummary) -> Iterator[str]:
@@ -74,8 +87,8 @@ def _figures(run: RunSummary) -> Iterator[str]:
 
 def _row(one: Scored) -> str:
     interval = "–" if one.low is None or one.high is None else f"{score(one.low)} to {score(one.high)}"
-    how = one.signature.replace("|", " · ") or "–"
-    return f"| {_cell(one.data)} | {_cell(one.name)} | {score(one.value)} | {interval} | {_cell(how)} |"
+    how = f"`{_cell(one.signature)}`" if one.signature else "–"
+    return f"| {_cell(one.data)} | {_cell(one.name)} | {score(one.value)} | {interval} | {how} |"
 
 
 def _data(run: RunSummary) -> Iterator[str]:
@@ -85,7 +98,7 @@ def _data(run: RunSummary) -> Iterator[str]:
     if run.counts:
         yield f"In all: {', '.join(f'{n:,} {name}' for name, n in run.counts.items())}."
     for one in run.data:
-        files = ", ".join(f"`{name}`" for name in one.files) or "taken from the training data"
+        files = ", ".join(f"`{name}`" for name in one.files) or one.source
         mark = f" (fingerprint {one.fingerprint}…)" if one.fingerprint else ""
         yield f"- {one.name}: {files}{mark}"
     yield "" if run.data else "What it was trained on is not known here."
@@ -105,7 +118,8 @@ def _training(run: RunSummary) -> Iterator[str]:
     commit = f"; commit {it.commit}" if it.commit else ""
     if versions:
         yield f"Made with {versions}{commit}."
-    yield "`config.toml` is the whole recipe: `regard train config.toml --out AGAIN` repeats the run."
+    recipe = shlex.quote(str(run.path / "config.toml"))
+    yield f"Its whole recipe is in `config.toml`; `regard train {recipe} --out runs/again` repeats the run."
 
 
 def _limits(run: RunSummary) -> Iterator[str]:

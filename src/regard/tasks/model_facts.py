@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from regard.checkpoints.headers import count_of
+from regard.attention.taps import Tap
+from regard.checkpoints.headers import count_of, outline
 from regard.config.defaults import changed
-from regard.errors import ConfigError
+from regard.errors import ConfigError, RegardError
 from regard.models.registry import configure, entry, names
 from regard.tasks.registry import task_names, task_spec
 
@@ -98,6 +99,14 @@ def chosen_options(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
         rest = {name: value for name, value in backbone.items() if name != "name"}
         chosen["backbone"] = {"name": backbone["name"], **changed(entry(backbone["name"]).config, rest)}
     return chosen
+
+
+def has_attention(model: str, options: Mapping[str, Any]) -> bool:
+    """Whether there is anything to look at in a model of these options."""
+    try:
+        return any(isinstance(part, Tap) for part in outline(model, options).modules())
+    except RegardError:  # a model, or an option, of another version
+        return False
 
 
 def _size(model: str, size: str) -> Size:

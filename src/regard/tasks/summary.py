@@ -44,11 +44,22 @@ class Model:
 
 @dataclass(frozen=True)
 class DataSet:
-    """Data of a run: what it is for, its files as the recipe names them, and a fingerprint, shortened."""
+    """Data of a run: what it is for, its files as the recipe names them, and a fingerprint, shortened.
+
+    `made` is what regard made it of, where there are no files.
+    """
 
     name: str
     files: tuple[str, ...]
     fingerprint: str | None
+    made: str | None = None
+
+    @property
+    def source(self) -> str:
+        """Where it comes from, in words."""
+        if self.files:
+            return ", ".join(self.files)
+        return f"made by regard: {self.made}" if self.made else "a part of the training data"
 
 
 @dataclass(frozen=True)
@@ -244,14 +255,11 @@ def tokenizer_size(path: Path) -> int:
 def _data(config: Mapping[str, Any], facts: Mapping[str, Any]) -> tuple[DataSet, ...]:
     """Training, validation and test data, by name."""
     section, prints = table(config, "data"), table(facts, "fingerprints")
-    made, tests = section.get("synthetic"), table(section, "test")
+    made, tests = text(section, "synthetic"), table(section, "test")
     files = {name: texts(section, name) for name in ("train", "valid")} | {name: texts(tests, name) for name in tests}
     named = [name for name, some in files.items() if some or name in prints]
     named += [str(name) for name in prints if name not in named]
-    return tuple(
-        DataSet(name, files.get(name) or ((f"made by regard: {made}",) if made else ()), _short(prints.get(name)))
-        for name in named
-    )
+    return tuple(DataSet(name, files.get(name, ()), _short(prints.get(name)), made) for name in named)
 
 
 def _training(

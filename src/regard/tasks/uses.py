@@ -17,6 +17,7 @@ class Use:
     figures         the figures that count, by the names of run.json and metrics.jsonl, the first there is
     loss            what its loss is measured in
     asked           what `regard predict` is given; `looked` what `regard look` is given, None: nothing to look at
+    sampled         whether an input that the run kept as a sample can be asked instead
     data            a file to evaluate on
     limits          what a user should know
     """
@@ -28,6 +29,7 @@ class Use:
     looked: str | None = '"a text"'
     data: str = "test.tsv"
     limits: tuple[str, ...] = ()
+    sampled: bool = False
 
 
 _PHOTO = ("photo.jpg",)
@@ -41,6 +43,7 @@ USES: Mapping[str, Use] = {
         limits=(
             "It may leave out or make up words, most of all in lines that are longer than those it was trained on.",
         ),
+        sampled=True,
     ),
     "language": Use(
         "goes on with a text",

@@ -65,7 +65,10 @@ def read_header(path: Path | str) -> Header:
             f"{path}: not a model that regard can open",
             hint="give a Hugging Face folder, a llama2.c .bin, a .gguf file, Whisper's .pt, or word vectors",
         )
-    return known[path.suffix](path)
+    try:
+        return known[path.suffix](path)
+    except UsageError as problem:  # the numbers in its header make no model
+        raise CheckpointError(f"{path}: {problem}", hint=problem.hint) from problem
 
 
 def _folder(folder: Path) -> Header:

@@ -4,8 +4,8 @@
 
 A run has one colour, one dash and one marker in every panel, and is named once, where a panel is missing or below all
 of them. All panels have the same steps. Many noisy reports are drawn as their running mean; of a lone run, over a pale
-line of what was reported. A ring marks the best point, with its value where there is one run. Losses over several orders of magnitude
-get a logarithmic axis.
+line of what was reported. A ring marks the best point, with its value where there is one run. Losses over several
+orders of magnitude get a logarithmic axis.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _draw(axis: Any, panel: CurvePanel, looks: dict[str, _Look], theme: Theme, *
         few = np.log10(values.max() / values.min()) < 3
         axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
         axis.yaxis.set_minor_formatter(NullFormatter())
-    elif 0 <= values.min() <= 0.3 * values.max():
+    elif values.min() >= 0 and not 0.3 * values.max() < values.min() < values.max():
         axis.set_ylim(bottom=0)
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.6g}"))
     if alone:
