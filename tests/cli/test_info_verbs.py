@@ -321,17 +321,24 @@ def test_a_llama2c_file(command, tmp_path):
 
 def test_a_gguf_file(command, tmp_path):
     gguf = pytest.importorskip("gguf")
+    V, D, F = 300, 64, 96
     writer = gguf.GGUFWriter(tmp_path / "a.gguf", "llama")
-    for add, value in (("block_count", 0), ("context_length", 40), ("embedding_length", 64), ("head_count", 4),
-                       ("feed_forward_length", 96), ("vocab_size", 300)):  # fmt: skip
+    for add, value in (("block_count", 1), ("context_length", 40), ("embedding_length", D), ("head_count", 4),
+                       ("feed_forward_length", F), ("vocab_size", V)):  # fmt: skip
         getattr(writer, f"add_{add}")(value)
     writer.add_tokenizer_model("gpt2")
-    writer.add_token_list([f"w{i}" for i in range(300)])
-    writer.add_tensor("token_embd.weight", np.zeros((300, 64), np.float32))
-    writer.add_tensor("output_norm.weight", np.ones(64, np.float32))
+    writer.add_token_list([f"w{i}" for i in range(V)])
+    shapes = {"token_embd": (V, D), "output_norm": (D,), "blk.0.attn_norm": (D,), "blk.0.ffn_norm": (D,)}
+    shapes |= {f"blk.0.attn_{part}": (D, D) for part in ("q", "k", "v", "output")}
+    shapes |= {"blk.0.ffn_gate": (F, D), "blk.0.ffn_up": (F, D), "blk.0.ffn_down": (D, F)}
+    for name, shape in shapes.items():
+        writer.add_tensor(f"{name}.weight", np.zeros(shape, np.float32))
     for write in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file):
         write()
     writer.close()
+    said = record(command, tmp_path / "a.gguf")
+    assert (said["format"], said["tokenizer_pieces"], said["stored"]) == ("GGUF file, llama", [V], {"F32": 11})
+    assert said["parameters"] == sum(int(np.prod(shape)) for shape in shapes.values())
     (tmp_path / "cut.gguf").write_bytes(b"GGUF")
     assert_refused(command("info", tmp_path / "cut.gguf"), 1, "not a GGUF file")
     (tmp_path / "b.gguf").write_bytes((tmp_path / "a.gguf").read_bytes().replace(b"llama", b"mamba"))

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def plot(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN ...", help="Folders of runs.", show_default=False)],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN", help="The folder of a run; there may be several.", show_default=False)
+    ],
     out: Annotated[
         Path | None, typer.Option(help="The picture to write: .png, .svg or .pdf.", show_default=False)
     ] = None,
