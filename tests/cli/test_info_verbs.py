@@ -19,6 +19,7 @@ from regard.checkpoints.foreign.header import read_header
 from regard.models.flops import count_parameters
 from regard.models.registry import names
 from regard.tasks.card import write_card
+from regard.tasks.curves import curves_of
 from regard.tasks.model_facts import describe_model
 from regard.tasks.summary import summarise
 from regard.tasks.uses import USES
@@ -314,7 +315,7 @@ def test_a_llama2c_file(command, tmp_path):
     opened = regard.checkpoints.foreign.hub.open_foreign(path)
     assert (said["format"], said["task"], said["tokenizer_pieces"]) == ("llama2.c file, llama", "language", [])
     assert said["parameters"] == sum(tensor.numel() for tensor in opened.tensors.values())
-    assert "none: " in command("info", path).out
+    assert "\ntokenizer  none:" in command("info", path).out
     path.write_bytes(b"\0" * 40)
     assert_refused(command("info", path), 1, "not a llama2.c file")
 
@@ -473,6 +474,20 @@ def test_plot_says_what_it_leaves_out(command, tmp_path):
     assert "left out for want of room: cer" in answer.err
     assert f"picture: {out}" in answer.err
     assert out.stat().st_size > 10_000
+
+
+def test_the_ring_is_at_the_figure_that_decided():
+    ringed = {}
+    for name in FINISHED:
+        panels = curves_of([summarise(GOLDEN / "finished" / name)]).panels
+        ringed[name] = [(panel.name, curve.best) for panel in panels for curve in panel.curves if curve.best]
+    assert ringed.pop("words") == []
+    assert all(len(one) == 1 for one in ringed.values()), ringed
+    assert ringed["series"] == [("pinball loss (scaled)", 16)]
+    assert ringed["series-together"] == [("MAE (scaled)", 10)]
+    assert ringed["translation"] == [("BLEU", 100)]
+    assert ringed["speech"] == [("WER (%)", 200)]
+    assert ringed["labels"] == [("macro F1", 24)]
 
 
 def test_plot_refuses(command, tmp_path):

@@ -8,6 +8,7 @@ best point is the evaluation whose weights it kept.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -94,8 +95,18 @@ def _best(run: RunSummary, name: str, course: Mapping[int, float]) -> int | None
 
 
 def _main(run: RunSummary) -> str | None:
-    shown = [name for name in run.history.validation if _is_shown(name)]
-    return main_figure(run.task, shown, objective=run.objective)
+    """The figure that decided which weights were kept, where its values tell; else the one that counts."""
+    shown = {name: course for name, course in run.history.validation.items() if _is_shown(name)}
+    counts = main_figure(run.task, shown, objective=run.objective)
+    step, score = run.training.best, run.training.best_score
+    if step is None or score is None:
+        return counts
+    deciding = [
+        name
+        for name, course in shown.items()
+        if math.isclose(abs(course.get(step, math.inf)), abs(score), rel_tol=1e-6)
+    ]
+    return counts if counts in deciding or not deciding else deciding[0]
 
 
 def _figures(runs: Iterable[RunSummary]) -> list[str]:

@@ -67,7 +67,7 @@ class Training:
     """How it was trained, as far as that is known: steps, or passes over the data where these are what counts.
 
     `step` and `passes` are done; of `steps` or `epochs` there are so many in all. `best` is the step whose weights are
-    kept.
+    kept, by `best_score`.
     """
 
     step: int | None
@@ -77,6 +77,7 @@ class Training:
     tokens: int | None
     seconds: float | None
     best: int | None
+    best_score: float | None
     hardware: str | None
     device: str | None
     precision: str | None
@@ -278,7 +279,8 @@ def _training(
         epochs=epochs,
         tokens=whole(told, "tokens") or whole(told, "words"),
         seconds=number(told, "seconds"),
-        best=_best_step(table(told, "best")),
+        best=_best_scored(told)[0],
+        best_score=_best_scored(told)[1],
         hardware=text(facts, "hardware"),
         device=text(train, "device"),
         precision=text(train, "precision"),
@@ -326,9 +328,11 @@ def _passes(told: Mapping[str, Any]) -> float | None:
     return next((passes for passes in given if passes is not None), None)
 
 
-def _best_step(best: Mapping[str, Any]) -> int | None:
+def _best_scored(told: Mapping[str, Any]) -> tuple[int, float] | tuple[None, None]:
+    """The step whose weights were kept, and its score as the trainer saw it: more is better."""
+    best = table(told, "best")
     scores = {int(step): score for step, score in best.items() if step.isdigit() and isinstance(score, int | float)}
-    return max(scores, key=scores.__getitem__) if scores else None
+    return max(scores.items(), key=lambda item: item[1]) if scores else (None, None)
 
 
 def _short(fingerprint: Any) -> str | None:

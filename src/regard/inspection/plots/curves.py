@@ -3,14 +3,13 @@
     draw_curves([CurvePanel("loss (nats a token)", [Curve("de", steps, values), …])], "curves.png")
 
 A run has one colour, one dash and one marker in every panel, and is named once, where a panel is missing or below all
-of them. All panels have the same steps. Many noisy reports are drawn as their running mean; of a lone run, over a pale
-line of what was reported. A ring marks the best point, with its value where there is one run. Losses over several
-orders of magnitude get a logarithmic axis.
+of them. Panels have the same steps, unless one would be left almost empty. Many noisy reports are drawn as their
+running mean; of a lone run, over a pale line of what was reported. A ring marks the best point, with its value where
+there is one run. Losses over several orders of magnitude get a logarithmic axis.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,10 +121,11 @@ def _draw(axis: Any, panel: CurvePanel, looks: dict[str, _Look], theme: Theme, *
     values = np.concatenate([np.asarray(curve.values, float) for curve in shown])
     axis.set_ylabel(_plain(panel.name))
     axis.set_xlabel("step")
-    axis.set_xlim(0, max(1.0, 1.03 * last))
+    own = max(max(curve.steps) for curve in shown)
+    axis.set_xlim(0, 1.03 * max(1, last if own > last / 2 else own))
     axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axis.xaxis.set_major_formatter(FuncFormatter(_steps))
-    axis.margins(y=0.1)
+    axis.margins(y=0.17 if alone else 0.1)  # room for the value of the best
     if panel.loss and _spans_decades(values):
         axis.set_yscale("log")
         few = np.log10(values.max() / values.min()) < 3
@@ -136,7 +136,7 @@ def _draw(axis: Any, panel: CurvePanel, looks: dict[str, _Look], theme: Theme, *
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.6g}"))
     if alone:
         for curve in shown:
-            _say_best(axis, curve, theme)
+            _say_best(axis, curve, theme, above=not panel.loss)
     if any(curve.label for curve in shown):
         axis.legend(loc="best", fontsize=9)
 
@@ -169,27 +169,25 @@ def _line(axis: Any, curve: Curve, look: _Look, theme: Theme, *, alone: bool) ->
         )  # fmt: skip
 
 
-def _say_best(axis: Any, curve: Curve, theme: Theme) -> None:
-    """The value of the best point, on that side of it where there is room."""
+def _say_best(axis: Any, curve: Curve, theme: Theme, *, above: bool) -> None:
+    """The value of the best point: above a highest one, below a lowest one unless the axis is there."""
     if curve.best is None or curve.best not in curve.steps:
         return
     value = curve.values[list(curve.steps).index(curve.best)]
     left, right = axis.get_xlim()
-    low, high = axis.get_ylim()
-    if axis.get_yscale() == "log":
-        height = math.log(value / low) / math.log(high / low)
-    else:
-        height = (value - low) / (high - low)
+    low, _ = axis.transAxes.inverted().transform(axis.transData.transform((left, value)))[::-1]
+    up = above or low < 0.14
     beyond = (curve.best - left) / (right - left) > 0.6
     axis.annotate(
         f"best {value:.4g}, step {curve.best:,}",
         (curve.best, value),
-        xytext=(-9 if beyond else 9, 12 if height < 0.5 else -12),
+        xytext=(4 if beyond else -4, 9 if up else -9),
         textcoords="offset points",
         ha="right" if beyond else "left",
-        va="bottom" if height < 0.5 else "top",
+        va="bottom" if up else "top",
         fontsize=9,
         color=theme.ink,
+        bbox={"facecolor": theme.paper, "edgecolor": "none", "alpha": 0.75, "pad": 1.0},
         zorder=5,
     )
 
