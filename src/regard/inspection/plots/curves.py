@@ -125,7 +125,7 @@ def _draw(axis: Any, panel: CurvePanel, looks: dict[str, _Look], theme: Theme, *
     axis.set_xlim(0, 1.03 * max(1, last if own > last / 2 else own))
     axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axis.xaxis.set_major_formatter(FuncFormatter(_steps))
-    axis.margins(y=0.17 if alone else 0.1)  # room for the value of the best
+    axis.margins(y=0.18 if alone else 0.1)  # room for the value of the best
     if panel.loss and _spans_decades(values):
         axis.set_yscale("log")
         few = np.log10(values.max() / values.min()) < 3
@@ -176,7 +176,7 @@ def _say_best(axis: Any, curve: Curve, theme: Theme, *, above: bool) -> None:
     value = curve.values[list(curve.steps).index(curve.best)]
     left, right = axis.get_xlim()
     low, _ = axis.transAxes.inverted().transform(axis.transData.transform((left, value)))[::-1]
-    up = above or low < 0.14
+    up = above or low < 0.12
     beyond = (curve.best - left) / (right - left) > 0.6
     axis.annotate(
         f"best {value:.4g}, step {curve.best:,}",
