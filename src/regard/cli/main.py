@@ -19,8 +19,11 @@ from regard.cli.evaluate import evaluate
 from regard.cli.exhibits import exhibits
 from regard.cli.export import export
 from regard.cli.import_ import import_
+from regard.cli.info import info
 from regard.cli.look import look
+from regard.cli.plot import plot
 from regard.cli.predict import predict
+from regard.cli.runs import runs
 from regard.cli.train import TrainCommand, train
 from regard.cli.verify import verify
 from regard.errors import EnvironmentProblem, RegardError
@@ -36,7 +39,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command(cls=TrainCommand)(train)
-for verb in (predict, evaluate, compare, look, verify, export, demo, exhibits):
+for verb in (predict, evaluate, compare, look, verify, info, runs, plot, export, demo, exhibits):
     app.command()(verb)
 app.command("import")(import_)
 app.add_typer(recipes.app)

@@ -1,0 +1,1 @@
+"""What runs and models are, for people: summaries, lists, curves and cards."""
