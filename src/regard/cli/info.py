@@ -234,7 +234,7 @@ def _foreign_parts(found: Header) -> Iterator[tuple[str, list[str]]]:
     yield "files", list(_files(folder_sizes(found.path)))
     asked = f"regard predict {quoted} {' '.join(use_of(spec.task).asked)}"
     made = f"regard import {quoted} --out runs/NAME"
-    yield "use", [whole(made)] if spec.task == "words" else [whole(asked), whole(made)]
+    yield "use", [whole(made)] if use_of(spec.task).imported else [whole(asked), whole(made)]
 
 
 def _model_lines(found: NamedModel, width: int) -> Iterator[str]:

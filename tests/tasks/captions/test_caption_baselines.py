@@ -23,7 +23,7 @@ def test_the_commonest_and_the_nearest() -> None:
     judge = CaptionJudge(references)
     common, nearest = caption_baselines(
         squares((240, 240, 240), (0, 0, 190)),
-        lambda said: judge.judged(said).figures(),
+        lambda said: judge.score(said).figures(),
         train_pixels=TRAIN,
         train_captions=CAPTIONS,
     )

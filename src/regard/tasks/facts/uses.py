@@ -20,6 +20,7 @@ class Use:
     sampled         whether an input that the run kept as a sample can be asked instead
     data            a file to evaluate on
     limits          what a user should know
+    imported        whether models of others have to be imported before they are asked
     """
 
     does: str
@@ -30,6 +31,7 @@ class Use:
     data: str = "test.tsv"
     limits: tuple[str, ...] = ()
     sampled: bool = False
+    imported: bool = False
 
 
 _PHOTO = ("photo.jpg",)
@@ -88,6 +90,7 @@ USES: Mapping[str, Use] = {
         None,
         "pairs.tsv",
         ("It knows the words of its training text; others have no vector.",),
+        imported=True,
     ),
     "series": Use(
         "forecasts the next rows of a table of numbers",
