@@ -24,4 +24,6 @@ class Cosine(Score):
         return self.sharpness * F.normalize(query, dim=-1) @ prepared.keys.mT
 
 
-register_score("cosine", Cosine)
+def add() -> None:
+    """Make it known to recipes."""
+    register_score("cosine", Cosine)

@@ -191,7 +191,8 @@ class TagPredictor(Predictor[str, Tagged]):
         yield from measure_reading(trial)
 
 
-register_task(
-    TaskSpec(name="tagging", models=("bert",), data=TagData, tokenizer=TagPieces, decode=NoOptions, train=TuningConfig,
-             size="tiny", setup=TagSetup, predictor=TagPredictor)
-)  # fmt: skip
+def add() -> None:
+    sections = {"data": TagData, "tokenizer": TagPieces, "decode": NoOptions, "train": TuningConfig}
+    register_task(
+        TaskSpec(name="tagging", models=("bert",), size="tiny", **sections, setup=TagSetup, predictor=TagPredictor)
+    )

@@ -117,7 +117,7 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_at_any_instant_it_ends_as_if_nothing_had_happened(tmp_path: Path) -> None:
-    program = Path(__file__).with_name("killing.py")
+    program = Path(__file__).parents[1] / "support" / "killing.py"
     command = [sys.executable, str(program), str(write_recipe(tmp_path)), str(tmp_path), "28"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
     logs = "".join(path.read_text() for path in tmp_path.glob("*.log"))
