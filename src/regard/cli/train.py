@@ -49,6 +49,12 @@ def train(
     ] = None,
     valid_files: Annotated[list[str] | None, typer.Option("--valid", help="Validation data, likewise.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    minutes: Annotated[
+        float | None, typer.Option(help="How long it may take: as many steps as fit.", min=0.1, show_default=False)
+    ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Only say what would be trained, and how long it takes.")
+    ] = False,
     data_root: Annotated[
         Path | None, typer.Option(help="Where recipes find their data.", envvar="REGARD_DATA", show_default=False)
     ] = None,
@@ -61,9 +67,9 @@ def train(
     settings = list(overrides or [])
     if recipe is not None and "=" in recipe and not recipe.endswith(".toml"):
         settings, recipe = [recipe, *settings], None  # `regard train --resume --out RUN train.steps=500`
-    if out is None:
+    if out is None and not plan:
         raise UsageError("a run needs a folder", hint="say where: --out runs/NAME")
-    table = _begun(out) if recipe is None and resume else find_recipe(recipe or "translation")
+    table = _begun(out) if recipe is None and resume and out else find_recipe(recipe or "translation")
     for key, files in (("train", train_files), ("valid", valid_files)):
         if files:
             table = table | {"data": dict(table.get("data", {})) | {key: files}}
@@ -71,10 +77,19 @@ def train(
     for remark in checked.train.remarks():
         say(remark)
     try:
-        run_training(checked, out, data_root=data_root, resume=resume, say=say)
+        run_training(
+            checked,
+            out or Path("."),
+            data_root=data_root,
+            resume=resume,
+            say=say,
+            minutes=minutes,
+            only_plan=plan,
+        )
     except Interrupted as stop:
         raise Interrupted(str(stop), hint=f"go on with: regard train --resume --out {out}") from None
-    say(f"done: {out}")
+    if not plan:
+        say(f"done: {out}")
 
 
 def several_files(words: Sequence[str], options: Sequence[str]) -> list[str]:

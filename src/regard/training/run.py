@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
@@ -12,38 +14,80 @@ from regard.checkpoints.provenance import commit, hardware, versions
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.weights import load_weights, read_tensors, weights_of
 from regard.config.recipe import Recipe
+from regard.config.training import TrainConfig
+from regard.config.wording import roughly, short_count
 from regard.errors import ConfigError, UsageError
+from regard.metrics.figure_names import figure
 from regard.models.flops import count_parameters
 from regard.training.averaging import averaged
-from regard.training.setup import Begin, RunContext, Say, TaskSetup
+from regard.training.plan import Pace, Plan, measure_pace, shortened
+from regard.training.setup import Begin, RunContext, TaskSetup
 from regard.training.trainer import Trainer
 
 Facts = Mapping[str, Any]
-Loop = Callable[[Recipe, RunContext, bool], dict[str, Any]]
 
 
-def train(
-    recipe: Recipe, out: Path, *, loop: Loop, begun: Recipe | None, data_root: Path | None, resume: bool, say: Say
-) -> dict[str, Any]:
-    """Train a recipe in the folder `out`, or go on with the run `begun` there; what run.json says in the end."""
-    run = RunFolder(out)
-    _check_folder(run, recipe, begun, resume=resume)
-    return loop(recipe, RunContext.join(run, device=recipe.train.device, data_root=data_root, say=say), resume)
+@dataclass(frozen=True)
+class Course:
+    """How a training is gone through: afresh or from where it stopped, by which plan, in how many minutes at most.
+
+    With `only_plan` nothing is trained: what would be is said.
+    """
+
+    resume: bool = False
+    plan: Plan | None = None
+    minutes: float | None = None
+    only_plan: bool = False
 
 
-def fit(recipe: Recipe, context: RunContext, resume: bool, *, begin: Begin) -> dict[str, Any]:
+Loop = Callable[[Recipe, RunContext, Course], dict[str, Any]]
+
+
+def fit(recipe: Recipe, context: RunContext, course: Course, *, begin: Begin) -> dict[str, Any]:
     """The loop of every task that trains by the trainer: `begin` makes what is trained."""
+    began = time.monotonic()
     setup = begin(recipe, context)
     first = context.group.first
+    config = recipe.train.for_epochs(setup.task.batches_an_epoch)
+    seconds = math.inf if course.minutes is None else 60 * course.minutes - (time.monotonic() - began)
+    if course.plan is not None or course.minutes is not None:
+        config = _foreseen(recipe, setup, config, context, course.plan, seconds)
+        if recipe.train.epochs == 0:
+            recipe = replace(recipe, train=config)
+    if course.only_plan:
+        return {}
     if first:
         context.run.write_config(recipe.resolved())
         context.run.write_model(setup.spec)
-        context.say(setup.introduction())
-    trainer = Trainer(setup.task, setup.model, recipe.train.for_epochs(setup.task.batches_an_epoch), context)
-    if resume and trainer.restore() and first:
+        if course.plan is None:
+            context.say(setup.introduction())
+    trainer = Trainer(setup.task, setup.model, config, context, deadline=time.monotonic() + seconds)
+    if course.resume and trainer.restore() and first:
         context.say(f"going on after step {trainer.progress.step}")
     trainer.fit()
     return _finish(recipe, setup, trainer, context) if first else {}
+
+
+def _foreseen(
+    recipe: Recipe, setup: TaskSetup, config: TrainConfig, context: RunContext, plan: Plan | None, seconds: float
+) -> TrainConfig:
+    """Say what is going to happen, and how long it takes; as many steps as fit into the seconds there are."""
+    known = plan or Plan(data=setup.about(), steps=config.steps)
+    first, given = context.group.first, recipe.given.get("train", {})
+    pace = measure_pace(setup.task, setup.model, config, context, cost=known.cost) if first else Pace(1.0)
+    steps = config.steps
+    if seconds < math.inf:
+        steps = min(steps, pace.steps_in(seconds, evaluations=known.evaluations))
+    steps = int(context.group.total(steps if first else 0))
+    config = config if steps == config.steps else shortened(config, known, steps, given)
+    name = figure(setup.task.objective)
+    until = f"; stops when {name.label} no longer {'falls' if name.less_is_better else 'rises'}"
+    context.say(
+        f"{known.data} → {setup.title}, {short_count(count_parameters(setup.model))} parameters, "
+        f"{'up to ' if config.patience else ''}{steps:,} steps, about {roughly(pace.duration(config))} on this "
+        f"{'GPU' if context.device.type == 'cuda' else 'CPU'}{until if config.patience else ''}"
+    )
+    return config
 
 
 def _finish(recipe: Recipe, setup: TaskSetup, trainer: Trainer, context: RunContext) -> dict[str, Any]:
@@ -70,7 +114,8 @@ def write_facts(
     return facts
 
 
-def _check_folder(run: RunFolder, recipe: Recipe, begun: Recipe | None, *, resume: bool) -> None:
+def check_folder(run: RunFolder, recipe: Recipe, begun: Recipe | None, *, resume: bool) -> None:
+    """Refuse a folder with a run that is not to be gone on with, or that was begun otherwise."""
     if begun is None:
         return
     if not resume:

@@ -92,6 +92,15 @@ class ImageFiles(DataFiles[ImageData]):
         assert held is not None
         return ImageSets(replace(space, mean=mean, std=std), train, held, present)
 
+    def train_examples(self) -> Iterator[ImageExample]:
+        """What there is to learn from, undecoded."""
+        part = _part("train")
+        return _all_examples([(source, part(source)) for source in self.train])
+
+    def has_valid(self) -> bool:
+        """Whether there are images to choose by, so that none are held out."""
+        return bool(self.data.valid) or any("valid" in source.parts() for source in self.train)
+
     def read_known(self, names: Sequence[str], space: ImageSpace, *, say: Say = lambda _: None) -> ImageSet:
         """Other images, whose classes have to be known: of a place with parts, its test part."""
         store = self._store("other", _part("test", "valid"), self.sources(names), space.size, say)

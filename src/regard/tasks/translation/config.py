@@ -45,6 +45,7 @@ TASK = TaskSpec(
     models=("transformer", "recurrent"),
     data=PairData,
     tokenizer=PieceConfig,
+    plan="regard.tasks.translation.planning:plan_translation",
     setup="regard.tasks.translation.setup:TranslationSetup",
     predictor="regard.tasks.translation.predictor:TranslationPredictor",
     flags=("beam", "n_best", "prefix", "align", "ensemble", "by_length", "target"),

@@ -1,0 +1,51 @@
+"""What suits some recordings: how they are heard, and a model by how many hours there are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from regard.config.recipe import Recipe
+from regard.data.audio.files import read_audio
+from regard.tasks.speech.data import SpeechFiles
+from regard.training.plan import Plan, within
+from regard.training.setup import RunContext
+
+_LOOKED_AT = 32  # recordings that lengths and rates are taken from
+
+
+def plan_speech(recipe: Recipe, context: RunContext) -> Plan:
+    """The plan for a recipe's recordings."""
+    files, data = SpeechFiles(recipe.data, context.data_root, context.data), recipe.data
+    rows = files.train_rows()
+    chosen = np.linspace(0, len(rows) - 1, min(_LOOKED_AT, len(rows))).astype(int)
+    heard = [read_audio(rows[i].path) for i in chosen]
+    n_valid = round(data.valid_share * len(rows))
+    n = len(rows) - (0 if data.valid else n_valid)
+    each = float(np.mean([audio.seconds for audio in heard]))
+    hours = n * each / 3600
+    gpu = context.device.type == "cuda"
+    narrow = float(np.median([audio.rate for audio in heard])) < 12_000  # as by telephone
+    batch = 160.0 if hours < 50 or not gpu else 640.0
+    small = hours < 20 or not gpu
+    model = {"name": "speech-transformer", "size": "tiny" if small else "small", "dropout": 0.1}
+    return Plan(
+        data=f"{n:,} recordings, {hours:.1f} hours",
+        steps=int(within(1000, 15 * n * each / batch, 100_000)),
+        evaluations=12,
+        patience=5,
+        warmup=200,
+        cost=1.5 * n_valid * each / batch,
+        settings={
+            "data": {"rate": 8000, "n_mels": 40} if narrow else {"n_mels": 40 if small else 80},
+            "model": {} if "start" in recipe.model else model,
+            "train": {
+                "batch_seconds": batch,
+                "optimizer": "muon",
+                "lr": 0.004 if small else 0.002,
+                "ctc": 0.3,
+                "noise": 0.3,
+                "ema": 0.998,
+            },
+            "decode": {"max_ratio": 1.0, "max_extra": 10},
+        },
+    )
