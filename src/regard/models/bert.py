@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from regard.attention import Learned, MultiHeadAttention, Rows
 from regard.config.settings import Settings, setting
 from regard.errors import ConfigError, ShapeError, UsageError
-from regard.layers import ActivationName, Dropout, Embedding, EncoderBlock, EncoderStack, FeedForward, norm_of
+from regard.layers import ActivationName, Dropout, Embedding, FeedForward, StackMaker, norm_of
 from regard.layers.feedforward import activation_of
 from regard.layers.pooling import first_token
 from regard.models.entry import Entry
@@ -76,7 +77,16 @@ class Bert(nn.Module):
         self.segments = Embedding(config.n_segments, D, std=_STD) if config.n_segments else None
         self.norm = norm(D)
         self.dropout = Dropout(config.dropout)
-        self.encoder = EncoderStack([_block(config) for _ in range(config.n_layers)])
+        self.encoder = StackMaker(
+            d_model=D,
+            attention=partial(MultiHeadAttention, D, config.n_heads, dropout=config.attention_dropout),
+            feedforward=partial(
+                FeedForward, D, config.d_feedforward, activation=config.activation, dropout=config.activation_dropout
+            ),
+            norm=norm,
+            order="post",
+            dropout=config.dropout,
+        ).encoder(config.n_layers)
         self.pooler = nn.Linear(D, D) if config.pooler else None
         self.judge = nn.Linear(D, 2) if config.nsp else None
         self.mlm = MaskedHead(config) if config.mlm else None
@@ -156,20 +166,6 @@ class MaskedHead(nn.Module):
         """(..., D) → (..., D)."""
         hidden: Tensor = self.norm(self.activation(self.dense(encoded)))
         return hidden
-
-
-def _block(config: BertConfig) -> EncoderBlock:
-    D = config.d_model
-    return EncoderBlock(
-        D,
-        attention=MultiHeadAttention(D, config.n_heads, dropout=config.attention_dropout),
-        feedforward=FeedForward(
-            D, config.d_feedforward, activation=config.activation, dropout=config.activation_dropout
-        ),
-        order="post",
-        norm=norm_of("layer", epsilon=config.norm_epsilon),
-        dropout=config.dropout,
-    )
 
 
 def _reset(layer: nn.Linear) -> None:

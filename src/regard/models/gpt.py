@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -38,12 +39,11 @@ from regard.layers import (
     ActivationName,
     Dropout,
     Embedding,
-    EncoderBlock,
-    EncoderStack,
     FeedForward,
     GatedFeedForward,
     NormName,
     Order,
+    StackMaker,
     norm_of,
 )
 from regard.layers.embeddings import in_working_precision
@@ -113,12 +113,7 @@ class GPT(nn.Module):
         # Sines and cosines are of size one, so embeddings beside them are scaled up as in the Transformer.
         self.embedding = Embedding(config.n_tokens, D, scaled=config.positions == "sinusoidal")
         self.positions = added_positions(config.positions, D, n_positions=config.n_positions)
-        rotary = _rotary(config)
-        norm = norm_of(config.norm, epsilon=config.norm_epsilon, bias=config.norm_bias)
-        self.stack = EncoderStack(
-            [_block(config, rotary) for _ in range(config.n_layers)],
-            final_norm=norm(D) if config.order == "pre" else None,
-        )
+        self.stack = _blocks(config).encoder(config.n_layers, kind="masked")
         self.output = None if config.tied else nn.Linear(D, config.n_tokens, bias=False)
         self.dropout = Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
         self.reset()
@@ -317,38 +312,34 @@ def _pushed_right(ids: Tensor, starts: Tensor | None) -> Tensor:
     return ids.gather(1, columns.clamp(min=0))
 
 
-def _block(config: GPTConfig, rotary: Rotary | None) -> EncoderBlock:
-    attention = MultiHeadAttention(
-        config.d_model,
-        config.n_heads,
-        kind="masked",
-        n_kv_heads=config.n_kv_heads,
-        d_head=config.d_head,
-        bias=config.attention_bias,
-        rotary=rotary,
-        dropout=config.attention_dropout,
-    )
-    feedforward = GatedFeedForward if config.gated else FeedForward
-    return EncoderBlock(
-        config.d_model,
-        attention=attention,
-        feedforward=feedforward(
-            config.d_model,
-            config.d_feedforward or 4 * config.d_model,
+def _blocks(config: GPTConfig) -> StackMaker:
+    D, rotary = config.d_model, None
+    if config.positions == "rotary":
+        d_head = config.d_head or D // config.n_heads
+        rotary = Rotary(d_head, base=config.rotary_base, stretch=config.rotary_stretch)
+    return StackMaker(
+        d_model=D,
+        attention=partial(
+            MultiHeadAttention,
+            D,
+            config.n_heads,
+            n_kv_heads=config.n_kv_heads,
+            d_head=config.d_head,
+            bias=config.attention_bias,
+            dropout=config.attention_dropout,
+        ),
+        feedforward=partial(
+            GatedFeedForward if config.gated else FeedForward,
+            D,
+            config.d_feedforward or 4 * D,
             activation=config.activation,
             bias=config.feedforward_bias,
         ),
-        order=config.order,
         norm=norm_of(config.norm, epsilon=config.norm_epsilon, bias=config.norm_bias),
+        order=config.order,
         dropout=config.dropout,
+        rotary=rotary,
     )
-
-
-def _rotary(config: GPTConfig) -> Rotary | None:
-    if config.positions != "rotary":
-        return None
-    d_head = config.d_head or config.d_model // config.n_heads
-    return Rotary(d_head, base=config.rotary_base, stretch=config.rotary_stretch)
 
 
 ENTRY = Entry(GPTConfig, GPT, SIZES, head={"pooling": "last"}, continues=True)

@@ -9,30 +9,19 @@ Sizes `base` and `big` are the paper's; `tiny` is the one that does best on smal
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Causal, Kind, MultiHeadAttention, Padding, Rotary, Rows
+from regard.attention import Causal, MultiHeadAttention, Padding, Rotary, Rows
 from regard.attention.masks import materialize
 from regard.attention.positions import added_positions
 from regard.config.settings import Settings, setting
 from regard.config.twins import twin
 from regard.errors import ShapeError
-from regard.layers import (
-    ActivationName,
-    DecoderBlock,
-    DecoderStack,
-    Dropout,
-    Embedding,
-    EncoderBlock,
-    EncoderStack,
-    FeedForward,
-    NormName,
-    Order,
-    norm_of,
-)
+from regard.layers import ActivationName, Dropout, Embedding, FeedForward, NormName, Order, StackMaker, norm_of
 from regard.layers.decoder_stepper import DecoderStepper
 from regard.models.entry import Entry
 from regard.models.interfaces.checks import check_shared_vocabulary
@@ -99,16 +88,9 @@ class Transformer(nn.Module):
         bias = nn.Parameter(torch.zeros(config.n_target)) if config.output_bias else None
         self.register_parameter("output_bias", bias)
         self.positions = added_positions(config.positions, D, n_positions=config.n_positions)
-        rotary = Rotary(D // config.n_heads) if config.positions == "rotary" else None
-        final_norm = norm_of(config.norm) if config.order == "pre" else None
-        self.encoder = EncoderStack(
-            [_encoder_block(config, rotary) for _ in range(config.n_encoder_layers)],
-            final_norm=final_norm(D) if final_norm else None,
-        )
-        self.decoder = DecoderStack(
-            [_decoder_block(config, rotary) for _ in range(config.n_decoder_layers)],
-            final_norm=final_norm(D) if final_norm else None,
-        )
+        blocks = _blocks(config)
+        self.encoder = blocks.encoder(config.n_encoder_layers)
+        self.decoder = blocks.decoder(config.n_decoder_layers)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, source: Tensor | Rows, target: Tensor | Rows) -> Tensor:
@@ -215,43 +197,18 @@ def padded_rows(source: Rows) -> Rows:
     return source
 
 
-def _attention(config: TransformerConfig, kind: Kind, rotary: Rotary | None) -> MultiHeadAttention:
-    return MultiHeadAttention(
-        config.d_model,
-        config.n_heads,
-        kind=kind,
-        n_kv_heads=config.n_kv_heads,
-        rotary=rotary,
-        dropout=config.attention_dropout,
-    )
-
-
-def _feedforward(config: TransformerConfig) -> FeedForward:
-    return FeedForward(
-        config.d_model, config.d_feedforward, activation=config.activation, dropout=config.activation_dropout
-    )
-
-
-def _encoder_block(config: TransformerConfig, rotary: Rotary | None) -> EncoderBlock:
-    return EncoderBlock(
-        config.d_model,
-        attention=_attention(config, "self", rotary),
-        feedforward=_feedforward(config),
-        order=config.order,
+def _blocks(config: TransformerConfig) -> StackMaker:
+    D, H = config.d_model, config.n_heads
+    return StackMaker(
+        d_model=D,
+        attention=partial(MultiHeadAttention, D, H, n_kv_heads=config.n_kv_heads, dropout=config.attention_dropout),
+        feedforward=partial(
+            FeedForward, D, config.d_feedforward, activation=config.activation, dropout=config.activation_dropout
+        ),
         norm=norm_of(config.norm),
-        dropout=config.dropout,
-    )
-
-
-def _decoder_block(config: TransformerConfig, rotary: Rotary | None) -> DecoderBlock:
-    return DecoderBlock(
-        config.d_model,
-        attention=_attention(config, "masked", rotary),
-        cross=_attention(config, "cross", None),
-        feedforward=_feedforward(config),
         order=config.order,
-        norm=norm_of(config.norm),
         dropout=config.dropout,
+        rotary=Rotary(D // H) if config.positions == "rotary" else None,
     )
 
 

@@ -15,16 +15,7 @@ from torch import Tensor, nn
 
 from regard.attention import Causal, Learned, MultiHeadAttention, Rows, Sinusoidal
 from regard.config.settings import Settings, setting
-from regard.layers import (
-    DecoderBlock,
-    DecoderStack,
-    Dropout,
-    Embedding,
-    EncoderBlock,
-    EncoderStack,
-    FeedForward,
-    LayerNorm,
-)
+from regard.layers import Dropout, Embedding, FeedForward, LayerNorm, StackMaker
 from regard.layers.convolution import NormName
 from regard.layers.decoder_stepper import DecoderStepper
 from regard.layers.embeddings import in_working_precision
@@ -79,14 +70,17 @@ class TransformerCaptioner(nn.Module):
         )
         self.project = nn.Linear(self.encoder.d_output, D)
         self.places = Learned(D, n_positions=self.encoder.n_locations)
-        self.refine = EncoderStack(
-            [_encoder_block(config) for _ in range(config.n_encoder_layers)], final_norm=LayerNorm(D)
+        blocks = StackMaker(
+            d_model=D,
+            attention=partial(MultiHeadAttention, D, config.n_heads),
+            feedforward=partial(FeedForward, D, config.d_feedforward),
+            norm=LayerNorm,
+            dropout=config.dropout,
         )
+        self.refine = blocks.encoder(config.n_encoder_layers)
         self.embedding = Embedding(config.n_target, D, scaled=True, pad_id=config.pad_id)
         self.positions = Sinusoidal(D, n_positions=config.n_positions)
-        self.decoder = DecoderStack(
-            [_decoder_block(config) for _ in range(config.n_decoder_layers)], final_norm=LayerNorm(D)
-        )
+        self.decoder = blocks.decoder(config.n_decoder_layers)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, images: Tensor, target: Tensor | Rows) -> Tensor:
@@ -137,32 +131,6 @@ class TransformerCaptioner(nn.Module):
             capacity=capacity,
             watched=watched,
         )
-
-
-def _feedforward(config: TransformerCaptionerConfig) -> FeedForward:
-    return FeedForward(config.d_model, config.d_feedforward)
-
-
-def _encoder_block(config: TransformerCaptionerConfig) -> EncoderBlock:
-    return EncoderBlock(
-        config.d_model,
-        attention=MultiHeadAttention(config.d_model, config.n_heads),
-        feedforward=_feedforward(config),
-        order="pre",
-        dropout=config.dropout,
-    )
-
-
-def _decoder_block(config: TransformerCaptionerConfig) -> DecoderBlock:
-    make = partial(MultiHeadAttention, config.d_model, config.n_heads)
-    return DecoderBlock(
-        config.d_model,
-        attention=make(kind="masked"),
-        cross=make(kind="cross"),
-        feedforward=_feedforward(config),
-        order="pre",
-        dropout=config.dropout,
-    )
 
 
 ENTRY = Entry(TransformerCaptionerConfig, TransformerCaptioner, SIZES)
