@@ -23,6 +23,7 @@ from regard.attention import Learned, MultiHeadAttention, Rows
 from regard.config.settings import Settings, setting
 from regard.errors import ConfigError, ShapeError, UsageError
 from regard.layers import ActivationName, Dropout, Embedding, FeedForward, StackMaker, norm_of
+from regard.layers.embeddings import VocabularyOutput
 from regard.layers.feedforward import activation_of
 from regard.layers.pooling import first_token
 from regard.models.entry import Entry
@@ -62,10 +63,8 @@ SIZES: dict[str, dict[str, int | float]] = {
 }
 
 
-class Bert(nn.Module):
+class Bert(VocabularyOutput):
     """Embeddings, an encoder, and the heads that the config asks for."""
-
-    output_bias: nn.Parameter | None
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -124,13 +123,7 @@ class Bert(nn.Module):
     def unembed(self, hidden: Tensor) -> Tensor:
         """Hidden states (..., D) → logits (..., V)."""
         _present(self.mlm, "fills masks", "mlm")
-        logits: Tensor = self.embedding.unembed(hidden) if self.output is None else self.output(hidden)
-        return logits if self.output_bias is None else logits + self.output_bias
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix (V, D) that `unembed` multiplies by; `output_bias` (V,) is what it adds."""
-        return self.embedding.weight if self.output is None else self.output.weight
+        return super().unembed(hidden)
 
     def pooled(self, encoded: Tensor, rows: Rows | None = None) -> Tensor:
         """One vector a row (B, D), off its first token; packed rows give one a document, and have to be named."""

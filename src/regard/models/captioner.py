@@ -24,7 +24,7 @@ from regard.attention import Cache, Learned, Rows
 from regard.config.settings import Settings, setting
 from regard.layers import Dropout, Embedding
 from regard.layers.convolution import NormName
-from regard.layers.embeddings import in_working_precision
+from regard.layers.embeddings import VocabularyOutput, in_working_precision
 from regard.layers.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, StateStepper, score_of
 from regard.models.entry import Entry
 from regard.models.interfaces.captions import ImageEncoder, captions_an_image
@@ -58,7 +58,7 @@ SIZES: dict[str, dict[str, object]] = {
 }  # fmt: skip
 
 
-class RecurrentCaptioner(nn.Module):
+class RecurrentCaptioner(VocabularyOutput):
     """Convolutions, a recurrent decoder, and attention between them or the mean in its place."""
 
     def __init__(self, config: RecurrentCaptionerConfig) -> None:
@@ -87,6 +87,7 @@ class RecurrentCaptioner(nn.Module):
         self.cell = nn.LSTMCell(E + C, D)
         self.combine = nn.Linear(E + D + C, E)
         self.output = None if config.tied else nn.Linear(E, config.n_target, bias=False)
+        self.output_bias = None
         self.dropout = Dropout(config.dropout)
 
     def forward(self, images: Tensor, target: Tensor | Rows) -> Tensor:
@@ -111,20 +112,6 @@ class RecurrentCaptioner(nn.Module):
     def words(self, locations: Tensor) -> Tensor:
         """Scores (B, V) of the words that belong to the image."""
         return self.unembed(self.gist(locations.mean(1)))
-
-    def unembed(self, hidden: Tensor) -> Tensor:
-        """What `tell` returns → logits (..., V)."""
-        logits: Tensor = self.embedding.unembed(hidden) if self.output is None else self.output(hidden)
-        return logits
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix (V, d_embedding) that `unembed` multiplies by."""
-        return self.embedding.weight if self.output is None else self.output.weight
-
-    @property
-    def output_bias(self) -> None:
-        """Nothing: `unembed` adds no bias."""
 
     def start(self, images: Tensor, *, capacity: int = 64, watched: bool = False) -> StateStepper[Progress]:
         """Encode images and stand ready to caption them, one row each; `watched` steps keep their attention.

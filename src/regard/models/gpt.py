@@ -46,7 +46,7 @@ from regard.layers import (
     StackMaker,
     norm_of,
 )
-from regard.layers.embeddings import in_working_precision
+from regard.layers.embeddings import VocabularyOutput, in_working_precision
 from regard.models.entry import Entry
 from regard.models.interfaces.text import Seq2SeqStepper
 
@@ -102,7 +102,7 @@ SIZES: dict[str, dict[str, int | float | str]] = {
 }  # fmt: skip
 
 
-class GPT(nn.Module):
+class GPT(VocabularyOutput):
     """Embeddings, a stack of blocks that look back only, and an output over the vocabulary."""
 
     def __init__(self, config: GPTConfig) -> None:
@@ -115,6 +115,7 @@ class GPT(nn.Module):
         self.positions = added_positions(config.positions, D, n_positions=config.n_positions)
         self.stack = _blocks(config).encoder(config.n_layers, kind="masked")
         self.output = None if config.tied else nn.Linear(D, config.n_tokens, bias=False)
+        self.output_bias = None
         self.dropout = Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
         self.reset()
 
@@ -159,23 +160,6 @@ class GPT(nn.Module):
             embedded = self.positions(embedded, positions=positions, offset=offset)
         dropped: Tensor = self.dropout(in_working_precision(embedded))
         return dropped
-
-    def unembed(self, hidden: Tensor) -> Tensor:
-        """Hidden states (..., D) → logits (..., V)."""
-        if self.output is None:
-            return self.embedding.unembed(hidden)
-        logits: Tensor = self.output(hidden)
-        return logits
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix (V, D) that `unembed` multiplies by, for losses that do the output themselves."""
-        return self.embedding.weight if self.output is None else self.output.weight
-
-    @property
-    def output_bias(self) -> Tensor | None:
-        """What `unembed` adds: nothing."""
-        return None
 
     @property
     def position_limit(self) -> int | None:

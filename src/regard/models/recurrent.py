@@ -27,6 +27,7 @@ from regard.attention import Cache, Mask, MultiHeadAttention, Padding, Rows
 from regard.config.settings import Settings, setting
 from regard.errors import ConfigError, ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName, merge_directions
+from regard.layers.embeddings import VocabularyOutput
 from regard.layers.state_attention import (
     NEED_ONE_WIDTH,
     AttentionName,
@@ -75,8 +76,10 @@ SIZES: dict[str, dict[str, int | float]] = {
 }
 
 
-class RecurrentSeq2Seq(nn.Module):
+class RecurrentSeq2Seq(VocabularyOutput):
     """A recurrent encoder, a recurrent decoder, and what lies between them."""
+
+    tied_to = "target_embedding"
 
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__()
@@ -100,6 +103,7 @@ class RecurrentSeq2Seq(nn.Module):
         self.combine = None if self.attention is None else nn.Linear(d_context + D, D)
         self.project = nn.Linear(D, E, bias=False) if config.tied != "none" and E != D else None
         self.output = None if config.tied != "none" else nn.Linear(D, config.n_target, bias=False)
+        self.output_bias = None
         self.dropout = Dropout(config.dropout)
 
     def forward(self, source: Tensor | Rows, target: Tensor | Rows) -> Tensor:
@@ -118,22 +122,6 @@ class RecurrentSeq2Seq(nn.Module):
     def encode(self, source: Tensor | Rows) -> Tensor:
         """The encoder's states, one a source token, as the decoder attends to them (B, S, d_memory)."""
         return self._read(_padded(source, what="source"))[0]
-
-    def unembed(self, hidden: Tensor) -> Tensor:
-        """What `hidden` returns → logits (..., V)."""
-        if self.output is None:
-            return self.target_embedding.unembed(hidden)
-        logits: Tensor = self.output(hidden)
-        return logits
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix (V, D or d_embedding) that `unembed` multiplies by, for losses that do the output themselves."""
-        return self.target_embedding.weight if self.output is None else self.output.weight
-
-    @property
-    def output_bias(self) -> None:
-        """Nothing: `unembed` adds no bias."""
 
     def start(self, source: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> StateStepper[Progress]:
         """Encode the source and stand ready to decode it, one row each; `watched` steps keep their attention.

@@ -20,6 +20,7 @@ from regard.attention import Rows
 from regard.config.settings import Settings, setting
 from regard.errors import ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName
+from regard.layers.embeddings import VocabularyOutput
 from regard.models.entry import Entry
 
 
@@ -44,7 +45,7 @@ SIZES: dict[str, dict[str, int | float]] = {
 }
 
 
-class RecurrentLM(nn.Module):
+class RecurrentLM(VocabularyOutput):
     """Embeddings, recurrent layers that read forward, and an output over the vocabulary."""
 
     def __init__(self, config: RecurrentLMConfig) -> None:
@@ -57,6 +58,7 @@ class RecurrentLM(nn.Module):
             config.cell, D, d_hidden=config.d_hidden, n_layers=config.n_layers, dropout=config.dropout
         )
         self.projection = nn.Linear(config.d_hidden, D)
+        self.output = self.output_bias = None
         self.dropout = Dropout(config.dropout)
 
     def forward(self, ids: Tensor | Rows) -> Tensor:
@@ -81,20 +83,6 @@ class RecurrentLM(nn.Module):
         """States (B, T, d_hidden) → (B, T, D)."""
         dropped: Tensor = self.dropout(self.projection(states))
         return dropped
-
-    def unembed(self, hidden: Tensor) -> Tensor:
-        """Hidden states (..., D) → logits (..., V)."""
-        return self.embedding.unembed(hidden)
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix (V, D) that `unembed` multiplies by: the embeddings."""
-        return self.embedding.weight
-
-    @property
-    def output_bias(self) -> Tensor | None:
-        """What `unembed` adds: nothing."""
-        return None
 
     def start(self, prompts: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> RecurrentLMStepper:
         """Read the prompts (N, P) but for the last token of each, which is the first to `step` with.

@@ -27,6 +27,7 @@ from regard.config.settings import Settings, setting
 from regard.errors import ConfigError, ShapeError
 from regard.layers import ActivationName, Dropout, Embedding, FeedForward, Order, StackMaker, activation_of, norm_of
 from regard.layers.decoder_stepper import DecoderStepper
+from regard.layers.embeddings import VocabularyOutput
 from regard.models.entry import Entry
 from regard.models.interfaces.speech import Frames, Heard
 
@@ -95,8 +96,10 @@ SIZES: dict[str, dict[str, object]] = {
 }
 
 
-class SpeechTransformer(nn.Module):
+class SpeechTransformer(VocabularyOutput):
     """Convolutions, encoder, decoder, and an output over the tokens."""
+
+    tied_to = "target_embedding"
 
     def __init__(self, config: SpeechTransformerConfig) -> None:
         super().__init__()
@@ -123,6 +126,7 @@ class SpeechTransformer(nn.Module):
         )
         self.encoder = blocks.encoder(config.n_encoder_layers)
         self.decoder = blocks.decoder(config.n_decoder_layers)
+        self.output = self.output_bias = None
         self.ctc = nn.Linear(D, config.n_target) if config.ctc else None
         self.dropout = Dropout(config.dropout)
 
@@ -147,22 +151,9 @@ class SpeechTransformer(nn.Module):
         )
         return decoded
 
-    def unembed(self, hidden: Tensor) -> Tensor:
-        """Hidden states (..., D) → logits (..., V)."""
-        return self.target_embedding.unembed(hidden)
-
     def align(self, heard: Heard) -> Tensor | None:
         """Logits (B, S, V) of which token stands where, if the model was built for it."""
         return None if self.ctc is None else self.ctc(heard.memory)
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix (V, D) that `unembed` multiplies by."""
-        return self.target_embedding.weight
-
-    @property
-    def output_bias(self) -> None:
-        """Nothing: `unembed` adds no bias."""
 
     def start(self, heard: Heard, *, capacity: int = 64, watched: bool = False) -> DecoderStepper:
         """Stand ready to write, one row each; `watched` steps keep their attention."""

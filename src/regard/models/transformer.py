@@ -23,6 +23,7 @@ from regard.config.twins import twin
 from regard.errors import ShapeError
 from regard.layers import ActivationName, Dropout, Embedding, FeedForward, NormName, Order, StackMaker, norm_of
 from regard.layers.decoder_stepper import DecoderStepper
+from regard.layers.embeddings import VocabularyOutput
 from regard.models.entry import Entry
 from regard.models.interfaces.checks import check_shared_vocabulary
 from regard.models.interfaces.text import Seq2SeqStepper
@@ -68,10 +69,10 @@ SIZES: dict[str, dict[str, int | float]] = {
 }  # fmt: skip
 
 
-class Transformer(nn.Module):
+class Transformer(VocabularyOutput):
     """Encoder, decoder, embeddings and an output over the target vocabulary."""
 
-    output_bias: nn.Parameter | None
+    tied_to = "target_embedding"
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -118,16 +119,6 @@ class Transformer(nn.Module):
             self._embed(self.source_embedding, source), mask=source.mask(), positions=source.positions
         )
         return encoded
-
-    def unembed(self, hidden: Tensor) -> Tensor:
-        """Hidden states (..., D) → logits (..., V)."""
-        logits: Tensor = self.target_embedding.unembed(hidden) if self.output is None else self.output(hidden)
-        return logits if self.output_bias is None else logits + self.output_bias
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix (V, D) that `unembed` multiplies by; `output_bias` (V,) is what it adds, if anything."""
-        return self.target_embedding.weight if self.output is None else self.output.weight
 
     def start(self, source: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> Seq2SeqStepper:
         """Encode the source and stand ready to decode it, one row each; `watched` steps keep their attention."""

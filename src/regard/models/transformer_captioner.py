@@ -18,7 +18,7 @@ from regard.config.settings import Settings, setting
 from regard.layers import Dropout, Embedding, FeedForward, LayerNorm, StackMaker
 from regard.layers.convolution import NormName
 from regard.layers.decoder_stepper import DecoderStepper
-from regard.layers.embeddings import in_working_precision
+from regard.layers.embeddings import VocabularyOutput, in_working_precision
 from regard.models.entry import Entry
 from regard.models.interfaces.captions import ImageEncoder, captions_an_image
 
@@ -53,7 +53,7 @@ SIZES: dict[str, dict[str, object]] = {
 }  # fmt: skip
 
 
-class TransformerCaptioner(nn.Module):
+class TransformerCaptioner(VocabularyOutput):
     """Convolutions, encoder blocks over locations, decoder blocks over words."""
 
     def __init__(self, config: TransformerCaptionerConfig) -> None:
@@ -79,6 +79,7 @@ class TransformerCaptioner(nn.Module):
         )
         self.refine = blocks.encoder(config.n_encoder_layers)
         self.embedding = Embedding(config.n_target, D, scaled=True, pad_id=config.pad_id)
+        self.output = self.output_bias = None
         self.positions = Sinusoidal(D, n_positions=config.n_positions)
         self.decoder = blocks.decoder(config.n_decoder_layers)
         self.dropout = Dropout(config.dropout)
@@ -106,19 +107,6 @@ class TransformerCaptioner(nn.Module):
     def words(self, locations: Tensor) -> Tensor:
         """Scores (B, V) of the words that belong to the image."""
         return self.unembed(locations.mean(1))
-
-    def unembed(self, hidden: Tensor) -> Tensor:
-        """Hidden states (..., D) → logits (..., V)."""
-        return self.embedding.unembed(hidden)
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix (V, D) that `unembed` multiplies by."""
-        return self.embedding.weight
-
-    @property
-    def output_bias(self) -> None:
-        """Nothing: `unembed` adds no bias."""
 
     def start(self, images: Tensor, *, capacity: int = 64, watched: bool = False) -> DecoderStepper:
         """Encode images and stand ready to caption them, one row each; `watched` steps keep their attention."""
