@@ -89,10 +89,6 @@ class PatchForecaster(Forecaster):
         forecast: Tensor = self.head(self.head_dropout(hidden.flatten(1)))
         return forecast.view(len(past), -1, config.horizon, config.n_outputs).transpose(1, 2)
 
-    def last_layers(self) -> list[nn.Linear]:
-        """One."""
-        return [self.head]
-
     def patches(self, rows: Tensor) -> Tensor:
         """Rows (N, S) → patches (N, P, patch)."""
         config = self.config

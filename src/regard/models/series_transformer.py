@@ -81,9 +81,5 @@ class SeriesTransformer(Forecaster):
         forecast: Tensor = self.head(hidden).unflatten(-1, (len(config.targets), config.n_outputs))
         return forecast
 
-    def last_layers(self) -> list[nn.Linear]:
-        """One."""
-        return [self.head]
-
 
 ENTRY = Entry(SeriesTransformerConfig, SeriesTransformer, SIZES)
