@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention import Causal, MultiHeadAttention, Rotary, empty_caches, reorder_all
+from regard.attention import Cache, Causal, MultiHeadAttention, Rotary, reorder_all
 from regard.layers import DecoderBlock, DecoderKVCache, DecoderStack, FeedForward
 
 D, WIDTH, SOURCES = 16, 3, 4
@@ -140,7 +140,7 @@ def test_rows_that_never_change_places_share_nothing():
 
 
 def test_one_row_becomes_several_of_its_source():
-    memory = DecoderKVCache(empty_caches(2, capacity=4), [])
+    memory = DecoderKVCache([Cache(4), Cache(4)], [])
     keys = torch.randn(2, 1, 1, 4)
     for cache in memory.past:
         cache.append(keys, keys)

@@ -138,11 +138,6 @@ def _time_first(tensor: Tensor) -> Tensor:
     return tensor.permute(2, 0, 1, 3)
 
 
-def empty_caches(n_layers: int, *, capacity: int) -> list[Cache]:
-    """One cache a layer."""
-    return [Cache(capacity) for _ in range(n_layers)]
-
-
 def reorder_all(caches: list[Cache], rows: Tensor) -> None:
     """Reorder every layer's cache alike."""
     for cache in caches:

@@ -19,34 +19,14 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from regard.attention import (
-    Causal,
-    Mask,
-    MultiHeadAttention,
-    Rotary,
-    Rows,
-    Since,
-    Stretch,
-    empty_caches,
-    reorder_all,
-    watch,
-)
+from regard.attention import Cache, Causal, Mask, MultiHeadAttention, Rotary, Rows, Since, Stretch, reorder_all, watch
 from regard.attention.positions import added_positions
 from regard.config.settings import Settings, setting
 from regard.config.twins import twin
 from regard.errors import ShapeError, UsageError
-from regard.layers import (
-    ActivationName,
-    Dropout,
-    Embedding,
-    FeedForward,
-    GatedFeedForward,
-    NormName,
-    Order,
-    StackMaker,
-    norm_of,
-)
+from regard.layers import ActivationName, Dropout, Embedding, FeedForward, GatedFeedForward, Order, StackMaker
 from regard.layers.embeddings import VocabularyOutput, in_working_precision
+from regard.layers.norms import NormName, norm_of
 from regard.models.entry import Entry
 from regard.models.interfaces.text import Seq2SeqStepper
 
@@ -189,7 +169,7 @@ class GPTStepper:
         self.model, self.watched = model, watched
         self.n_rows, self.n_prompt = ids.shape
         self.starts = None if lengths is None else self.n_prompt - lengths
-        self.caches = empty_caches(len(model.stack.blocks), capacity=self.n_prompt - 1 + capacity)
+        self.caches = [Cache(self.n_prompt - 1 + capacity) for _ in model.stack.blocks]
         self._weights: Tensor | None = None
         if model.positions is not None:
             model.positions.reserve(self.n_prompt)
