@@ -25,7 +25,7 @@ from regard.config.settings import Settings, setting
 from regard.layers import Dropout, Embedding
 from regard.layers.convolution import NormName
 from regard.layers.embeddings import VocabularyOutput, in_working_precision
-from regard.layers.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, StateStepper, score_of
+from regard.layers.state_attention import ONE_WIDTH, AttentionName, StateAttention, StateStepper, score_of
 from regard.models.entry import Entry
 from regard.models.interfaces.captions import ImageEncoder, captions_an_image
 
@@ -74,7 +74,7 @@ class RecurrentCaptioner(VocabularyOutput):
             dropout=config.feature_dropout,
         )
         C = self.encoder.d_output
-        self.reduce = nn.Linear(C, D) if config.attention in NEED_ONE_WIDTH and C != D else None
+        self.reduce = nn.Linear(C, D) if config.attention in ONE_WIDTH and C != D else None
         C = D if self.reduce is not None else C
         self.attention = self.places = None
         if config.attention != "none":

@@ -28,17 +28,10 @@ from regard.config.settings import Settings, setting
 from regard.errors import ConfigError, ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName, merge_directions
 from regard.layers.embeddings import VocabularyOutput
-from regard.layers.state_attention import (
-    NEED_ONE_WIDTH,
-    AttentionName,
-    StateAttention,
-    StateStepper,
-    score_names,
-    score_of,
-)
+from regard.layers.recurrent import padded_rows
+from regard.layers.state_attention import ONE_WIDTH, AttentionName, StateAttention, StateStepper, score_names, score_of
 from regard.models.entry import Entry
-from regard.models.interfaces.checks import check_shared_vocabulary
-from regard.models.transformer import Tied
+from regard.models.transformer import Tied, check_shared_vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +59,7 @@ class RecurrentConfig(Settings):
     def d_memory(self) -> int:
         """The width of what the decoder attends to."""
         raw = self.n_heads == 1 and not self.projected
-        reduced = raw and self.attention in NEED_ONE_WIDTH
+        reduced = raw and self.attention in ONE_WIDTH
         return 2 * self.d_hidden if self.bidirectional and not reduced else self.d_hidden
 
 
@@ -113,7 +106,7 @@ class RecurrentSeq2Seq(VocabularyOutput):
     def hidden(self, source: Tensor | Rows, target: Tensor | Rows) -> Tensor:
         """What the output is computed of (B, T, D or d_embedding), for losses that do the output themselves."""
         progress = self.begin(source)
-        embedded = self._embed(self.target_embedding, _padded(target, what="target"))
+        embedded = self._embed(self.target_embedding, padded_rows(target, unit="sentence", what="the target"))
         if progress.fed is None:
             return self._finish(self.advance(embedded, progress))
         steps = [self.advance(step, progress) for step in embedded.split(1, dim=1)]
@@ -121,7 +114,7 @@ class RecurrentSeq2Seq(VocabularyOutput):
 
     def encode(self, source: Tensor | Rows) -> Tensor:
         """The encoder's states, one a source token, as the decoder attends to them (B, S, d_memory)."""
-        return self._read(_padded(source, what="source"))[0]
+        return self._read(padded_rows(source, unit="sentence", what="the source"))[0]
 
     def start(self, source: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> StateStepper[Progress]:
         """Encode the source and stand ready to decode it, one row each; `watched` steps keep their attention.
@@ -133,7 +126,7 @@ class RecurrentSeq2Seq(VocabularyOutput):
 
     def begin(self, source: Tensor | Rows) -> Progress:
         """Where the decoder stands before its first step."""
-        source = _padded(source, what="source")
+        source = padded_rows(source, unit="sentence", what="the source")
         memory, state = self._read(source)
         fed = state.new_zeros(len(memory), 1, self.config.d_hidden) if self.config.input_feeding else None
         keys = None if self.attention is None else self.attention.prefill(memory)
@@ -223,19 +216,9 @@ def _attention(config: RecurrentConfig) -> StateAttention | MultiHeadAttention |
     return MultiHeadAttention(config.d_hidden, config.n_heads, kind="cross", d_memory=config.d_memory, score=score)
 
 
-def _padded(rows: Tensor | Rows, *, what: str) -> Rows:
-    rows = Rows.of(rows)
-    if rows.documents is not None:
-        raise ShapeError(
-            f"a recurrent model reads padded rows, one sentence each; the {what} is a packed row",
-            hint="pass Rows(ids, lengths)",
-        )
-    return rows
-
-
 def _check(config: RecurrentConfig) -> None:
     config.check()
-    check_shared_vocabulary(config)
+    check_shared_vocabulary(config.tied, config.n_source, config.n_target)
     if config.d_hidden % config.n_heads:
         raise ConfigError(f"d_hidden = {config.d_hidden} cannot be divided into n_heads = {config.n_heads}")
     if config.attention == "none" and (config.input_feeding or config.projected or config.n_heads > 1):

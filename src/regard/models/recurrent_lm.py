@@ -21,6 +21,7 @@ from regard.config.settings import Settings, setting
 from regard.errors import ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName
 from regard.layers.embeddings import VocabularyOutput
+from regard.layers.recurrent import padded_rows
 from regard.models.entry import Entry
 
 
@@ -68,7 +69,7 @@ class RecurrentLM(VocabularyOutput):
     def hidden(self, ids: Tensor | Rows) -> Tensor:
         """The projected states (B, T, D), for losses that do the output themselves."""
         # Padding comes after what is real, and who reads forward has not seen it there.
-        return self.project(self.layers(self.embed(_padded(ids).ids)).outputs)
+        return self.project(self.layers(self.embed(padded_rows(ids).ids)).outputs)
 
     def encode(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> Tensor:
         """The same, for heads on top; each has seen the tokens up to its own. `segments` tell it nothing."""
@@ -89,7 +90,7 @@ class RecurrentLM(VocabularyOutput):
 
         Prompts may differ in length. A state does not grow, so `capacity` is nothing to it; nor is there to `watch`.
         """
-        return RecurrentLMStepper(self, _padded(prompts))
+        return RecurrentLMStepper(self, padded_rows(prompts))
 
 
 class RecurrentLMStepper:
@@ -134,15 +135,6 @@ class RecurrentLMStepper:
         if len(busy):
             read = self.model.layers(self.model.embed(ids[busy, : int(lengths.max())]), lengths=lengths[busy])
             self.state = self.state.to(read.state.dtype).index_copy(2, busy, read.state)
-
-
-def _padded(ids: Tensor | Rows) -> Rows:
-    rows = Rows.of(ids)
-    if rows.documents is not None:
-        raise ShapeError(
-            "a recurrent model reads padded rows, one text each; this is a packed row", hint="pass Rows(ids, lengths)"
-        )
-    return rows
 
 
 ENTRY = Entry(RecurrentLMConfig, RecurrentLM, SIZES, head={"pooling": "last"}, continues=True)

@@ -20,12 +20,11 @@ from regard.attention.masks import materialize
 from regard.attention.positions import added_positions
 from regard.config.settings import Settings, setting
 from regard.config.twins import twin
-from regard.errors import ShapeError
+from regard.errors import ConfigError, ShapeError
 from regard.layers import ActivationName, Dropout, Embedding, FeedForward, NormName, Order, StackMaker, norm_of
 from regard.layers.decoder_stepper import DecoderStepper
 from regard.layers.embeddings import VocabularyOutput
 from regard.models.entry import Entry
-from regard.models.interfaces.checks import check_shared_vocabulary
 from regard.models.interfaces.text import Seq2SeqStepper
 
 PositionName = Literal["sinusoidal", "learned", "rotary"]
@@ -76,7 +75,8 @@ class Transformer(VocabularyOutput):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        _check(config)
+        config.check()
+        check_shared_vocabulary(config.tied, config.n_source, config.n_target)
         self.config = config
         D = config.d_model
         self.source_embedding = Embedding(config.n_source, D, scaled=True, pad_id=config.pad_id)
@@ -188,6 +188,15 @@ def padded_rows(source: Rows) -> Rows:
     return source
 
 
+def check_shared_vocabulary(tied: Tied, n_source: int, n_target: int) -> None:
+    """Refuse one embedding for two vocabularies of different sizes."""
+    if tied == "all" and n_source != n_target:
+        raise ConfigError(
+            f"one shared embedding needs one vocabulary, got {n_source} source and {n_target} target ids",
+            hint='learn a joint tokenizer, or set model.tied="output"',
+        )
+
+
 def _blocks(config: TransformerConfig) -> StackMaker:
     D, H = config.d_model, config.n_heads
     return StackMaker(
@@ -201,11 +210,6 @@ def _blocks(config: TransformerConfig) -> StackMaker:
         dropout=config.dropout,
         rotary=Rotary(D // H) if config.positions == "rotary" else None,
     )
-
-
-def _check(config: TransformerConfig) -> None:
-    config.check()
-    check_shared_vocabulary(config)
 
 
 ENTRY = Entry(TransformerConfig, Transformer, SIZES, packs=True, separate_vocabularies={"tied": "output"})
