@@ -21,24 +21,18 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Cache, Learned, Rows
-from regard.config.settings import Settings, setting
+from regard.config.settings import setting
 from regard.layers import Dropout, Embedding
-from regard.layers.convolution import NormName
 from regard.layers.embeddings import VocabularyOutput, in_working_precision
 from regard.layers.state_attention import ONE_WIDTH, AttentionName, StateAttention, StateStepper, score_of
 from regard.models.entry import Entry
-from regard.models.interfaces.captions import ImageEncoder, captions_an_image
+from regard.models.interfaces.captions import ImageEncoder, ImageEncoderConfig, captions_an_image
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentCaptionerConfig(Settings):
+class RecurrentCaptionerConfig(ImageEncoderConfig):
     """What makes one recurrent captioner differ from another."""
 
-    n_target: int = setting(0, "entries of the vocabulary", ge=1, derived=True)
-    image_size: int = setting(80, "side of images in pixels", ge=1, derived=True)
-    widths: tuple[int, ...] = setting((64, 128, 256, 256), "features of the convolutions, stage by stage", ge=1)
-    n_blocks: int = setting(2, "residual blocks of a stage", ge=1)
-    norm: NormName = setting("batch", "the normalisation of the convolutions")
     d_embedding: int = setting(512, "width of the embeddings", ge=1)
     d_hidden: int = setting(512, "width of the recurrent state", ge=1)
     attention: AttentionName = setting(
@@ -66,13 +60,7 @@ class RecurrentCaptioner(VocabularyOutput):
         config.check()
         self.config = config
         E, D = config.d_embedding, config.d_hidden
-        self.encoder = ImageEncoder(
-            config.image_size,
-            widths=config.widths,
-            n_blocks=config.n_blocks,
-            norm=config.norm,
-            dropout=config.feature_dropout,
-        )
+        self.encoder = ImageEncoder(config, dropout=config.feature_dropout)
         C = self.encoder.d_output
         self.reduce = nn.Linear(C, D) if config.attention in ONE_WIDTH and C != D else None
         C = D if self.reduce is not None else C

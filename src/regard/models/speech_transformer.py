@@ -22,7 +22,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Causal, Learned, MultiHeadAttention, Rows, Sinusoidal
+from regard.attention import Learned, MultiHeadAttention, Rows, Sinusoidal
 from regard.config.settings import Settings, setting
 from regard.errors import ConfigError, ShapeError
 from regard.layers import ActivationName, Dropout, Embedding, FeedForward, Order, StackMaker, activation_of, norm_of
@@ -144,11 +144,8 @@ class SpeechTransformer(VocabularyOutput):
     def spell(self, heard: Heard, target: Tensor | Rows) -> Tensor:
         """The decoder's last states (B, U, D)."""
         rows = Rows.of(target)
-        own = rows.mask()
         embedded = self.dropout(self.target_positions(self.target_embedding(rows.ids)))
-        decoded: Tensor = self.decoder(
-            embedded, heard.memory, mask=Causal() if own is None else own & Causal(), memory_mask=heard.mask()
-        )
+        decoded: Tensor = self.decoder(embedded, heard.memory, mask=rows.causal_mask(), memory_mask=heard.mask())
         return decoded
 
     def align(self, heard: Heard) -> Tensor | None:

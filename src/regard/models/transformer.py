@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Causal, MultiHeadAttention, Padding, Rotary, Rows
+from regard.attention import MultiHeadAttention, Padding, Rotary, Rows
 from regard.attention.masks import materialize
 from regard.attention.positions import added_positions
 from regard.config.settings import Settings, setting
@@ -102,11 +102,10 @@ class Transformer(VocabularyOutput):
         """The decoder's last states (B, T, D), for losses that do the output themselves."""
         source, target = Rows.of(source), Rows.of(target)
         memory = self.encode(source)
-        own = target.mask()
         decoded: Tensor = self.decoder(
             self._embed(self.target_embedding, target),
             memory,
-            mask=Causal() if own is None else own & Causal(),
+            mask=target.causal_mask(),
             memory_mask=source.mask_for(target),
             positions=target.positions,
         )

@@ -13,25 +13,19 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from regard.attention import Causal, Learned, MultiHeadAttention, Rows, Sinusoidal
-from regard.config.settings import Settings, setting
+from regard.attention import Learned, MultiHeadAttention, Rows, Sinusoidal
+from regard.config.settings import setting
 from regard.layers import Dropout, Embedding, FeedForward, LayerNorm, StackMaker
-from regard.layers.convolution import NormName
 from regard.layers.decoder_stepper import DecoderStepper
 from regard.layers.embeddings import VocabularyOutput, in_working_precision
 from regard.models.entry import Entry
-from regard.models.interfaces.captions import ImageEncoder, captions_an_image
+from regard.models.interfaces.captions import ImageEncoder, ImageEncoderConfig, captions_an_image
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerCaptionerConfig(Settings):
+class TransformerCaptionerConfig(ImageEncoderConfig):
     """What makes one Transformer captioner differ from another; blocks are pre-norm."""
 
-    n_target: int = setting(0, "entries of the vocabulary", ge=1, derived=True)
-    image_size: int = setting(80, "side of images in pixels", ge=1, derived=True)
-    widths: tuple[int, ...] = setting((64, 128, 256, 256), "features of the convolutions, stage by stage", ge=1)
-    n_blocks: int = setting(2, "residual blocks of a stage", ge=1)
-    norm: NormName = setting("batch", "the normalisation of the convolutions")
     d_model: int = setting(256, "width of the model", ge=1)
     n_heads: int = setting(4, "attention heads", ge=1)
     d_feedforward: int = setting(1024, "width inside the feed-forward parts", ge=1)
@@ -61,13 +55,7 @@ class TransformerCaptioner(VocabularyOutput):
         config.check()
         self.config = config
         D = config.d_model
-        self.encoder = ImageEncoder(
-            config.image_size,
-            widths=config.widths,
-            n_blocks=config.n_blocks,
-            norm=config.norm,
-            dropout=config.feature_dropout,
-        )
+        self.encoder = ImageEncoder(config, dropout=config.feature_dropout)
         self.project = nn.Linear(self.encoder.d_output, D)
         self.places = Learned(D, n_positions=self.encoder.n_locations)
         blocks = StackMaker(
@@ -100,8 +88,7 @@ class TransformerCaptioner(VocabularyOutput):
         memory = locations.repeat_interleave(captions_an_image(locations, rows), 0)
         self.positions.reserve(rows.longest)
         hidden = self.dropout(in_working_precision(self.positions(self.embedding(rows.ids))))
-        own = rows.mask()
-        decoded: Tensor = self.decoder(hidden, memory, mask=Causal() if own is None else own & Causal())
+        decoded: Tensor = self.decoder(hidden, memory, mask=rows.causal_mask())
         return decoded
 
     def words(self, locations: Tensor) -> Tensor:
