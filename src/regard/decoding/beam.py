@@ -25,8 +25,7 @@ from regard.decoding.candidates import Candidates, Choice, pick
 from regard.decoding.filters import Filters, Moment
 from regard.decoding.plan import Plan
 from regard.decoding.ranking import Hypothesis, Ranking, hypothesis
-from regard.decoding.stepper import Stepper, last_attention, log_probs_of, next_logits
-from regard.decoding.topk import top_k
+from regard.decoding.stepper import Stepper, last_attention, log_probs_of, next_logits, top_k
 
 
 @dataclass(frozen=True)

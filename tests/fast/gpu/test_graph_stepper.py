@@ -13,9 +13,8 @@ from torch import nn
 from regard.attention import Rows, watch
 from regard.decoding import DecodeOptions, decode
 from regard.decoding.paths import Paths
-from regard.decoding.plan import make_plan
+from regard.decoding.plan import SyncPolicy, make_plan
 from regard.decoding.scoring import force_decode
-from regard.decoding.sync_policy import SyncPolicy
 from regard.errors import ShapeError, UsageError
 from regard.fast.gpu.fused_greedy import FusedPaths
 from regard.fast.gpu.graph_models import graph_model
