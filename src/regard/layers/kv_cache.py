@@ -45,7 +45,7 @@ class DecoderKVCache:
         if same_source:
             self._reorder_beams(rows)
             return None
-        width, sources = _shared(rows // self.per_source)
+        width, sources = shared_sources(rows // self.per_source)
         if self.own is not None and width == self.per_source:
             self._keep(sources)
             self._move(rows)
@@ -124,7 +124,7 @@ class DecoderKVCache:
             cache.take(places.T, torch.arange(len(places)))
 
 
-def _shared(sources: Tensor) -> tuple[int, Tensor]:
+def shared_sources(sources: Tensor) -> tuple[int, Tensor]:
     """How many neighbours share a source all along, and the sources without their repetitions."""
     once, counts = torch.unique_consecutive(sources, return_counts=True)
     width = int(counts[0]) if len(counts) else 1
