@@ -116,9 +116,7 @@ class DecoderKVCache:
         most = int(alive.sum(1).max())
         if 2 * most > alive.shape[1]:
             return
-        places = alive.to(torch.int8).argsort(dim=1, descending=True, stable=True)[
-            :, :most
-        ]  # (n, m), in the order of time
+        places = alive.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :most]  # (n, m), by time
         self.own = self.own.gather(2, places[:, None].expand(-1, self.per_source, -1))
         for cache in self.past:
             cache.take(places.T, torch.arange(len(places)))
