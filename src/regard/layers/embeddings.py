@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.layers.norms import working_precision
+
 
 class Embedding(nn.Module):
     """A learned vector for each id. `scaled` multiplies by √D, so that tied weights can stay small as outputs."""
@@ -70,7 +72,4 @@ def in_working_precision(vectors: Tensor) -> Tensor:
     Embeddings are not products, so they come in single precision, and every block that adds to them would go on in it:
     twice the memory to read and write at each addition and norm. Sums over a stack are short enough for bfloat16.
     """
-    device = vectors.device.type
-    if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.bfloat16:
-        return vectors.to(torch.bfloat16)
-    return vectors
+    return vectors.to(torch.bfloat16) if working_precision(vectors) == torch.bfloat16 else vectors

@@ -79,12 +79,9 @@ class Transformer(VocabularyOutput):
         check_shared_vocabulary(config.tied, config.n_source, config.n_target)
         self.config = config
         D = config.d_model
-        self.source_embedding = Embedding(config.n_source, D, scaled=True, pad_id=config.pad_id)
-        self.target_embedding = (
-            self.source_embedding
-            if config.tied == "all"
-            else Embedding(config.n_target, D, scaled=True, pad_id=config.pad_id)
-        )
+        embedding = partial(Embedding, d_model=D, scaled=True, pad_id=config.pad_id)
+        self.source_embedding = embedding(config.n_source)
+        self.target_embedding = self.source_embedding if config.tied == "all" else embedding(config.n_target)
         self.output = None if config.tied != "none" else nn.Linear(D, config.n_target, bias=False)
         bias = nn.Parameter(torch.zeros(config.n_target)) if config.output_bias else None
         self.register_parameter("output_bias", bias)
