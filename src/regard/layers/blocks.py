@@ -33,6 +33,8 @@ Order = Literal["post", "pre"]
 class Residual(nn.Module):
     """A part of a block with its shortcut and its norm, in either order."""
 
+    __call__: Callable[..., Tensor]  # PyTorch's is of any type
+
     def __init__(self, d_model: int, *, order: Order = "post", norm: NormMaker | None = None, dropout: float = 0.0):
         super().__init__()
         self.norm = (norm or norm_of("layer"))(d_model)
@@ -78,8 +80,7 @@ class EncoderBlock(nn.Module):
         hidden = self.around_attention(
             hidden, lambda x: self.attention(x, mask=mask, bias=bias, cache=cache, positions=positions)
         )
-        output: Tensor = self.around_feedforward(hidden, self.feedforward)
-        return output
+        return self.around_feedforward(hidden, self.feedforward)
 
 
 class DecoderBlock(nn.Module):
@@ -127,12 +128,13 @@ class DecoderBlock(nn.Module):
 
         hidden = self.around_attention(hidden, lambda x: self.attention(x, mask=mask, cache=cache, positions=positions))
         hidden = self.around_cross(hidden, look)
-        output: Tensor = self.around_feedforward(hidden, self.feedforward)
-        return output
+        return self.around_feedforward(hidden, self.feedforward)
 
 
 class EncoderStack(nn.Module):
     """Encoder blocks one after another; pre-norm blocks need the norm at the end."""
+
+    __call__: Callable[..., Tensor]
 
     def __init__(self, blocks: Iterable[EncoderBlock], *, final_norm: nn.Module | None = None) -> None:
         super().__init__()
@@ -160,6 +162,8 @@ class EncoderStack(nn.Module):
 
 class DecoderStack(nn.Module):
     """Decoder blocks one after another."""
+
+    __call__: Callable[..., Tensor]
 
     def __init__(self, blocks: Iterable[DecoderBlock], *, final_norm: nn.Module | None = None) -> None:
         super().__init__()

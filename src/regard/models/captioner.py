@@ -141,8 +141,7 @@ class RecurrentCaptioner(VocabularyOutput):
 
     def _finish(self, parts: Tensor) -> Tensor:
         """Word, state and context side by side → what the output is computed of."""
-        dropped: Tensor = self.dropout(self.combine(parts))
-        return dropped
+        return self.dropout(self.combine(parts))
 
 
 @dataclass

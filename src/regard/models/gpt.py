@@ -121,8 +121,7 @@ class GPT(VocabularyOutput):
             self.positions.reserve(rows.longest)
         # Padding comes after what is real, and who looks back only never sees it: the causal flag says it all.
         mask: Mask = Causal() if rows.documents is None else rows.documents & Causal()
-        hidden: Tensor = self.stack(self.embed(rows.ids, positions=rows.positions), mask=mask, positions=rows.positions)
-        return hidden
+        return self.stack(self.embed(rows.ids, positions=rows.positions), mask=mask, positions=rows.positions)
 
     def encode(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> Tensor:
         """Contextual vectors (B, T, D), for heads on top; each has seen the tokens up to its own."""
@@ -138,8 +137,7 @@ class GPT(VocabularyOutput):
         embedded: Tensor = self.embedding(ids)
         if self.positions is not None:
             embedded = self.positions(embedded, positions=positions, offset=offset)
-        dropped: Tensor = self.dropout(in_working_precision(embedded))
-        return dropped
+        return self.dropout(in_working_precision(embedded))
 
     @property
     def position_limit(self) -> int | None:
@@ -218,8 +216,7 @@ class GPTStepper:
 
     def _run(self, ids: Tensor, *, mask: Mask | None, positions: Tensor | None) -> Tensor:
         embedded = self.model.embed(ids, positions=positions, offset=self.length)
-        hidden: Tensor = self.model.stack(embedded, mask=mask, caches=self.caches, positions=positions)
-        return hidden
+        return self.model.stack(embedded, mask=mask, caches=self.caches, positions=positions)
 
     def _positions(self, tokens: Tensor) -> Tensor | None:
         """Where the new tokens stand in their rows (N, 1); None where that is simply behind the caches."""

@@ -108,8 +108,7 @@ class ListenAttendSpell(nn.Module):
         progress = self.begin(heard)
         embedded = self.dropout(self.target_embedding(Rows.of(target).ids))
         steps = [self.advance(step, progress) for step in embedded.split(1, dim=1)]
-        dropped: Tensor = self.dropout(torch.cat(steps, 1))
-        return dropped
+        return self.dropout(torch.cat(steps, 1))
 
     def unembed(self, hidden: Tensor) -> Tensor:
         """Vectors (..., D) → logits (..., V)."""

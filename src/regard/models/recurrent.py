@@ -161,8 +161,7 @@ class RecurrentSeq2Seq(VocabularyOutput):
         return memory, state if self.bridge is None else self.bridge(state)
 
     def _embed(self, embedding: Embedding, rows: Rows) -> Tensor:
-        embedded: Tensor = self.dropout(embedding(rows.ids))
-        return embedded
+        return self.dropout(embedding(rows.ids))
 
     def _finish(self, vectors: Tensor) -> Tensor:
         dropped: Tensor = self.dropout(vectors)

@@ -82,8 +82,7 @@ class RecurrentEncoder(nn.Module):
             h_B1TD = states.unsqueeze(1)
             keys = self.score.prepare(h_B1TD)
             states = self.tap(h_B1TD, keys, h_B1TD, score=self.score, mask=rows.mask()).squeeze(1)
-        dropped: Tensor = self.dropout(states)
-        return dropped
+        return self.dropout(states)
 
 
 ENTRY = Entry(RecurrentEncoderConfig, RecurrentEncoder, SIZES, head={"pooling": "attention"})

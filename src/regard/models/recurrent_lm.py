@@ -77,13 +77,11 @@ class RecurrentLM(VocabularyOutput):
 
     def embed(self, ids: Tensor) -> Tensor:
         """Ids (B, T) → vectors (B, T, D)."""
-        dropped: Tensor = self.dropout(self.embedding(ids))
-        return dropped
+        return self.dropout(self.embedding(ids))
 
     def project(self, states: Tensor) -> Tensor:
         """States (B, T, d_hidden) → (B, T, D)."""
-        dropped: Tensor = self.dropout(self.projection(states))
-        return dropped
+        return self.dropout(self.projection(states))
 
     def start(self, prompts: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> RecurrentLMStepper:
         """Read the prompts (N, P) but for the last token of each, which is the first to `step` with.

@@ -145,8 +145,7 @@ class SpeechTransformer(VocabularyOutput):
         """The decoder's last states (B, U, D)."""
         rows = Rows.of(target)
         embedded = self.dropout(self.target_positions(self.target_embedding(rows.ids)))
-        decoded: Tensor = self.decoder(embedded, heard.memory, mask=rows.causal_mask(), memory_mask=heard.mask())
-        return decoded
+        return self.decoder(embedded, heard.memory, mask=rows.causal_mask(), memory_mask=heard.mask())
 
     def align(self, heard: Heard) -> Tensor | None:
         """Logits (B, S, V) of which token stands where, if the model was built for it."""

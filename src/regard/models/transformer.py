@@ -99,22 +99,18 @@ class Transformer(VocabularyOutput):
         """The decoder's last states (B, T, D), for losses that do the output themselves."""
         source, target = Rows.of(source), Rows.of(target)
         memory = self.encode(source)
-        decoded: Tensor = self.decoder(
+        return self.decoder(
             self._embed(self.target_embedding, target),
             memory,
             mask=target.causal_mask(),
             memory_mask=source.mask_for(target),
             positions=target.positions,
         )
-        return decoded
 
     def encode(self, source: Tensor | Rows) -> Tensor:
         """The source's contextual vectors (B, S, D)."""
         source = Rows.of(source)
-        encoded: Tensor = self.encoder(
-            self._embed(self.source_embedding, source), mask=source.mask(), positions=source.positions
-        )
-        return encoded
+        return self.encoder(self._embed(self.source_embedding, source), mask=source.mask(), positions=source.positions)
 
     def start(self, source: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> Seq2SeqStepper:
         """Encode the source and stand ready to decode it, one row each; `watched` steps keep their attention."""
@@ -127,8 +123,7 @@ class Transformer(VocabularyOutput):
         if self.positions is not None:
             self.positions.reserve(rows.longest)
             embedded = self.positions(embedded, positions=rows.positions)
-        dropped: Tensor = self.dropout(embedded)
-        return dropped
+        return self.dropout(embedded)
 
 
 class TransformerStepper(DecoderStepper):

@@ -79,8 +79,7 @@ class TransformerCaptioner(VocabularyOutput):
     def encode(self, images: Tensor) -> Tensor:
         """The locations of images, as the decoder attends to them (B, S, D)."""
         locations = in_working_precision(self.places(self.project(self.encoder(images))))
-        refined: Tensor = self.refine(self.dropout(locations))
-        return refined
+        return self.refine(self.dropout(locations))
 
     def tell(self, locations: Tensor, target: Tensor | Rows) -> Tensor:
         """The decoder's last states, of K captions an image: (B · K, T, D)."""
@@ -88,8 +87,7 @@ class TransformerCaptioner(VocabularyOutput):
         memory = locations.repeat_interleave(captions_an_image(locations, rows), 0)
         self.positions.reserve(rows.longest)
         hidden = self.dropout(in_working_precision(self.positions(self.embedding(rows.ids))))
-        decoded: Tensor = self.decoder(hidden, memory, mask=rows.causal_mask())
-        return decoded
+        return self.decoder(hidden, memory, mask=rows.causal_mask())
 
     def words(self, locations: Tensor) -> Tensor:
         """Scores (B, V) of the words that belong to the image."""

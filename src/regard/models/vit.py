@@ -116,8 +116,7 @@ class ViT(nn.Module):
             tokens = torch.cat((first, tokens), 1)
         if self.positions is not None:
             tokens = self.positions(tokens, grid=grid)
-        encoded: Tensor = self.encoder(self.dropout(tokens))
-        return encoded
+        return self.encoder(self.dropout(tokens))
 
     def pooled(self, encoded: Tensor) -> Tensor:
         """One vector an image, (B, D)."""
