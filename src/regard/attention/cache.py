@@ -57,8 +57,8 @@ class Cache:
             raise ShapeError(f"a cache of {self._rooms[0].shape[1]} rows cannot take {keys.shape[0]} rows")
         elif end > self.capacity or self._borrowed:
             self._grow(end)
-        for room, new in zip(self._rooms, (keys, values), strict=True):
-            room[self.length : end] = _time_first(new)
+        key_room, value_room = self._rooms
+        key_room[self.length : end], value_room[self.length : end] = _time_first(keys), _time_first(values)
         self.length = end
         return self.keys, self.values
 

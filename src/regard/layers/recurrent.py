@@ -84,7 +84,7 @@ def merge_directions(state: Tensor) -> Tensor:
     return state.view(parts, rows // 2, 2, batch, width).transpose(2, 3).reshape(parts, rows // 2, batch, 2 * width)
 
 
-def padded_rows(ids: Tensor | Rows, *, unit: str = "text", what: str = "this") -> Rows:
+def recurrent_rows(ids: Tensor | Rows, *, unit: str = "text", what: str = "this") -> Rows:
     """Rows that a recurrent network can read, one `unit` each: in a packed row a state would run on into the next."""
     rows = Rows.of(ids)
     if rows.documents is not None:

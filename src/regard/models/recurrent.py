@@ -28,7 +28,7 @@ from regard.config.settings import Settings, setting
 from regard.errors import ConfigError, ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName, merge_directions
 from regard.layers.embeddings import VocabularyOutput
-from regard.layers.recurrent import padded_rows
+from regard.layers.recurrent import recurrent_rows
 from regard.layers.state_attention import ONE_WIDTH, AttentionName, StateAttention, StateStepper, score_names, score_of
 from regard.models.entry import Entry
 from regard.models.transformer import Tied, check_shared_vocabulary
@@ -106,7 +106,7 @@ class RecurrentSeq2Seq(VocabularyOutput):
     def hidden(self, source: Tensor | Rows, target: Tensor | Rows) -> Tensor:
         """What the output is computed of (B, T, D or d_embedding), for losses that do the output themselves."""
         progress = self.begin(source)
-        embedded = self._embed(self.target_embedding, padded_rows(target, unit="sentence", what="the target"))
+        embedded = self._embed(self.target_embedding, recurrent_rows(target, unit="sentence", what="the target"))
         if progress.fed is None:
             return self._finish(self.advance(embedded, progress))
         steps = [self.advance(step, progress) for step in embedded.split(1, dim=1)]
@@ -114,7 +114,7 @@ class RecurrentSeq2Seq(VocabularyOutput):
 
     def encode(self, source: Tensor | Rows) -> Tensor:
         """The encoder's states, one a source token, as the decoder attends to them (B, S, d_memory)."""
-        return self._read(padded_rows(source, unit="sentence", what="the source"))[0]
+        return self._read(recurrent_rows(source, unit="sentence", what="the source"))[0]
 
     def start(self, source: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> StateStepper[Progress]:
         """Encode the source and stand ready to decode it, one row each; `watched` steps keep their attention.
@@ -126,7 +126,7 @@ class RecurrentSeq2Seq(VocabularyOutput):
 
     def begin(self, source: Tensor | Rows) -> Progress:
         """Where the decoder stands before its first step."""
-        source = padded_rows(source, unit="sentence", what="the source")
+        source = recurrent_rows(source, unit="sentence", what="the source")
         memory, state = self._read(source)
         fed = state.new_zeros(len(memory), 1, self.config.d_hidden) if self.config.input_feeding else None
         keys = None if self.attention is None else self.attention.prefill(memory)

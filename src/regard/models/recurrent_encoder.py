@@ -16,7 +16,7 @@ from regard.attention import Rows, Tap
 from regard.config.settings import Settings, setting
 from regard.errors import ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName
-from regard.layers.recurrent import padded_rows
+from regard.layers.recurrent import recurrent_rows
 from regard.layers.state_attention import AttentionName, score_of
 from regard.models.entry import Entry
 
@@ -74,7 +74,7 @@ class RecurrentEncoder(nn.Module):
 
     def encode(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> Tensor:
         """The states of all tokens (B, T, d_model), zeros in the padding. `segments` tell it nothing: it reads on."""
-        rows = padded_rows(ids)
+        rows = recurrent_rows(ids)
         if rows.ids.shape[1] < 1 or (rows.lengths is not None and int(rows.lengths.min()) < 1):
             raise ShapeError("every text holds at least one token; here is an empty one", hint="leave it out")
         states: Tensor = self.encoder(self.dropout(self.embedding(rows.ids)), lengths=rows.lengths).outputs

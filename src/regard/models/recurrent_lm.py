@@ -21,7 +21,7 @@ from regard.config.settings import Settings, setting
 from regard.errors import ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName
 from regard.layers.embeddings import VocabularyOutput
-from regard.layers.recurrent import padded_rows
+from regard.layers.recurrent import recurrent_rows
 from regard.models.entry import Entry
 
 
@@ -69,7 +69,7 @@ class RecurrentLM(VocabularyOutput):
     def hidden(self, ids: Tensor | Rows) -> Tensor:
         """The projected states (B, T, D), for losses that do the output themselves."""
         # Padding comes after what is real, and who reads forward has not seen it there.
-        return self.project(self.layers(self.embed(padded_rows(ids).ids)).outputs)
+        return self.project(self.layers(self.embed(recurrent_rows(ids).ids)).outputs)
 
     def encode(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> Tensor:
         """The same, for heads on top; each has seen the tokens up to its own. `segments` tell it nothing."""
@@ -88,7 +88,7 @@ class RecurrentLM(VocabularyOutput):
 
         Prompts may differ in length. A state does not grow, so `capacity` is nothing to it; nor is there to `watch`.
         """
-        return RecurrentLMStepper(self, padded_rows(prompts))
+        return RecurrentLMStepper(self, recurrent_rows(prompts))
 
 
 class RecurrentLMStepper:
