@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention import Cache, empty_caches, reorder_all
+from regard.attention import Cache, reorder_all
 from regard.errors import ShapeError, UsageError
 
 
@@ -129,7 +129,7 @@ def test_writing_behind_a_filled_cache_leaves_what_it_was_given_alone() -> None:
 
 
 def test_every_layer_has_its_own_cache_and_is_reordered_alike() -> None:
-    caches = empty_caches(3, capacity=5)
+    caches = [Cache(5) for _ in range(3)]
     assert len({id(cache) for cache in caches}) == 3
     assert [cache.capacity for cache in caches] == [5, 5, 5]
     held = [cache.append(*pair(2, 2))[0].clone() for cache in caches[:2]]

@@ -96,10 +96,10 @@ def test_reordered_rows_go_on_as_themselves():
 
 
 def test_a_language_models_block_is_an_encoder_block_with_a_cache():
-    from regard.attention import empty_caches
+    from regard.attention import Cache
 
     stack = randomise(EncoderStack([encoder_block("pre") for _ in range(2)], final_norm=norm_of("rms")(16))).double()
-    x, caches = torch.randn(2, 6, 16, dtype=torch.float64), empty_caches(2, capacity=6)
+    x, caches = torch.randn(2, 6, 16, dtype=torch.float64), [Cache(6), Cache(6)]
     whole = stack(x, mask=Causal())
     first = stack(x[:, :4], mask=Causal(), caches=caches)
     rest = stack(x[:, 4:], mask=Causal(offset=4), caches=caches)

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention import Causal, MultiHeadAttention, Rotary, empty_caches, reorder_all
+from regard.attention import Cache, Causal, MultiHeadAttention, Rotary, reorder_all
 from regard.layers import DecoderBlock, DecoderKVCache, DecoderStack, FeedForward
+from regard.layers.kv_cache import shared_sources
 
 D, WIDTH, SOURCES = 16, 3, 4
 
@@ -140,7 +141,7 @@ def test_rows_that_never_change_places_share_nothing():
 
 
 def test_one_row_becomes_several_of_its_source():
-    memory = DecoderKVCache(empty_caches(2, capacity=4), [])
+    memory = DecoderKVCache([Cache(4), Cache(4)], [])
     keys = torch.randn(2, 1, 1, 4)
     for cache in memory.past:
         cache.append(keys, keys)
@@ -149,3 +150,11 @@ def test_one_row_becomes_several_of_its_source():
     assert torch.equal(memory.past[1].keys, keys.repeat_interleave(3, 0))
     reorder_all(memory.past, torch.tensor([0]))
     assert memory.length == 1
+
+
+@pytest.mark.parametrize(
+    ("sources", "width", "kept"), [([3, 3, 1, 1], 2, [3, 1]), ([3, 3, 1], 1, [3, 3, 1]), ([4, 5], 1, [4, 5])]
+)
+def test_who_shares_a_source_all_along(sources, width, kept):
+    found, left = shared_sources(torch.tensor(sources))
+    assert (found, left.tolist()) == (width, kept)

@@ -1,6 +1,6 @@
 """The one attention everything stands on: scores → mask → softmax → weighted sum, explicit and fused."""
 
-from regard.attention.cache import Cache, empty_caches, reorder_all
+from regard.attention.cache import Cache, reorder_all
 from regard.attention.core import attend, attend_explicitly, attention_weights, weigh
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.masks import Both, Causal, Dense, Documents, Mask, Padding, Since, Window
@@ -42,7 +42,6 @@ __all__ = [
     "attend",
     "attend_explicitly",
     "attention_weights",
-    "empty_caches",
     "reorder_all",
     "shift_matrix",
     "sinusoidal",

@@ -22,7 +22,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import and_
 
 import torch
 from torch import Tensor
@@ -204,11 +205,8 @@ class Both(Mask):
 
     def dense(self, n_queries: int, n_keys: int, *, n_leading: int, device: torch.device) -> Tensor:
         """Where every part that says anything allows it."""
-        masks = [part.dense(n_queries, n_keys, n_leading=n_leading, device=device) for part in self.parts]
-        allowed = masks[0]
-        for mask in masks[1:]:
-            allowed = allowed & mask
-        return allowed
+        masks = (part.dense(n_queries, n_keys, n_leading=n_leading, device=device) for part in self.parts)
+        return reduce(and_, masks)
 
     def trivial(self, n_queries: int, n_keys: int) -> bool:
         """True when no part forbids anything."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.attention.masks import Documents, Mask, Padding
+from regard.attention.masks import Causal, Documents, Mask, Padding
 from regard.errors import ShapeError
 
 
@@ -61,6 +61,11 @@ class Rows:
         if self.documents is not None:
             return self.documents
         return None if self.lengths is None else Padding(self.lengths)
+
+    def causal_mask(self) -> Mask:
+        """The same for queries that look back only."""
+        own = self.mask()
+        return Causal() if own is None else own & Causal()
 
     def mask_for(self, queries: Rows) -> Mask | None:
         """Which of these rows' keys are real to queries of other rows: cross-attention."""

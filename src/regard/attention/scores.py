@@ -61,13 +61,10 @@ class Dot(Score):
     def compare(self, query: Tensor, prepared: Prepared) -> Tensor:
         """All inner products, scaled."""
         check_width(query, prepared.keys)
-        return query @ prepared.keys.mT * self._scale(query.shape[-1])
+        return query @ prepared.keys.mT * self.dot_scale(query.shape[-1])
 
-    def dot_scale(self, width: int) -> float | None:
+    def dot_scale(self, width: int) -> float:
         """Fused kernels compute this score."""
-        return self._scale(width)
-
-    def _scale(self, width: int) -> float:
         return 1.0
 
 
@@ -78,7 +75,8 @@ class ScaledDot(Dot):
         super().__init__()
         self.scale = scale
 
-    def _scale(self, width: int) -> float:
+    def dot_scale(self, width: int) -> float:
+        """1 / √d, unless another was given."""
         return self.scale if self.scale is not None else 1 / math.sqrt(width)
 
 

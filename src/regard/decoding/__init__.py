@@ -6,10 +6,10 @@ Read in this order: stepper, options, filters, ranking, sampling, paths, beam, d
 from regard.decoding.decode import decode, stream
 from regard.decoding.ensemble import EnsembleStepper
 from regard.decoding.options import DecodeOptions
+from regard.decoding.plan import SyncPolicy
 from regard.decoding.ranking import Hypothesis
 from regard.decoding.scoring import force_decode
 from regard.decoding.stepper import Stepper
-from regard.decoding.sync_policy import SyncPolicy
 
 __all__ = [
     "DecodeOptions",

@@ -25,8 +25,7 @@ from regard.decoding.candidates import Candidates, Choice, pick
 from regard.decoding.filters import Filters, Moment
 from regard.decoding.plan import Plan
 from regard.decoding.ranking import Hypothesis, Ranking, hypothesis
-from regard.decoding.stepper import Stepper, last_attention, log_probs_of, next_logits
-from regard.decoding.topk import top_k
+from regard.decoding.stepper import Stepper, last_attention, log_probs_of, next_logits, top_k
 
 
 @dataclass(frozen=True)
@@ -252,9 +251,8 @@ class BeamSearch:
         lengths = lengths.masked_fill(scores == -math.inf, 0)
         slots = torch.cat([ended.ended_codes % self.width, cut_slots], 1)
         tokens, log_probs = self.table.trace(lengths, slots)
-        return _assemble(
-            scores.tolist(), lengths.tolist(), tokens.tolist(), log_probs.tolist(), ends=ended.ended_log_probs.tolist()
-        )
+        columns = (scores, lengths, tokens, log_probs, ended.ended_log_probs)
+        return [_assemble(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def _of_parents(values: Tensor, parents: Tensor) -> Tensor:
@@ -265,22 +263,13 @@ def _of_parents(values: Tensor, parents: Tensor) -> Tensor:
 
 
 def _assemble(
-    scores: list[list[float]],
-    lengths: list[list[int]],
-    tokens: list[list[list[int]]],
-    log_probs: list[list[list[float]]],
-    *,
-    ends: list[list[float]],
-) -> list[list[Hypothesis]]:
-    """Hypotheses out of rows (B, 2K): K places for ended ones, K for those cut off; −inf is an empty slot."""
-    rows: list[list[Hypothesis]] = []
-    for row, row_ends in enumerate(ends):
-        hypotheses = []
-        for slot, (score, length) in enumerate(zip(scores[row], lengths[row], strict=True)):
-            if score == -math.inf:
-                continue
-            finished = slot < len(row_ends)
-            terms = log_probs[row][slot][:length] + ([row_ends[slot]] if finished else [])
-            hypotheses.append(hypothesis(tokens[row][slot][:length], terms, score=score, finished=finished))
-        rows.append(hypotheses[: len(row_ends)])
-    return rows
+    scores: list[float], lengths: list[int], tokens: list[list[int]], log_probs: list[list[float]], ends: list[float]
+) -> list[Hypothesis]:
+    """The hypotheses of an input out of 2K places: K for ended ones, K for those cut off; −inf is an empty slot."""
+    hypotheses = []
+    for slot, (score, length) in enumerate(zip(scores, lengths, strict=True)):
+        if score != -math.inf:
+            finished = slot < len(ends)
+            terms = log_probs[slot][:length] + ([ends[slot]] if finished else [])
+            hypotheses.append(hypothesis(tokens[slot][:length], terms, score=score, finished=finished))
+    return hypotheses[: len(ends)]

@@ -13,10 +13,9 @@ from regard.config.twins import twin
 from regard.decoding.beam import BeamSearch
 from regard.decoding.options import DecodeOptions
 from regard.decoding.paths import Paths
-from regard.decoding.plan import Prefixes, make_plan
+from regard.decoding.plan import Prefixes, SyncPolicy, make_plan
 from regard.decoding.ranking import Hypothesis
 from regard.decoding.stepper import Stepper
-from regard.decoding.sync_policy import SyncPolicy
 from regard.errors import UsageError
 
 

@@ -195,24 +195,19 @@ class Filters:
 
 
 def _bans(options: DecodeOptions, *, eos_id: int, device: torch.device) -> list[Filter]:
-    bans: list[Filter] = []
-    if options.min_length:
-        bans.append(MinLength(options.min_length, eos_id))
-    if options.banned:
-        bans.append(Banned(options.banned, device))
-    if options.no_repeat_ngram:
-        bans.append(NoRepeat(options.no_repeat_ngram))
-    return bans
+    bans: list[tuple[object, Filter]] = [
+        (options.min_length, MinLength(options.min_length, eos_id)),
+        (options.banned, Banned(options.banned, device)),
+        (options.no_repeat_ngram, NoRepeat(options.no_repeat_ngram)),
+    ]
+    return [ban for asked, ban in bans if asked]
 
 
 def _shaping(options: DecodeOptions) -> list[Filter]:
-    shaping: list[Filter] = []
-    if options.temperature != 1.0:
-        shaping.append(Temperature(options.temperature))
-    if options.top_k:
-        shaping.append(TopK(options.top_k))
-    if options.top_p < 1.0:
-        shaping.append(TopP(options.top_p))
-    if options.min_p > 0.0:
-        shaping.append(MinP(options.min_p))
-    return shaping
+    shaping: list[tuple[object, Filter]] = [
+        (options.temperature != 1.0, Temperature(options.temperature)),
+        (options.top_k, TopK(options.top_k)),
+        (options.top_p < 1.0, TopP(options.top_p)),
+        (options.min_p > 0.0, MinP(options.min_p)),
+    ]
+    return [shape for asked, shape in shaping if asked]

@@ -13,8 +13,7 @@ from regard.decoding.filters import Filters, Moment
 from regard.decoding.plan import Plan
 from regard.decoding.ranking import Hypothesis, Ranking, hypothesis
 from regard.decoding.sampling import draw, stream_keys
-from regard.decoding.stepper import Stepper, log_probs_of, next_logits
-from regard.decoding.topk import top_1
+from regard.decoding.stepper import Stepper, log_probs_of, next_logits, top_1
 
 Chooser = Callable[[Tensor, Tensor, int], Tensor]  # logits (N, V), paths (N,), step → tokens (N,)
 

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.decoding.plan import start_tokens
+from regard.decoding.plan import SyncPolicy, start_tokens
 from regard.decoding.stepper import Stepper, log_probs_of, next_logits
-from regard.decoding.sync_policy import SyncPolicy
 from regard.errors import UsageError
 
 

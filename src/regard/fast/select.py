@@ -142,8 +142,16 @@ def explain(module: nn.Module) -> list[Choice]:
     places += [
         _explain_stack(part, watched) for part in module.modules() if isinstance(part, EncoderStack | DecoderStack)
     ]
-    places += [_explain_steps(module), _explain_search(weight), _explain_vocabulary(weight), _explain_linears(module)]
-    places += [_explain_loss(module, weight), _explain_training(weight)]
+    no_gpu = "" if weight.is_cuda else "no GPU"
+    no_search = no_gpu or _no_triton()
+    places += [
+        _explain_steps(module),
+        Choice("search", "the textbook" if no_search else "fused beam and greedy", no_search),
+        _explain_vocabulary(weight),
+        _explain_linears(module),
+        _explain_loss(module, weight),
+        Choice("training step", "op by op" if no_gpu else "CUDA graphs where batches have few shapes", no_gpu),
+    ]
     if enabled():
         return list(dict.fromkeys(places))
     return list(dict.fromkeys(Choice(choice.place, "the textbook", f"{SWITCH}=0") for choice in places))
@@ -205,11 +213,6 @@ def _explain_steps(module: nn.Module) -> Choice:
     return Choice("decoding steps", "one by one" if why else "CUDA graphs", why)
 
 
-def _explain_search(weight: Tensor) -> Choice:
-    why = "" if weight.is_cuda else "no GPU"
-    return Choice("search", "the textbook" if why or _no_triton() else "fused beam and greedy", why or _no_triton())
-
-
 def _explain_vocabulary(weight: Tensor) -> Choice:
     place = "top-k"
     if weight.device.type != "cpu":
@@ -238,11 +241,6 @@ def _explain_loss(module: nn.Module, weight: Tensor) -> Choice:
     if not isinstance(output, Tensor) or len(output) < KERNEL_CLASSES:
         return Choice(place, chunks, f"fewer than {KERNEL_CLASSES} classes")
     return Choice(place, chunks if _no_triton() else "one kernel a chunk", _no_triton())
-
-
-def _explain_training(weight: Tensor) -> Choice:
-    why = "" if weight.is_cuda else "no GPU"
-    return Choice("training step", "op by op" if why else "CUDA graphs where batches have few shapes", why)
 
 
 def _no_triton() -> str:

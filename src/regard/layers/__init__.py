@@ -1,6 +1,6 @@
 """What models are built of, around the one attention: norms, feed-forward, embeddings, blocks, recurrent layers."""
 
-from regard.layers.blocks import DecoderBlock, DecoderStack, EncoderBlock, EncoderStack, Order, Residual
+from regard.layers.blocks import DecoderBlock, DecoderStack, EncoderBlock, EncoderStack, Order, Residual, StackMaker
 from regard.layers.dropout import Dropout, drop
 from regard.layers.embeddings import Embedding
 from regard.layers.feedforward import ActivationName, FeedForward, GatedFeedForward, activation_of
@@ -27,6 +27,7 @@ __all__ = [
     "Recurrent",
     "RecurrentName",
     "Residual",
+    "StackMaker",
     "activation_of",
     "drop",
     "merge_directions",

@@ -6,6 +6,7 @@
     EncoderBlock    self-attention, feed-forward                        (B, T, D) → (B, T, D)
     DecoderBlock    masked self-attention, cross-attention, feed-forward
     EncoderStack, DecoderStack    blocks one after another
+    StackMaker      stacks whose blocks are all of one make
 
 Attention and feed-forward come in ready-made: what varies between models is passed, not switched.
 """
@@ -13,12 +14,14 @@ Attention and feed-forward come in ready-made: what varies between models is pas
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Cache, Mask, MultiHeadAttention
+from regard.attention import Cache, Kind, Mask, MultiHeadAttention, Rotary
 from regard.config.twins import twin
 from regard.layers.dropout import drop
 from regard.layers.kv_cache import DecoderKVCache
@@ -29,6 +32,8 @@ Order = Literal["post", "pre"]
 
 class Residual(nn.Module):
     """A part of a block with its shortcut and its norm, in either order."""
+
+    __call__: Callable[..., Tensor]  # PyTorch's is of any type
 
     def __init__(self, d_model: int, *, order: Order = "post", norm: NormMaker | None = None, dropout: float = 0.0):
         super().__init__()
@@ -75,8 +80,7 @@ class EncoderBlock(nn.Module):
         hidden = self.around_attention(
             hidden, lambda x: self.attention(x, mask=mask, bias=bias, cache=cache, positions=positions)
         )
-        output: Tensor = self.around_feedforward(hidden, self.feedforward)
-        return output
+        return self.around_feedforward(hidden, self.feedforward)
 
 
 class DecoderBlock(nn.Module):
@@ -124,12 +128,13 @@ class DecoderBlock(nn.Module):
 
         hidden = self.around_attention(hidden, lambda x: self.attention(x, mask=mask, cache=cache, positions=positions))
         hidden = self.around_cross(hidden, look)
-        output: Tensor = self.around_feedforward(hidden, self.feedforward)
-        return output
+        return self.around_feedforward(hidden, self.feedforward)
 
 
 class EncoderStack(nn.Module):
     """Encoder blocks one after another; pre-norm blocks need the norm at the end."""
+
+    __call__: Callable[..., Tensor]
 
     def __init__(self, blocks: Iterable[EncoderBlock], *, final_norm: nn.Module | None = None) -> None:
         super().__init__()
@@ -157,6 +162,8 @@ class EncoderStack(nn.Module):
 
 class DecoderStack(nn.Module):
     """Decoder blocks one after another."""
+
+    __call__: Callable[..., Tensor]
 
     def __init__(self, blocks: Iterable[DecoderBlock], *, final_norm: nn.Module | None = None) -> None:
         super().__init__()
@@ -218,3 +225,36 @@ class DecoderStack(nn.Module):
             return kv_cache
         blocks = [block for block in self.blocks if isinstance(block, DecoderBlock)]
         return DecoderKVCache([Cache(capacity) for _ in blocks], [block.cross.prefill(memory) for block in blocks])
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackMaker:
+    """Makes stacks of blocks of one make; pre-norm stacks get the norm at the end.
+
+    `attention` is called with its kind for each block, and with `rotary` where a block looks at its own sequence.
+    """
+
+    d_model: int
+    attention: Callable[..., MultiHeadAttention]
+    feedforward: Callable[[], nn.Module]
+    norm: NormMaker
+    order: Order = "pre"
+    dropout: float = 0.0
+    rotary: Rotary | None = None
+
+    def encoder(self, n_layers: int, *, kind: Kind = "self") -> EncoderStack:
+        """So many encoder blocks; of the kind "masked" in language models."""
+        block = partial(EncoderBlock, self.d_model, order=self.order, norm=self.norm, dropout=self.dropout)
+        own = partial(self.attention, kind=kind, rotary=self.rotary)
+        blocks = [block(attention=own(), feedforward=self.feedforward()) for _ in range(n_layers)]
+        return EncoderStack(blocks, final_norm=self._final_norm())
+
+    def decoder(self, n_layers: int) -> DecoderStack:
+        """So many decoder blocks."""
+        block = partial(DecoderBlock, self.d_model, order=self.order, norm=self.norm, dropout=self.dropout)
+        own, cross = partial(self.attention, kind="masked", rotary=self.rotary), partial(self.attention, kind="cross")
+        blocks = [block(attention=own(), cross=cross(), feedforward=self.feedforward()) for _ in range(n_layers)]
+        return DecoderStack(blocks, final_norm=self._final_norm())
+
+    def _final_norm(self) -> nn.Module | None:
+        return self.norm(self.d_model) if self.order == "pre" else None

@@ -25,6 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import ConfigError, ShapeError
+from regard.layers.norms import working_precision
 
 STRIDE = 8  # pixels a location stands for, each way
 _GROUP = 16  # channels
@@ -36,11 +37,10 @@ class GroupNorm(nn.GroupNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         """Means and variances are computed in single precision either way."""
-        device = input.device.type
-        if not torch.is_autocast_enabled(device):
+        working = working_precision(input)
+        if working is None:
             return super().forward(input)
-        working = torch.get_autocast_dtype(device)
-        with torch.autocast(device, enabled=False):
+        with torch.autocast(input.device.type, enabled=False):
             weight, bias = self.weight.to(working), self.bias.to(working)
             return F.group_norm(input.to(working), self.num_groups, weight, bias, self.eps)
 

@@ -7,6 +7,8 @@ the exact share, so the mean is kept exactly. Draws come from PyTorch's own gene
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -30,6 +32,8 @@ def drop(tensor: Tensor, p: float, *, training: bool) -> Tensor:
 
 class Dropout(nn.Module):
     """`drop` as a module, which knows itself whether it is training."""
+
+    __call__: Callable[..., Tensor]  # PyTorch's is of any type
 
     def __init__(self, p: float) -> None:
         super().__init__()

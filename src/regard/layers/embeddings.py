@@ -2,16 +2,20 @@
 
 embed(ids)             (..., T) → (..., T, D), times √D when scaled            Vaswani et al. (2017), section 3.4
 embed.unembed(hidden)  (..., T, D) → (..., T, V) with the same matrix: tied    Press & Wolf (2017)
+VocabularyOutput       what models with an output over ids have in common
 in_working_precision(vectors)    the vectors as a stack of blocks should get them
 """
 
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from regard.layers.norms import working_precision
 
 
 class Embedding(nn.Module):
@@ -43,13 +47,29 @@ class Embedding(nn.Module):
         return F.linear(hidden, self.weight)
 
 
+class VocabularyOutput(nn.Module):
+    """A model with an output over ids: the matrix of its `output`, or of the embedding that is called `tied_to`."""
+
+    tied_to: ClassVar[str] = "embedding"
+    output: nn.Linear | None
+    output_bias: Tensor | None
+
+    def unembed(self, hidden: Tensor) -> Tensor:
+        """Hidden states (..., D) → logits (..., V)."""
+        logits: Tensor = getattr(self, self.tied_to).unembed(hidden) if self.output is None else self.output(hidden)
+        return logits if self.output_bias is None else logits + self.output_bias
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The matrix (V, D) that `unembed` multiplies by; `output_bias` (V,) is what it adds, if anything."""
+        layer: Embedding | nn.Linear = getattr(self, self.tied_to) if self.output is None else self.output
+        return layer.weight
+
+
 def in_working_precision(vectors: Tensor) -> Tensor:
     """Vectors (..., D) in bfloat16 where matrix products are computed in it (autocast), otherwise as they are.
 
     Embeddings are not products, so they come in single precision, and every block that adds to them would go on in it:
     twice the memory to read and write at each addition and norm. Sums over a stack are short enough for bfloat16.
     """
-    device = vectors.device.type
-    if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.bfloat16:
-        return vectors.to(torch.bfloat16)
-    return vectors
+    return vectors.to(torch.bfloat16) if working_precision(vectors) == torch.bfloat16 else vectors

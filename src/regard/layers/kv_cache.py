@@ -45,7 +45,7 @@ class DecoderKVCache:
         if same_source:
             self._reorder_beams(rows)
             return None
-        width, sources = _shared(rows // self.per_source)
+        width, sources = shared_sources(rows // self.per_source)
         if self.own is not None and width == self.per_source:
             self._keep(sources)
             self._move(rows)
@@ -116,15 +116,13 @@ class DecoderKVCache:
         most = int(alive.sum(1).max())
         if 2 * most > alive.shape[1]:
             return
-        places = alive.to(torch.int8).argsort(dim=1, descending=True, stable=True)[
-            :, :most
-        ]  # (n, m), in the order of time
+        places = alive.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :most]  # (n, m), by time
         self.own = self.own.gather(2, places[:, None].expand(-1, self.per_source, -1))
         for cache in self.past:
             cache.take(places.T, torch.arange(len(places)))
 
 
-def _shared(sources: Tensor) -> tuple[int, Tensor]:
+def shared_sources(sources: Tensor) -> tuple[int, Tensor]:
     """How many neighbours share a source all along, and the sources without their repetitions."""
     once, counts = torch.unique_consecutive(sources, return_counts=True)
     width = int(counts[0]) if len(counts) else 1

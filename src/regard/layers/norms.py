@@ -29,7 +29,7 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """In the precision of the matrix products around."""
-        working = _working_precision(hidden)
+        working = working_precision(hidden)
         if working is None:
             return F.layer_norm(hidden, self.normalized_shape, self.weight, self.bias, self.eps)
         with torch.autocast(hidden.device.type, enabled=False):
@@ -42,7 +42,7 @@ class RMSNorm(nn.RMSNorm):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """In the precision of the matrix products around."""
-        working = _working_precision(hidden)
+        working = working_precision(hidden)
         if working is None:
             return F.rms_norm(hidden, self.normalized_shape, self.weight, self.eps)
         with torch.autocast(hidden.device.type, enabled=False):
@@ -58,6 +58,7 @@ def norm_of(name: NormName, *, epsilon: float = 1e-5, bias: bool = True) -> Norm
     raise UsageError(f"no norm is called {name!r}; there are 'layer' and 'rms'")
 
 
-def _working_precision(hidden: Tensor) -> torch.dtype | None:
+def working_precision(hidden: Tensor) -> torch.dtype | None:
+    """What matrix products are computed in under autocast; None without it."""
     device = hidden.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None

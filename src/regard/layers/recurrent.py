@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from regard.attention import Rows
 from regard.errors import ShapeError, UsageError
 
 RecurrentName = Literal["rnn", "gru", "lstm"]
@@ -81,3 +82,14 @@ def merge_directions(state: Tensor) -> Tensor:
     """A two-directional state (P, 2 · layers, B, D) as a one-directional one of double width (P, layers, B, 2 · D)."""
     parts, rows, batch, width = state.shape
     return state.view(parts, rows // 2, 2, batch, width).transpose(2, 3).reshape(parts, rows // 2, batch, 2 * width)
+
+
+def recurrent_rows(ids: Tensor | Rows, *, unit: str = "text", what: str = "this") -> Rows:
+    """Rows that a recurrent network can read, one `unit` each: in a packed row a state would run on into the next."""
+    rows = Rows.of(ids)
+    if rows.documents is not None:
+        raise ShapeError(
+            f"a recurrent model reads padded rows, one {unit} each; {what} is a packed row",
+            hint="pass Rows(ids, lengths)",
+        )
+    return rows

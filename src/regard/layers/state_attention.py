@@ -19,7 +19,7 @@ from regard.config.settings import OpenChoice
 from regard.errors import ConfigError, UsageError
 
 MakeScore = Callable[[int, int], Score]  # of the widths of queries and keys
-NEED_ONE_WIDTH = ("dot", "scaled_dot")
+ONE_WIDTH = ("dot", "scaled_dot")  # scores that queries and keys of one width need
 _LEARNED: dict[str, MakeScore] = {"general": General, "additive": Additive, "mlp": MLP}
 
 
@@ -32,7 +32,7 @@ def register_score(name: str, make: MakeScore) -> None:
 
 def score_names() -> tuple[str, ...]:
     """What attention between states can be called; "none" is to do without."""
-    return ("none", *NEED_ONE_WIDTH, *_LEARNED)
+    return ("none", *ONE_WIDTH, *_LEARNED)
 
 
 AttentionName = Annotated[str, OpenChoice(score_names)]
@@ -43,8 +43,8 @@ def score_of(name: AttentionName, d_query: int, *, d_key: int | None = None) -> 
     d_key = d_key or d_query
     if name in _LEARNED:
         return _LEARNED[name](d_query, d_key)
-    if name not in NEED_ONE_WIDTH:
-        raise ConfigError(f"no score is called {name!r}; there are {[*NEED_ONE_WIDTH, *_LEARNED]}")
+    if name not in ONE_WIDTH:
+        raise ConfigError(f"no score is called {name!r}; there are {[*ONE_WIDTH, *_LEARNED]}")
     if d_query != d_key:
         raise ConfigError(
             f"the {name} score compares equal widths, not queries of {d_query} with keys of {d_key}",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +22,8 @@ from torch import Tensor, nn
 from regard.attention import Learned, MultiHeadAttention, Rows
 from regard.config.settings import Settings, setting
 from regard.errors import ConfigError, ShapeError, UsageError
-from regard.layers import ActivationName, Dropout, Embedding, EncoderBlock, EncoderStack, FeedForward, norm_of
+from regard.layers import ActivationName, Dropout, Embedding, FeedForward, StackMaker, norm_of
+from regard.layers.embeddings import VocabularyOutput
 from regard.layers.feedforward import activation_of
 from regard.layers.pooling import first_token
 from regard.models.entry import Entry
@@ -61,10 +63,8 @@ SIZES: dict[str, dict[str, int | float]] = {
 }
 
 
-class Bert(nn.Module):
+class Bert(VocabularyOutput):
     """Embeddings, an encoder, and the heads that the config asks for."""
-
-    output_bias: nn.Parameter | None
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -76,7 +76,16 @@ class Bert(nn.Module):
         self.segments = Embedding(config.n_segments, D, std=_STD) if config.n_segments else None
         self.norm = norm(D)
         self.dropout = Dropout(config.dropout)
-        self.encoder = EncoderStack([_block(config) for _ in range(config.n_layers)])
+        self.encoder = StackMaker(
+            d_model=D,
+            attention=partial(MultiHeadAttention, D, config.n_heads, dropout=config.attention_dropout),
+            feedforward=partial(
+                FeedForward, D, config.d_feedforward, activation=config.activation, dropout=config.activation_dropout
+            ),
+            norm=norm,
+            order="post",
+            dropout=config.dropout,
+        ).encoder(config.n_layers)
         self.pooler = nn.Linear(D, D) if config.pooler else None
         self.judge = nn.Linear(D, 2) if config.nsp else None
         self.mlm = MaskedHead(config) if config.mlm else None
@@ -103,8 +112,7 @@ class Bert(nn.Module):
             embedded = embedded + self._segment_vectors(rows.ids, segments)
         elif segments is not None:
             raise UsageError("this model has no segments", hint="leave them out, or set model.n_segments")
-        encoded: Tensor = self.encoder(self.dropout(self.norm(embedded)), mask=rows.mask(), positions=rows.positions)
-        return encoded
+        return self.encoder(self.dropout(self.norm(embedded)), mask=rows.mask(), positions=rows.positions)
 
     def mlm_hidden(self, encoded: Tensor) -> Tensor:
         """Contextual vectors (..., D), of all positions or of some, → what `unembed` takes (..., D)."""
@@ -114,13 +122,7 @@ class Bert(nn.Module):
     def unembed(self, hidden: Tensor) -> Tensor:
         """Hidden states (..., D) → logits (..., V)."""
         _present(self.mlm, "fills masks", "mlm")
-        logits: Tensor = self.embedding.unembed(hidden) if self.output is None else self.output(hidden)
-        return logits if self.output_bias is None else logits + self.output_bias
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix (V, D) that `unembed` multiplies by; `output_bias` (V,) is what it adds."""
-        return self.embedding.weight if self.output is None else self.output.weight
+        return super().unembed(hidden)
 
     def pooled(self, encoded: Tensor, rows: Rows | None = None) -> Tensor:
         """One vector a row (B, D), off its first token; packed rows give one a document, and have to be named."""
@@ -156,20 +158,6 @@ class MaskedHead(nn.Module):
         """(..., D) → (..., D)."""
         hidden: Tensor = self.norm(self.activation(self.dense(encoded)))
         return hidden
-
-
-def _block(config: BertConfig) -> EncoderBlock:
-    D = config.d_model
-    return EncoderBlock(
-        D,
-        attention=MultiHeadAttention(D, config.n_heads, dropout=config.attention_dropout),
-        feedforward=FeedForward(
-            D, config.d_feedforward, activation=config.activation, dropout=config.activation_dropout
-        ),
-        order="post",
-        norm=norm_of("layer", epsilon=config.norm_epsilon),
-        dropout=config.dropout,
-    )
 
 
 def _reset(layer: nn.Linear) -> None:

@@ -21,24 +21,18 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Cache, Learned, Rows
-from regard.config.settings import Settings, setting
+from regard.config.settings import setting
 from regard.layers import Dropout, Embedding
-from regard.layers.convolution import NormName
-from regard.layers.embeddings import in_working_precision
-from regard.layers.state_attention import NEED_ONE_WIDTH, AttentionName, StateAttention, StateStepper, score_of
+from regard.layers.embeddings import VocabularyOutput, in_working_precision
+from regard.layers.state_attention import ONE_WIDTH, AttentionName, StateAttention, StateStepper, score_of
 from regard.models.entry import Entry
-from regard.models.interfaces.captions import ImageEncoder, captions_an_image
+from regard.models.interfaces.captions import ImageEncoder, ImageEncoderConfig, captions_an_image
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentCaptionerConfig(Settings):
+class RecurrentCaptionerConfig(ImageEncoderConfig):
     """What makes one recurrent captioner differ from another."""
 
-    n_target: int = setting(0, "entries of the vocabulary", ge=1, derived=True)
-    image_size: int = setting(80, "side of images in pixels", ge=1, derived=True)
-    widths: tuple[int, ...] = setting((64, 128, 256, 256), "features of the convolutions, stage by stage", ge=1)
-    n_blocks: int = setting(2, "residual blocks of a stage", ge=1)
-    norm: NormName = setting("batch", "the normalisation of the convolutions")
     d_embedding: int = setting(512, "width of the embeddings", ge=1)
     d_hidden: int = setting(512, "width of the recurrent state", ge=1)
     attention: AttentionName = setting(
@@ -58,7 +52,7 @@ SIZES: dict[str, dict[str, object]] = {
 }  # fmt: skip
 
 
-class RecurrentCaptioner(nn.Module):
+class RecurrentCaptioner(VocabularyOutput):
     """Convolutions, a recurrent decoder, and attention between them or the mean in its place."""
 
     def __init__(self, config: RecurrentCaptionerConfig) -> None:
@@ -66,15 +60,9 @@ class RecurrentCaptioner(nn.Module):
         config.check()
         self.config = config
         E, D = config.d_embedding, config.d_hidden
-        self.encoder = ImageEncoder(
-            config.image_size,
-            widths=config.widths,
-            n_blocks=config.n_blocks,
-            norm=config.norm,
-            dropout=config.feature_dropout,
-        )
+        self.encoder = ImageEncoder(config, dropout=config.feature_dropout)
         C = self.encoder.d_output
-        self.reduce = nn.Linear(C, D) if config.attention in NEED_ONE_WIDTH and C != D else None
+        self.reduce = nn.Linear(C, D) if config.attention in ONE_WIDTH and C != D else None
         C = D if self.reduce is not None else C
         self.attention = self.places = None
         if config.attention != "none":
@@ -87,6 +75,7 @@ class RecurrentCaptioner(nn.Module):
         self.cell = nn.LSTMCell(E + C, D)
         self.combine = nn.Linear(E + D + C, E)
         self.output = None if config.tied else nn.Linear(E, config.n_target, bias=False)
+        self.output_bias = None
         self.dropout = Dropout(config.dropout)
 
     def forward(self, images: Tensor, target: Tensor | Rows) -> Tensor:
@@ -111,20 +100,6 @@ class RecurrentCaptioner(nn.Module):
     def words(self, locations: Tensor) -> Tensor:
         """Scores (B, V) of the words that belong to the image."""
         return self.unembed(self.gist(locations.mean(1)))
-
-    def unembed(self, hidden: Tensor) -> Tensor:
-        """What `tell` returns → logits (..., V)."""
-        logits: Tensor = self.embedding.unembed(hidden) if self.output is None else self.output(hidden)
-        return logits
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix (V, d_embedding) that `unembed` multiplies by."""
-        return self.embedding.weight if self.output is None else self.output.weight
-
-    @property
-    def output_bias(self) -> None:
-        """Nothing: `unembed` adds no bias."""
 
     def start(self, images: Tensor, *, capacity: int = 64, watched: bool = False) -> StateStepper[Progress]:
         """Encode images and stand ready to caption them, one row each; `watched` steps keep their attention.
@@ -166,8 +141,7 @@ class RecurrentCaptioner(nn.Module):
 
     def _finish(self, parts: Tensor) -> Tensor:
         """Word, state and context side by side → what the output is computed of."""
-        dropped: Tensor = self.dropout(self.combine(parts))
-        return dropped
+        return self.dropout(self.combine(parts))
 
 
 @dataclass

@@ -27,9 +27,6 @@ class DLinearConfig(ForecasterConfig):
     linear: bool = False
 
 
-SIZES: dict[str, dict[str, int]] = {}
-
-
 class DLinear(Forecaster):
     """Trend and season, a matrix each."""
 
@@ -62,4 +59,4 @@ def moving_average(rows: Tensor, window: int) -> Tensor:
     return F.avg_pool1d(padded, window, stride=1)[:, 0]
 
 
-ENTRY = Entry(DLinearConfig, DLinear, SIZES)
+ENTRY = Entry(DLinearConfig, DLinear)

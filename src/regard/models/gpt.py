@@ -13,40 +13,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention import (
-    Causal,
-    Mask,
-    MultiHeadAttention,
-    Rotary,
-    Rows,
-    Since,
-    Stretch,
-    empty_caches,
-    reorder_all,
-    watch,
-)
+from regard.attention import Cache, Causal, Mask, MultiHeadAttention, Rotary, Rows, Since, Stretch, reorder_all, watch
 from regard.attention.positions import added_positions
 from regard.config.settings import Settings, setting
 from regard.config.twins import twin
 from regard.errors import ShapeError, UsageError
-from regard.layers import (
-    ActivationName,
-    Dropout,
-    Embedding,
-    EncoderBlock,
-    EncoderStack,
-    FeedForward,
-    GatedFeedForward,
-    NormName,
-    Order,
-    norm_of,
-)
-from regard.layers.embeddings import in_working_precision
+from regard.layers import ActivationName, Dropout, Embedding, FeedForward, GatedFeedForward, Order, StackMaker
+from regard.layers.embeddings import VocabularyOutput, in_working_precision
+from regard.layers.norms import NormName, norm_of
 from regard.models.entry import Entry
 from regard.models.interfaces.text import Seq2SeqStepper
 
@@ -102,7 +82,7 @@ SIZES: dict[str, dict[str, int | float | str]] = {
 }  # fmt: skip
 
 
-class GPT(nn.Module):
+class GPT(VocabularyOutput):
     """Embeddings, a stack of blocks that look back only, and an output over the vocabulary."""
 
     def __init__(self, config: GPTConfig) -> None:
@@ -113,13 +93,9 @@ class GPT(nn.Module):
         # Sines and cosines are of size one, so embeddings beside them are scaled up as in the Transformer.
         self.embedding = Embedding(config.n_tokens, D, scaled=config.positions == "sinusoidal")
         self.positions = added_positions(config.positions, D, n_positions=config.n_positions)
-        rotary = _rotary(config)
-        norm = norm_of(config.norm, epsilon=config.norm_epsilon, bias=config.norm_bias)
-        self.stack = EncoderStack(
-            [_block(config, rotary) for _ in range(config.n_layers)],
-            final_norm=norm(D) if config.order == "pre" else None,
-        )
+        self.stack = _blocks(config).encoder(config.n_layers, kind="masked")
         self.output = None if config.tied else nn.Linear(D, config.n_tokens, bias=False)
+        self.output_bias = None
         self.dropout = Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
         self.reset()
 
@@ -145,8 +121,7 @@ class GPT(nn.Module):
             self.positions.reserve(rows.longest)
         # Padding comes after what is real, and who looks back only never sees it: the causal flag says it all.
         mask: Mask = Causal() if rows.documents is None else rows.documents & Causal()
-        hidden: Tensor = self.stack(self.embed(rows.ids, positions=rows.positions), mask=mask, positions=rows.positions)
-        return hidden
+        return self.stack(self.embed(rows.ids, positions=rows.positions), mask=mask, positions=rows.positions)
 
     def encode(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> Tensor:
         """Contextual vectors (B, T, D), for heads on top; each has seen the tokens up to its own."""
@@ -162,25 +137,7 @@ class GPT(nn.Module):
         embedded: Tensor = self.embedding(ids)
         if self.positions is not None:
             embedded = self.positions(embedded, positions=positions, offset=offset)
-        dropped: Tensor = self.dropout(in_working_precision(embedded))
-        return dropped
-
-    def unembed(self, hidden: Tensor) -> Tensor:
-        """Hidden states (..., D) → logits (..., V)."""
-        if self.output is None:
-            return self.embedding.unembed(hidden)
-        logits: Tensor = self.output(hidden)
-        return logits
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix (V, D) that `unembed` multiplies by, for losses that do the output themselves."""
-        return self.embedding.weight if self.output is None else self.output.weight
-
-    @property
-    def output_bias(self) -> Tensor | None:
-        """What `unembed` adds: nothing."""
-        return None
+        return self.dropout(in_working_precision(embedded))
 
     @property
     def position_limit(self) -> int | None:
@@ -210,7 +167,7 @@ class GPTStepper:
         self.model, self.watched = model, watched
         self.n_rows, self.n_prompt = ids.shape
         self.starts = None if lengths is None else self.n_prompt - lengths
-        self.caches = empty_caches(len(model.stack.blocks), capacity=self.n_prompt - 1 + capacity)
+        self.caches = [Cache(self.n_prompt - 1 + capacity) for _ in model.stack.blocks]
         self._weights: Tensor | None = None
         if model.positions is not None:
             model.positions.reserve(self.n_prompt)
@@ -259,8 +216,7 @@ class GPTStepper:
 
     def _run(self, ids: Tensor, *, mask: Mask | None, positions: Tensor | None) -> Tensor:
         embedded = self.model.embed(ids, positions=positions, offset=self.length)
-        hidden: Tensor = self.model.stack(embedded, mask=mask, caches=self.caches, positions=positions)
-        return hidden
+        return self.model.stack(embedded, mask=mask, caches=self.caches, positions=positions)
 
     def _positions(self, tokens: Tensor) -> Tensor | None:
         """Where the new tokens stand in their rows (N, 1); None where that is simply behind the caches."""
@@ -317,38 +273,34 @@ def _pushed_right(ids: Tensor, starts: Tensor | None) -> Tensor:
     return ids.gather(1, columns.clamp(min=0))
 
 
-def _block(config: GPTConfig, rotary: Rotary | None) -> EncoderBlock:
-    attention = MultiHeadAttention(
-        config.d_model,
-        config.n_heads,
-        kind="masked",
-        n_kv_heads=config.n_kv_heads,
-        d_head=config.d_head,
-        bias=config.attention_bias,
-        rotary=rotary,
-        dropout=config.attention_dropout,
-    )
-    feedforward = GatedFeedForward if config.gated else FeedForward
-    return EncoderBlock(
-        config.d_model,
-        attention=attention,
-        feedforward=feedforward(
-            config.d_model,
-            config.d_feedforward or 4 * config.d_model,
+def _blocks(config: GPTConfig) -> StackMaker:
+    D, rotary = config.d_model, None
+    if config.positions == "rotary":
+        d_head = config.d_head or D // config.n_heads
+        rotary = Rotary(d_head, base=config.rotary_base, stretch=config.rotary_stretch)
+    return StackMaker(
+        d_model=D,
+        attention=partial(
+            MultiHeadAttention,
+            D,
+            config.n_heads,
+            n_kv_heads=config.n_kv_heads,
+            d_head=config.d_head,
+            bias=config.attention_bias,
+            dropout=config.attention_dropout,
+        ),
+        feedforward=partial(
+            GatedFeedForward if config.gated else FeedForward,
+            D,
+            config.d_feedforward or 4 * D,
             activation=config.activation,
             bias=config.feedforward_bias,
         ),
-        order=config.order,
         norm=norm_of(config.norm, epsilon=config.norm_epsilon, bias=config.norm_bias),
+        order=config.order,
         dropout=config.dropout,
+        rotary=rotary,
     )
-
-
-def _rotary(config: GPTConfig) -> Rotary | None:
-    if config.positions != "rotary":
-        return None
-    d_head = config.d_head or config.d_model // config.n_heads
-    return Rotary(d_head, base=config.rotary_base, stretch=config.rotary_stretch)
 
 
 ENTRY = Entry(GPTConfig, GPT, SIZES, head={"pooling": "last"}, continues=True)

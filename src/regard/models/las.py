@@ -19,14 +19,7 @@ from regard.config.settings import Settings, setting
 from regard.errors import ConfigError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName
 from regard.layers.pyramid import Pyramid
-from regard.layers.state_attention import (
-    NEED_ONE_WIDTH,
-    AttentionName,
-    StateAttention,
-    StateStepper,
-    score_names,
-    score_of,
-)
+from regard.layers.state_attention import ONE_WIDTH, AttentionName, StateAttention, StateStepper, score_names, score_of
 from regard.models.entry import Entry
 from regard.models.interfaces.speech import Frames, Heard
 from regard.models.recurrent import Progress
@@ -59,7 +52,7 @@ class LASConfig(Settings):
     @property
     def d_memory(self) -> int:
         """The width of what the speller attends to."""
-        return self.d_speller if self.attention in NEED_ONE_WIDTH else 2 * self.d_listener
+        return self.d_speller if self.attention in ONE_WIDTH else 2 * self.d_listener
 
     @property
     def n_writable(self) -> None:
@@ -115,8 +108,7 @@ class ListenAttendSpell(nn.Module):
         progress = self.begin(heard)
         embedded = self.dropout(self.target_embedding(Rows.of(target).ids))
         steps = [self.advance(step, progress) for step in embedded.split(1, dim=1)]
-        dropped: Tensor = self.dropout(torch.cat(steps, 1))
-        return dropped
+        return self.dropout(torch.cat(steps, 1))
 
     def unembed(self, hidden: Tensor) -> Tensor:
         """Vectors (..., D) → logits (..., V)."""

@@ -10,6 +10,7 @@ stride, so that its last steps stand in two patches as well. The sizes are those
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -19,8 +20,7 @@ from torch import Tensor, nn
 from regard.attention import Learned, MultiHeadAttention
 from regard.config.settings import setting
 from regard.errors import ConfigError
-from regard.layers import ActivationName, Dropout, EncoderBlock, EncoderStack, FeedForward, Order, norm_of
-from regard.layers.norms import NormMaker
+from regard.layers import ActivationName, Dropout, FeedForward, Order, StackMaker, norm_of
 from regard.models.entry import Entry
 from regard.models.interfaces.series import Forecaster, ForecasterConfig, own_columns
 
@@ -65,14 +65,19 @@ class PatchForecaster(Forecaster):
         super().__init__(config, own=True)
         _check(config)
         D = config.d_model
-        norm: NormMaker = FeatureNorm if config.norm == "batch" else norm_of(config.norm)
         self.embedding = nn.Linear(config.patch, D)
         self.positions = Learned(D, n_positions=config.n_patches)
         self.dropout = Dropout(config.dropout)
-        self.encoder = EncoderStack(
-            [_block(config, norm) for _ in range(config.n_layers)],
-            final_norm=norm(D) if config.order == "pre" else None,
-        )
+        self.encoder = StackMaker(
+            d_model=D,
+            attention=partial(MultiHeadAttention, D, config.n_heads, dropout=config.attention_dropout),
+            feedforward=partial(
+                FeedForward, D, config.d_feedforward, activation=config.activation, dropout=config.dropout
+            ),
+            norm=FeatureNorm if config.norm == "batch" else norm_of(config.norm),
+            order=config.order,
+            dropout=config.dropout,
+        ).encoder(config.n_layers)
         self.head_dropout = Dropout(config.head_dropout)
         self.head = nn.Linear(config.n_patches * D, config.horizon * config.n_outputs)
 
@@ -83,10 +88,6 @@ class PatchForecaster(Forecaster):
         hidden = self.encoder(self.dropout(self.positions(self.embedding(self.patches(rows)))))  # (B · K, P, D)
         forecast: Tensor = self.head(self.head_dropout(hidden.flatten(1)))
         return forecast.view(len(past), -1, config.horizon, config.n_outputs).transpose(1, 2)
-
-    def last_layers(self) -> list[nn.Linear]:
-        """One."""
-        return [self.head]
 
     def patches(self, rows: Tensor) -> Tensor:
         """Rows (N, S) → patches (N, P, patch)."""
@@ -102,18 +103,6 @@ class FeatureNorm(nn.BatchNorm1d):
         with torch.autocast(hidden.device.type, enabled=False):
             normed = super().forward(hidden.to(self.weight.dtype).flatten(0, -2))
             return normed.view(hidden.shape).to(hidden.dtype)
-
-
-def _block(config: PatchForecasterConfig, norm: NormMaker) -> EncoderBlock:
-    D = config.d_model
-    return EncoderBlock(
-        D,
-        attention=MultiHeadAttention(D, config.n_heads, dropout=config.attention_dropout),
-        feedforward=FeedForward(D, config.d_feedforward, activation=config.activation, dropout=config.dropout),
-        order=config.order,
-        norm=norm,
-        dropout=config.dropout,
-    )
 
 
 def _check(config: PatchForecasterConfig) -> None:

@@ -27,17 +27,11 @@ from regard.attention import Cache, Mask, MultiHeadAttention, Padding, Rows
 from regard.config.settings import Settings, setting
 from regard.errors import ConfigError, ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName, merge_directions
-from regard.layers.state_attention import (
-    NEED_ONE_WIDTH,
-    AttentionName,
-    StateAttention,
-    StateStepper,
-    score_names,
-    score_of,
-)
+from regard.layers.embeddings import VocabularyOutput
+from regard.layers.recurrent import recurrent_rows
+from regard.layers.state_attention import ONE_WIDTH, AttentionName, StateAttention, StateStepper, score_names, score_of
 from regard.models.entry import Entry
-from regard.models.interfaces.checks import check_shared_vocabulary
-from regard.models.transformer import Tied
+from regard.models.transformer import Tied, check_shared_vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +59,7 @@ class RecurrentConfig(Settings):
     def d_memory(self) -> int:
         """The width of what the decoder attends to."""
         raw = self.n_heads == 1 and not self.projected
-        reduced = raw and self.attention in NEED_ONE_WIDTH
+        reduced = raw and self.attention in ONE_WIDTH
         return 2 * self.d_hidden if self.bidirectional and not reduced else self.d_hidden
 
 
@@ -75,8 +69,10 @@ SIZES: dict[str, dict[str, int | float]] = {
 }
 
 
-class RecurrentSeq2Seq(nn.Module):
+class RecurrentSeq2Seq(VocabularyOutput):
     """A recurrent encoder, a recurrent decoder, and what lies between them."""
+
+    tied_to = "target_embedding"
 
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__()
@@ -100,6 +96,7 @@ class RecurrentSeq2Seq(nn.Module):
         self.combine = None if self.attention is None else nn.Linear(d_context + D, D)
         self.project = nn.Linear(D, E, bias=False) if config.tied != "none" and E != D else None
         self.output = None if config.tied != "none" else nn.Linear(D, config.n_target, bias=False)
+        self.output_bias = None
         self.dropout = Dropout(config.dropout)
 
     def forward(self, source: Tensor | Rows, target: Tensor | Rows) -> Tensor:
@@ -109,7 +106,7 @@ class RecurrentSeq2Seq(nn.Module):
     def hidden(self, source: Tensor | Rows, target: Tensor | Rows) -> Tensor:
         """What the output is computed of (B, T, D or d_embedding), for losses that do the output themselves."""
         progress = self.begin(source)
-        embedded = self._embed(self.target_embedding, _padded(target, what="target"))
+        embedded = self._embed(self.target_embedding, recurrent_rows(target, unit="sentence", what="the target"))
         if progress.fed is None:
             return self._finish(self.advance(embedded, progress))
         steps = [self.advance(step, progress) for step in embedded.split(1, dim=1)]
@@ -117,23 +114,7 @@ class RecurrentSeq2Seq(nn.Module):
 
     def encode(self, source: Tensor | Rows) -> Tensor:
         """The encoder's states, one a source token, as the decoder attends to them (B, S, d_memory)."""
-        return self._read(_padded(source, what="source"))[0]
-
-    def unembed(self, hidden: Tensor) -> Tensor:
-        """What `hidden` returns → logits (..., V)."""
-        if self.output is None:
-            return self.target_embedding.unembed(hidden)
-        logits: Tensor = self.output(hidden)
-        return logits
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix (V, D or d_embedding) that `unembed` multiplies by, for losses that do the output themselves."""
-        return self.target_embedding.weight if self.output is None else self.output.weight
-
-    @property
-    def output_bias(self) -> None:
-        """Nothing: `unembed` adds no bias."""
+        return self._read(recurrent_rows(source, unit="sentence", what="the source"))[0]
 
     def start(self, source: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> StateStepper[Progress]:
         """Encode the source and stand ready to decode it, one row each; `watched` steps keep their attention.
@@ -145,7 +126,7 @@ class RecurrentSeq2Seq(nn.Module):
 
     def begin(self, source: Tensor | Rows) -> Progress:
         """Where the decoder stands before its first step."""
-        source = _padded(source, what="source")
+        source = recurrent_rows(source, unit="sentence", what="the source")
         memory, state = self._read(source)
         fed = state.new_zeros(len(memory), 1, self.config.d_hidden) if self.config.input_feeding else None
         keys = None if self.attention is None else self.attention.prefill(memory)
@@ -180,8 +161,7 @@ class RecurrentSeq2Seq(nn.Module):
         return memory, state if self.bridge is None else self.bridge(state)
 
     def _embed(self, embedding: Embedding, rows: Rows) -> Tensor:
-        embedded: Tensor = self.dropout(embedding(rows.ids))
-        return embedded
+        return self.dropout(embedding(rows.ids))
 
     def _finish(self, vectors: Tensor) -> Tensor:
         dropped: Tensor = self.dropout(vectors)
@@ -235,19 +215,9 @@ def _attention(config: RecurrentConfig) -> StateAttention | MultiHeadAttention |
     return MultiHeadAttention(config.d_hidden, config.n_heads, kind="cross", d_memory=config.d_memory, score=score)
 
 
-def _padded(rows: Tensor | Rows, *, what: str) -> Rows:
-    rows = Rows.of(rows)
-    if rows.documents is not None:
-        raise ShapeError(
-            f"a recurrent model reads padded rows, one sentence each; the {what} is a packed row",
-            hint="pass Rows(ids, lengths)",
-        )
-    return rows
-
-
 def _check(config: RecurrentConfig) -> None:
     config.check()
-    check_shared_vocabulary(config)
+    check_shared_vocabulary(config.tied, config.n_source, config.n_target)
     if config.d_hidden % config.n_heads:
         raise ConfigError(f"d_hidden = {config.d_hidden} cannot be divided into n_heads = {config.n_heads}")
     if config.attention == "none" and (config.input_feeding or config.projected or config.n_heads > 1):

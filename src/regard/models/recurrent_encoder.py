@@ -16,6 +16,7 @@ from regard.attention import Rows, Tap
 from regard.config.settings import Settings, setting
 from regard.errors import ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName
+from regard.layers.recurrent import recurrent_rows
 from regard.layers.state_attention import AttentionName, score_of
 from regard.models.entry import Entry
 
@@ -73,12 +74,7 @@ class RecurrentEncoder(nn.Module):
 
     def encode(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> Tensor:
         """The states of all tokens (B, T, d_model), zeros in the padding. `segments` tell it nothing: it reads on."""
-        rows = Rows.of(ids)
-        if rows.documents is not None:
-            raise ShapeError(
-                "a recurrent model reads padded rows, one text each; this is a packed row",
-                hint="pass Rows(ids, lengths)",
-            )
+        rows = recurrent_rows(ids)
         if rows.ids.shape[1] < 1 or (rows.lengths is not None and int(rows.lengths.min()) < 1):
             raise ShapeError("every text holds at least one token; here is an empty one", hint="leave it out")
         states: Tensor = self.encoder(self.dropout(self.embedding(rows.ids)), lengths=rows.lengths).outputs
@@ -86,8 +82,7 @@ class RecurrentEncoder(nn.Module):
             h_B1TD = states.unsqueeze(1)
             keys = self.score.prepare(h_B1TD)
             states = self.tap(h_B1TD, keys, h_B1TD, score=self.score, mask=rows.mask()).squeeze(1)
-        dropped: Tensor = self.dropout(states)
-        return dropped
+        return self.dropout(states)
 
 
 ENTRY = Entry(RecurrentEncoderConfig, RecurrentEncoder, SIZES, head={"pooling": "attention"})

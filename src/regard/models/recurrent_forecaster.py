@@ -75,9 +75,5 @@ class RecurrentForecaster(Forecaster):
         forecast: Tensor = self.head(self.dropout(states)).unflatten(-1, (len(config.targets), config.n_outputs))
         return forecast
 
-    def last_layers(self) -> list[nn.Linear]:
-        """One."""
-        return [self.head]
-
 
 ENTRY = Entry(RecurrentForecasterConfig, RecurrentForecaster, SIZES)

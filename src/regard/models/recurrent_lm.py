@@ -20,6 +20,8 @@ from regard.attention import Rows
 from regard.config.settings import Settings, setting
 from regard.errors import ShapeError
 from regard.layers import Dropout, Embedding, Recurrent, RecurrentName
+from regard.layers.embeddings import VocabularyOutput
+from regard.layers.recurrent import recurrent_rows
 from regard.models.entry import Entry
 
 
@@ -44,7 +46,7 @@ SIZES: dict[str, dict[str, int | float]] = {
 }
 
 
-class RecurrentLM(nn.Module):
+class RecurrentLM(VocabularyOutput):
     """Embeddings, recurrent layers that read forward, and an output over the vocabulary."""
 
     def __init__(self, config: RecurrentLMConfig) -> None:
@@ -57,6 +59,7 @@ class RecurrentLM(nn.Module):
             config.cell, D, d_hidden=config.d_hidden, n_layers=config.n_layers, dropout=config.dropout
         )
         self.projection = nn.Linear(config.d_hidden, D)
+        self.output = self.output_bias = None
         self.dropout = Dropout(config.dropout)
 
     def forward(self, ids: Tensor | Rows) -> Tensor:
@@ -66,7 +69,7 @@ class RecurrentLM(nn.Module):
     def hidden(self, ids: Tensor | Rows) -> Tensor:
         """The projected states (B, T, D), for losses that do the output themselves."""
         # Padding comes after what is real, and who reads forward has not seen it there.
-        return self.project(self.layers(self.embed(_padded(ids).ids)).outputs)
+        return self.project(self.layers(self.embed(recurrent_rows(ids).ids)).outputs)
 
     def encode(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> Tensor:
         """The same, for heads on top; each has seen the tokens up to its own. `segments` tell it nothing."""
@@ -74,34 +77,18 @@ class RecurrentLM(nn.Module):
 
     def embed(self, ids: Tensor) -> Tensor:
         """Ids (B, T) → vectors (B, T, D)."""
-        dropped: Tensor = self.dropout(self.embedding(ids))
-        return dropped
+        return self.dropout(self.embedding(ids))
 
     def project(self, states: Tensor) -> Tensor:
         """States (B, T, d_hidden) → (B, T, D)."""
-        dropped: Tensor = self.dropout(self.projection(states))
-        return dropped
-
-    def unembed(self, hidden: Tensor) -> Tensor:
-        """Hidden states (..., D) → logits (..., V)."""
-        return self.embedding.unembed(hidden)
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix (V, D) that `unembed` multiplies by: the embeddings."""
-        return self.embedding.weight
-
-    @property
-    def output_bias(self) -> Tensor | None:
-        """What `unembed` adds: nothing."""
-        return None
+        return self.dropout(self.projection(states))
 
     def start(self, prompts: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> RecurrentLMStepper:
         """Read the prompts (N, P) but for the last token of each, which is the first to `step` with.
 
         Prompts may differ in length. A state does not grow, so `capacity` is nothing to it; nor is there to `watch`.
         """
-        return RecurrentLMStepper(self, _padded(prompts))
+        return RecurrentLMStepper(self, recurrent_rows(prompts))
 
 
 class RecurrentLMStepper:
@@ -146,15 +133,6 @@ class RecurrentLMStepper:
         if len(busy):
             read = self.model.layers(self.model.embed(ids[busy, : int(lengths.max())]), lengths=lengths[busy])
             self.state = self.state.to(read.state.dtype).index_copy(2, busy, read.state)
-
-
-def _padded(ids: Tensor | Rows) -> Rows:
-    rows = Rows.of(ids)
-    if rows.documents is not None:
-        raise ShapeError(
-            "a recurrent model reads padded rows, one text each; this is a packed row", hint="pass Rows(ids, lengths)"
-        )
-    return rows
 
 
 ENTRY = Entry(RecurrentLMConfig, RecurrentLM, SIZES, head={"pooling": "last"}, continues=True)

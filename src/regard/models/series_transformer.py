@@ -11,22 +11,13 @@ steps are forecast at once, and none is fed back.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor, nn
 
 from regard.attention import Causal, Learned, MultiHeadAttention
 from regard.config.settings import setting
-from regard.layers import (
-    ActivationName,
-    DecoderBlock,
-    DecoderStack,
-    Dropout,
-    EncoderBlock,
-    EncoderStack,
-    FeedForward,
-    NormName,
-    norm_of,
-)
+from regard.layers import ActivationName, Dropout, FeedForward, NormName, StackMaker, norm_of
 from regard.models.entry import Entry
 from regard.models.interfaces.series import Forecaster, ForecasterConfig, at_steps_asked, with_marks
 
@@ -64,13 +55,17 @@ class SeriesTransformer(Forecaster):
         self.positions = Learned(D, n_positions=config.context)
         self.query = nn.Linear(config.n_marks, D) if config.n_marks else None
         self.query_positions = Learned(D, n_positions=config.horizon)
-        norm = norm_of(config.norm)
-        self.encoder = EncoderStack(
-            [_encoder_block(config) for _ in range(config.n_encoder_layers)], final_norm=norm(D)
+        blocks = StackMaker(
+            d_model=D,
+            attention=partial(MultiHeadAttention, D, config.n_heads),
+            feedforward=partial(
+                FeedForward, D, config.d_feedforward, activation=config.activation, dropout=config.dropout
+            ),
+            norm=norm_of(config.norm),
+            dropout=config.dropout,
         )
-        self.decoder = DecoderStack(
-            [_decoder_block(config) for _ in range(config.n_decoder_layers)], final_norm=norm(D)
-        )
+        self.encoder = blocks.encoder(config.n_encoder_layers)
+        self.decoder = blocks.decoder(config.n_decoder_layers)
         self.dropout = Dropout(config.dropout)
         self.head = nn.Linear(D, len(config.targets) * config.n_outputs)
 
@@ -85,39 +80,6 @@ class SeriesTransformer(Forecaster):
         hidden = self.decoder(self.query_positions(asked), memory, mask=Causal())
         forecast: Tensor = self.head(hidden).unflatten(-1, (len(config.targets), config.n_outputs))
         return forecast
-
-    def last_layers(self) -> list[nn.Linear]:
-        """One."""
-        return [self.head]
-
-
-def _encoder_block(config: SeriesTransformerConfig) -> EncoderBlock:
-    D = config.d_model
-    return EncoderBlock(
-        D,
-        attention=MultiHeadAttention(D, config.n_heads),
-        feedforward=_feedforward(config),
-        order="pre",
-        norm=norm_of(config.norm),
-        dropout=config.dropout,
-    )
-
-
-def _decoder_block(config: SeriesTransformerConfig) -> DecoderBlock:
-    D = config.d_model
-    return DecoderBlock(
-        D,
-        attention=MultiHeadAttention(D, config.n_heads, kind="masked"),
-        cross=MultiHeadAttention(D, config.n_heads, kind="cross"),
-        feedforward=_feedforward(config),
-        order="pre",
-        norm=norm_of(config.norm),
-        dropout=config.dropout,
-    )
-
-
-def _feedforward(config: SeriesTransformerConfig) -> FeedForward:
-    return FeedForward(config.d_model, config.d_feedforward, activation=config.activation, dropout=config.dropout)
 
 
 ENTRY = Entry(SeriesTransformerConfig, SeriesTransformer, SIZES)

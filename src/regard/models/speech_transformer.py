@@ -16,28 +16,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Causal, Learned, MultiHeadAttention, Rows, Sinusoidal
+from regard.attention import Learned, MultiHeadAttention, Rows, Sinusoidal
 from regard.config.settings import Settings, setting
 from regard.errors import ConfigError, ShapeError
-from regard.layers import (
-    ActivationName,
-    DecoderBlock,
-    DecoderStack,
-    Dropout,
-    Embedding,
-    EncoderBlock,
-    EncoderStack,
-    FeedForward,
-    Order,
-    activation_of,
-    norm_of,
-)
+from regard.layers import ActivationName, Dropout, Embedding, FeedForward, Order, StackMaker, activation_of, norm_of
 from regard.layers.decoder_stepper import DecoderStepper
+from regard.layers.embeddings import VocabularyOutput
 from regard.models.entry import Entry
 from regard.models.interfaces.speech import Frames, Heard
 
@@ -106,8 +96,10 @@ SIZES: dict[str, dict[str, object]] = {
 }
 
 
-class SpeechTransformer(nn.Module):
+class SpeechTransformer(VocabularyOutput):
     """Convolutions, encoder, decoder, and an output over the tokens."""
+
+    tied_to = "target_embedding"
 
     def __init__(self, config: SpeechTransformerConfig) -> None:
         super().__init__()
@@ -124,13 +116,17 @@ class SpeechTransformer(nn.Module):
         self.target_positions = (
             Learned(D, n_positions=config.n_positions) if config.decoder_positions == "learned" else Sinusoidal(D)
         )
-        final = norm_of("layer") if config.order == "pre" else None
-        self.encoder = EncoderStack(
-            [_encoder_block(config) for _ in range(config.n_encoder_layers)], final_norm=final(D) if final else None
+        blocks = StackMaker(
+            d_model=D,
+            attention=partial(MultiHeadAttention, D, config.n_heads, dropout=config.attention_dropout),
+            feedforward=partial(FeedForward, D, config.d_feedforward, activation=config.activation),
+            norm=norm_of("layer"),
+            order=config.order,
+            dropout=config.dropout,
         )
-        self.decoder = DecoderStack(
-            [_decoder_block(config) for _ in range(config.n_decoder_layers)], final_norm=final(D) if final else None
-        )
+        self.encoder = blocks.encoder(config.n_encoder_layers)
+        self.decoder = blocks.decoder(config.n_decoder_layers)
+        self.output = self.output_bias = None
         self.ctc = nn.Linear(D, config.n_target) if config.ctc else None
         self.dropout = Dropout(config.dropout)
 
@@ -148,29 +144,12 @@ class SpeechTransformer(nn.Module):
     def spell(self, heard: Heard, target: Tensor | Rows) -> Tensor:
         """The decoder's last states (B, U, D)."""
         rows = Rows.of(target)
-        own = rows.mask()
         embedded = self.dropout(self.target_positions(self.target_embedding(rows.ids)))
-        decoded: Tensor = self.decoder(
-            embedded, heard.memory, mask=Causal() if own is None else own & Causal(), memory_mask=heard.mask()
-        )
-        return decoded
-
-    def unembed(self, hidden: Tensor) -> Tensor:
-        """Hidden states (..., D) → logits (..., V)."""
-        return self.target_embedding.unembed(hidden)
+        return self.decoder(embedded, heard.memory, mask=rows.causal_mask(), memory_mask=heard.mask())
 
     def align(self, heard: Heard) -> Tensor | None:
         """Logits (B, S, V) of which token stands where, if the model was built for it."""
         return None if self.ctc is None else self.ctc(heard.memory)
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix (V, D) that `unembed` multiplies by."""
-        return self.target_embedding.weight
-
-    @property
-    def output_bias(self) -> None:
-        """Nothing: `unembed` adds no bias."""
 
     def start(self, heard: Heard, *, capacity: int = 64, watched: bool = False) -> DecoderStepper:
         """Stand ready to write, one row each; `watched` steps keep their attention."""
@@ -240,33 +219,6 @@ def _silenced(values: Tensor, lengths: Tensor) -> Tensor:
     """(B, T, D) with zeros behind the end of each row."""
     real = torch.arange(values.shape[1], device=values.device) < lengths[:, None]
     return values * real[..., None].to(values.dtype)
-
-
-def _attention(config: SpeechTransformerConfig, kind: Literal["self", "masked", "cross"]) -> MultiHeadAttention:
-    return MultiHeadAttention(config.d_model, config.n_heads, kind=kind, dropout=config.attention_dropout)
-
-
-def _encoder_block(config: SpeechTransformerConfig) -> EncoderBlock:
-    return EncoderBlock(
-        config.d_model,
-        attention=_attention(config, "self"),
-        feedforward=FeedForward(config.d_model, config.d_feedforward, activation=config.activation),
-        order=config.order,
-        norm=norm_of("layer"),
-        dropout=config.dropout,
-    )
-
-
-def _decoder_block(config: SpeechTransformerConfig) -> DecoderBlock:
-    return DecoderBlock(
-        config.d_model,
-        attention=_attention(config, "masked"),
-        cross=_attention(config, "cross"),
-        feedforward=FeedForward(config.d_model, config.d_feedforward, activation=config.activation),
-        order=config.order,
-        norm=norm_of("layer"),
-        dropout=config.dropout,
-    )
 
 
 def _check(config: SpeechTransformerConfig) -> None:

@@ -9,33 +9,22 @@ Sizes `base` and `big` are the paper's; `tiny` is the one that does best on smal
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Causal, Kind, MultiHeadAttention, Padding, Rotary, Rows
+from regard.attention import MultiHeadAttention, Padding, Rotary, Rows
 from regard.attention.masks import materialize
 from regard.attention.positions import added_positions
 from regard.config.settings import Settings, setting
 from regard.config.twins import twin
-from regard.errors import ShapeError
-from regard.layers import (
-    ActivationName,
-    DecoderBlock,
-    DecoderStack,
-    Dropout,
-    Embedding,
-    EncoderBlock,
-    EncoderStack,
-    FeedForward,
-    NormName,
-    Order,
-    norm_of,
-)
+from regard.errors import ConfigError, ShapeError
+from regard.layers import ActivationName, Dropout, Embedding, FeedForward, NormName, Order, StackMaker, norm_of
 from regard.layers.decoder_stepper import DecoderStepper
+from regard.layers.embeddings import VocabularyOutput
 from regard.models.entry import Entry
-from regard.models.interfaces.checks import check_shared_vocabulary
 from regard.models.interfaces.text import Seq2SeqStepper
 
 PositionName = Literal["sinusoidal", "learned", "rotary"]
@@ -79,36 +68,27 @@ SIZES: dict[str, dict[str, int | float]] = {
 }  # fmt: skip
 
 
-class Transformer(nn.Module):
+class Transformer(VocabularyOutput):
     """Encoder, decoder, embeddings and an output over the target vocabulary."""
 
-    output_bias: nn.Parameter | None
+    tied_to = "target_embedding"
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        _check(config)
+        config.check()
+        check_shared_vocabulary(config.tied, config.n_source, config.n_target)
         self.config = config
         D = config.d_model
-        self.source_embedding = Embedding(config.n_source, D, scaled=True, pad_id=config.pad_id)
-        self.target_embedding = (
-            self.source_embedding
-            if config.tied == "all"
-            else Embedding(config.n_target, D, scaled=True, pad_id=config.pad_id)
-        )
+        embedding = partial(Embedding, d_model=D, scaled=True, pad_id=config.pad_id)
+        self.source_embedding = embedding(config.n_source)
+        self.target_embedding = self.source_embedding if config.tied == "all" else embedding(config.n_target)
         self.output = None if config.tied != "none" else nn.Linear(D, config.n_target, bias=False)
         bias = nn.Parameter(torch.zeros(config.n_target)) if config.output_bias else None
         self.register_parameter("output_bias", bias)
         self.positions = added_positions(config.positions, D, n_positions=config.n_positions)
-        rotary = Rotary(D // config.n_heads) if config.positions == "rotary" else None
-        final_norm = norm_of(config.norm) if config.order == "pre" else None
-        self.encoder = EncoderStack(
-            [_encoder_block(config, rotary) for _ in range(config.n_encoder_layers)],
-            final_norm=final_norm(D) if final_norm else None,
-        )
-        self.decoder = DecoderStack(
-            [_decoder_block(config, rotary) for _ in range(config.n_decoder_layers)],
-            final_norm=final_norm(D) if final_norm else None,
-        )
+        blocks = _blocks(config)
+        self.encoder = blocks.encoder(config.n_encoder_layers)
+        self.decoder = blocks.decoder(config.n_decoder_layers)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, source: Tensor | Rows, target: Tensor | Rows) -> Tensor:
@@ -119,33 +99,18 @@ class Transformer(nn.Module):
         """The decoder's last states (B, T, D), for losses that do the output themselves."""
         source, target = Rows.of(source), Rows.of(target)
         memory = self.encode(source)
-        own = target.mask()
-        decoded: Tensor = self.decoder(
+        return self.decoder(
             self._embed(self.target_embedding, target),
             memory,
-            mask=Causal() if own is None else own & Causal(),
+            mask=target.causal_mask(),
             memory_mask=source.mask_for(target),
             positions=target.positions,
         )
-        return decoded
 
     def encode(self, source: Tensor | Rows) -> Tensor:
         """The source's contextual vectors (B, S, D)."""
         source = Rows.of(source)
-        encoded: Tensor = self.encoder(
-            self._embed(self.source_embedding, source), mask=source.mask(), positions=source.positions
-        )
-        return encoded
-
-    def unembed(self, hidden: Tensor) -> Tensor:
-        """Hidden states (..., D) → logits (..., V)."""
-        logits: Tensor = self.target_embedding.unembed(hidden) if self.output is None else self.output(hidden)
-        return logits if self.output_bias is None else logits + self.output_bias
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix (V, D) that `unembed` multiplies by; `output_bias` (V,) is what it adds, if anything."""
-        return self.target_embedding.weight if self.output is None else self.output.weight
+        return self.encoder(self._embed(self.source_embedding, source), mask=source.mask(), positions=source.positions)
 
     def start(self, source: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> Seq2SeqStepper:
         """Encode the source and stand ready to decode it, one row each; `watched` steps keep their attention."""
@@ -158,8 +123,7 @@ class Transformer(nn.Module):
         if self.positions is not None:
             self.positions.reserve(rows.longest)
             embedded = self.positions(embedded, positions=rows.positions)
-        dropped: Tensor = self.dropout(embedded)
-        return dropped
+        return self.dropout(embedded)
 
 
 class TransformerStepper(DecoderStepper):
@@ -215,49 +179,28 @@ def padded_rows(source: Rows) -> Rows:
     return source
 
 
-def _attention(config: TransformerConfig, kind: Kind, rotary: Rotary | None) -> MultiHeadAttention:
-    return MultiHeadAttention(
-        config.d_model,
-        config.n_heads,
-        kind=kind,
-        n_kv_heads=config.n_kv_heads,
-        rotary=rotary,
-        dropout=config.attention_dropout,
-    )
+def check_shared_vocabulary(tied: Tied, n_source: int, n_target: int) -> None:
+    """Refuse one embedding for two vocabularies of different sizes."""
+    if tied == "all" and n_source != n_target:
+        raise ConfigError(
+            f"one shared embedding needs one vocabulary, got {n_source} source and {n_target} target ids",
+            hint='learn a joint tokenizer, or set model.tied="output"',
+        )
 
 
-def _feedforward(config: TransformerConfig) -> FeedForward:
-    return FeedForward(
-        config.d_model, config.d_feedforward, activation=config.activation, dropout=config.activation_dropout
-    )
-
-
-def _encoder_block(config: TransformerConfig, rotary: Rotary | None) -> EncoderBlock:
-    return EncoderBlock(
-        config.d_model,
-        attention=_attention(config, "self", rotary),
-        feedforward=_feedforward(config),
-        order=config.order,
+def _blocks(config: TransformerConfig) -> StackMaker:
+    D, H = config.d_model, config.n_heads
+    return StackMaker(
+        d_model=D,
+        attention=partial(MultiHeadAttention, D, H, n_kv_heads=config.n_kv_heads, dropout=config.attention_dropout),
+        feedforward=partial(
+            FeedForward, D, config.d_feedforward, activation=config.activation, dropout=config.activation_dropout
+        ),
         norm=norm_of(config.norm),
-        dropout=config.dropout,
-    )
-
-
-def _decoder_block(config: TransformerConfig, rotary: Rotary | None) -> DecoderBlock:
-    return DecoderBlock(
-        config.d_model,
-        attention=_attention(config, "masked", rotary),
-        cross=_attention(config, "cross", None),
-        feedforward=_feedforward(config),
         order=config.order,
-        norm=norm_of(config.norm),
         dropout=config.dropout,
+        rotary=Rotary(D // H) if config.positions == "rotary" else None,
     )
-
-
-def _check(config: TransformerConfig) -> None:
-    config.check()
-    check_shared_vocabulary(config)
 
 
 ENTRY = Entry(TransformerConfig, Transformer, SIZES, packs=True, separate_vocabularies={"tied": "output"})

@@ -13,34 +13,19 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from regard.attention import Causal, Learned, MultiHeadAttention, Rows, Sinusoidal
-from regard.config.settings import Settings, setting
-from regard.layers import (
-    DecoderBlock,
-    DecoderStack,
-    Dropout,
-    Embedding,
-    EncoderBlock,
-    EncoderStack,
-    FeedForward,
-    LayerNorm,
-)
-from regard.layers.convolution import NormName
+from regard.attention import Learned, MultiHeadAttention, Rows, Sinusoidal
+from regard.config.settings import setting
+from regard.layers import Dropout, Embedding, FeedForward, LayerNorm, StackMaker
 from regard.layers.decoder_stepper import DecoderStepper
-from regard.layers.embeddings import in_working_precision
+from regard.layers.embeddings import VocabularyOutput, in_working_precision
 from regard.models.entry import Entry
-from regard.models.interfaces.captions import ImageEncoder, captions_an_image
+from regard.models.interfaces.captions import ImageEncoder, ImageEncoderConfig, captions_an_image
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerCaptionerConfig(Settings):
+class TransformerCaptionerConfig(ImageEncoderConfig):
     """What makes one Transformer captioner differ from another; blocks are pre-norm."""
 
-    n_target: int = setting(0, "entries of the vocabulary", ge=1, derived=True)
-    image_size: int = setting(80, "side of images in pixels", ge=1, derived=True)
-    widths: tuple[int, ...] = setting((64, 128, 256, 256), "features of the convolutions, stage by stage", ge=1)
-    n_blocks: int = setting(2, "residual blocks of a stage", ge=1)
-    norm: NormName = setting("batch", "the normalisation of the convolutions")
     d_model: int = setting(256, "width of the model", ge=1)
     n_heads: int = setting(4, "attention heads", ge=1)
     d_feedforward: int = setting(1024, "width inside the feed-forward parts", ge=1)
@@ -62,7 +47,7 @@ SIZES: dict[str, dict[str, object]] = {
 }  # fmt: skip
 
 
-class TransformerCaptioner(nn.Module):
+class TransformerCaptioner(VocabularyOutput):
     """Convolutions, encoder blocks over locations, decoder blocks over words."""
 
     def __init__(self, config: TransformerCaptionerConfig) -> None:
@@ -70,23 +55,21 @@ class TransformerCaptioner(nn.Module):
         config.check()
         self.config = config
         D = config.d_model
-        self.encoder = ImageEncoder(
-            config.image_size,
-            widths=config.widths,
-            n_blocks=config.n_blocks,
-            norm=config.norm,
-            dropout=config.feature_dropout,
-        )
+        self.encoder = ImageEncoder(config, dropout=config.feature_dropout)
         self.project = nn.Linear(self.encoder.d_output, D)
         self.places = Learned(D, n_positions=self.encoder.n_locations)
-        self.refine = EncoderStack(
-            [_encoder_block(config) for _ in range(config.n_encoder_layers)], final_norm=LayerNorm(D)
+        blocks = StackMaker(
+            d_model=D,
+            attention=partial(MultiHeadAttention, D, config.n_heads),
+            feedforward=partial(FeedForward, D, config.d_feedforward),
+            norm=LayerNorm,
+            dropout=config.dropout,
         )
+        self.refine = blocks.encoder(config.n_encoder_layers)
         self.embedding = Embedding(config.n_target, D, scaled=True, pad_id=config.pad_id)
+        self.output = self.output_bias = None
         self.positions = Sinusoidal(D, n_positions=config.n_positions)
-        self.decoder = DecoderStack(
-            [_decoder_block(config) for _ in range(config.n_decoder_layers)], final_norm=LayerNorm(D)
-        )
+        self.decoder = blocks.decoder(config.n_decoder_layers)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, images: Tensor, target: Tensor | Rows) -> Tensor:
@@ -96,8 +79,7 @@ class TransformerCaptioner(nn.Module):
     def encode(self, images: Tensor) -> Tensor:
         """The locations of images, as the decoder attends to them (B, S, D)."""
         locations = in_working_precision(self.places(self.project(self.encoder(images))))
-        refined: Tensor = self.refine(self.dropout(locations))
-        return refined
+        return self.refine(self.dropout(locations))
 
     def tell(self, locations: Tensor, target: Tensor | Rows) -> Tensor:
         """The decoder's last states, of K captions an image: (B · K, T, D)."""
@@ -105,26 +87,11 @@ class TransformerCaptioner(nn.Module):
         memory = locations.repeat_interleave(captions_an_image(locations, rows), 0)
         self.positions.reserve(rows.longest)
         hidden = self.dropout(in_working_precision(self.positions(self.embedding(rows.ids))))
-        own = rows.mask()
-        decoded: Tensor = self.decoder(hidden, memory, mask=Causal() if own is None else own & Causal())
-        return decoded
+        return self.decoder(hidden, memory, mask=rows.causal_mask())
 
     def words(self, locations: Tensor) -> Tensor:
         """Scores (B, V) of the words that belong to the image."""
         return self.unembed(locations.mean(1))
-
-    def unembed(self, hidden: Tensor) -> Tensor:
-        """Hidden states (..., D) → logits (..., V)."""
-        return self.embedding.unembed(hidden)
-
-    @property
-    def output_weight(self) -> Tensor:
-        """The matrix (V, D) that `unembed` multiplies by."""
-        return self.embedding.weight
-
-    @property
-    def output_bias(self) -> None:
-        """Nothing: `unembed` adds no bias."""
 
     def start(self, images: Tensor, *, capacity: int = 64, watched: bool = False) -> DecoderStepper:
         """Encode images and stand ready to caption them, one row each; `watched` steps keep their attention."""
@@ -137,32 +104,6 @@ class TransformerCaptioner(nn.Module):
             capacity=capacity,
             watched=watched,
         )
-
-
-def _feedforward(config: TransformerCaptionerConfig) -> FeedForward:
-    return FeedForward(config.d_model, config.d_feedforward)
-
-
-def _encoder_block(config: TransformerCaptionerConfig) -> EncoderBlock:
-    return EncoderBlock(
-        config.d_model,
-        attention=MultiHeadAttention(config.d_model, config.n_heads),
-        feedforward=_feedforward(config),
-        order="pre",
-        dropout=config.dropout,
-    )
-
-
-def _decoder_block(config: TransformerCaptionerConfig) -> DecoderBlock:
-    make = partial(MultiHeadAttention, config.d_model, config.n_heads)
-    return DecoderBlock(
-        config.d_model,
-        attention=make(kind="masked"),
-        cross=make(kind="cross"),
-        feedforward=_feedforward(config),
-        order="pre",
-        dropout=config.dropout,
-    )
 
 
 ENTRY = Entry(TransformerCaptionerConfig, TransformerCaptioner, SIZES)

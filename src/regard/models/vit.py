@@ -26,8 +26,7 @@ from regard.layers.pooling import AttentionPooling
 from regard.layers.stems import ConvStem, Grid, LearnedGrid, PatchStem, ResidualStem, SinusoidalGrid
 from regard.layers.stochastic_depth import depth_rates, skip_at_random
 from regard.models.entry import Entry
-
-_STD = 0.02  # of the head and the class token at the start
+from regard.models.interfaces.backbone import output_layer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +88,7 @@ class ViT(nn.Module):
         self.config = config
         D, n_extra = config.d_model, int(config.pooling == "class")
         self.stem = _stem(config)
-        self.register_parameter("class_token", nn.Parameter(torch.randn(D) * _STD) if n_extra else None)
+        self.register_parameter("class_token", nn.Parameter(torch.randn(D) * 0.02) if n_extra else None)
         self.positions: LearnedGrid | SinusoidalGrid | None = None
         if config.positions == "learned":
             self.positions = LearnedGrid(D, grid=self.stem.grid(*config.image), n_extra=n_extra)
@@ -101,10 +100,7 @@ class ViT(nn.Module):
         self.encoder = EncoderStack([skip_at_random(_block(config), p) for p in rates], final_norm=norm(D))
         self.pool = AttentionPooling(D, score=ScaledDot()) if config.pooling == "attention" else None
         self.pooler = nn.Linear(D, D) if config.pooler else None
-        self.output = nn.Linear(D, config.n_classes) if config.n_classes else None
-        if self.output is not None:
-            nn.init.normal_(self.output.weight, std=_STD)
-            nn.init.zeros_(self.output.bias)
+        self.output = output_layer(D, config.n_classes) if config.n_classes else None
 
     def forward(self, images: Tensor) -> Tensor:
         """Images (B, C, H, W) → logits (B, n_classes), or pooled vectors (B, D) where there is no head."""
@@ -120,8 +116,7 @@ class ViT(nn.Module):
             tokens = torch.cat((first, tokens), 1)
         if self.positions is not None:
             tokens = self.positions(tokens, grid=grid)
-        encoded: Tensor = self.encoder(self.dropout(tokens))
-        return encoded
+        return self.encoder(self.dropout(tokens))
 
     def pooled(self, encoded: Tensor) -> Tensor:
         """One vector an image, (B, D)."""

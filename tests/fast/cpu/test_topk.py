@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.decoding.topk import top_1, top_k
+from regard.decoding.stepper import top_1, top_k
 from regard.fast.cpu.native import loaded, why
 
 

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from regard.decoding import DecodeOptions, Hypothesis
 from regard.decoding.beam import BeamSearch
-from regard.decoding.plan import make_plan
-from regard.decoding.sync_policy import SyncPolicy
+from regard.decoding.plan import SyncPolicy, make_plan
 from regard.errors import RegardError
 from regard.fast.gpu.fused_beam import FusedBeamSearch
 from regard.fast.gpu.topk import CHUNK, top_k_of_chunks

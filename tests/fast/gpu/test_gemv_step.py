@@ -10,8 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from regard.attention import Rows
 from regard.decoding.options import DecodeOptions
 from regard.decoding.paths import Paths
-from regard.decoding.plan import make_plan
-from regard.decoding.sync_policy import SyncPolicy
+from regard.decoding.plan import SyncPolicy, make_plan
 from regard.fast.gpu.capture import CapturedDecoding, CaptureShape
 from regard.fast.gpu.fused_greedy import FusedPaths
 from regard.fast.gpu.graph_models import graph_model

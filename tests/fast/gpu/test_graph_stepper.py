@@ -13,15 +13,13 @@ from torch import nn
 from regard.attention import Rows, watch
 from regard.decoding import DecodeOptions, decode
 from regard.decoding.paths import Paths
-from regard.decoding.plan import make_plan
+from regard.decoding.plan import SyncPolicy, make_plan
 from regard.decoding.scoring import force_decode
-from regard.decoding.sync_policy import SyncPolicy
 from regard.errors import ShapeError, UsageError
 from regard.fast.gpu.fused_greedy import FusedPaths
 from regard.fast.gpu.graph_models import graph_model
 from regard.fast.gpu.graph_pool import GraphPool, pool_of
 from regard.fast.gpu.graph_stepper import _rounded, start_graphs
-from regard.fast.gpu.static_cache import _shared
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.interfaces.text import Seq2SeqStepper
 from regard.models.transformer import Transformer, TransformerConfig
@@ -418,9 +416,6 @@ def test_rounding_wastes_little():
     assert [_rounded(n) for n in (1, 7, 15, 17, 33, 64, 65, 1000)] == [1, 7, 15, 18, 36, 64, 72, 1024]
     assert [_rounded(n, 32) for n in (1, 32, 33, 288, 1000)] == [32, 32, 64, 288, 1024]
     assert all(n <= _rounded(n) <= 1.125 * n for n in range(1, 3000))
-    assert _shared([3, 3, 1, 1]) == (2, [3, 1])
-    assert _shared([3, 3, 1]) == (1, [3, 3, 1])
-    assert _shared([4, 5]) == (1, [4, 5])
 
 
 def needs_gpu(test):

@@ -30,14 +30,22 @@ from regard.layers.norms import LayerNorm, RMSNorm
 LONGEST = 256  # positions of a sentence: beyond that, products of whole matrices are quicker than query by query
 
 
-class FusedDecoder:
+class _FusedStack:
+    """What a stack is to the kernels."""
+
+    def __init__(self, blocks: Sequence[DecoderBlock] | Sequence[EncoderBlock], kernels: Kernels) -> None:
+        self.kernels, self.blocks = kernels, blocks  # the addresses below are those of the blocks' tensors
+        facts = [_facts(block) for block in blocks]
+        self.facts = (type(facts[0]) * len(facts))(*facts)
+        self.heads = blocks[0].attention
+        self.scale = self.heads.score.dot_scale(self.heads.d_head)
+
+
+class FusedDecoder(_FusedStack):
     """The steps of a decoder."""
 
     def __init__(self, blocks: Sequence[DecoderBlock], kernels: Kernels) -> None:
-        self.kernels, self.blocks = kernels, blocks  # the addresses below are those of the blocks' tensors
-        self.facts = (DecoderBlockFacts * len(blocks))(*(_decoder_block(block) for block in blocks))
-        self.heads = blocks[0].attention
-        self.scale = self.heads.score.dot_scale(self.heads.d_head)
+        super().__init__(blocks, kernels)
         # Keys and values need no more digits than the weights they come from, and there are as many bytes of them.
         self.cache = HeadCache if _linear(self.heads.out).kind == SINGLE else HalfHeadCache
 
@@ -64,10 +72,12 @@ class FusedDecoder:
         each row may see, itself included, and `source_mask` (N / width, S) what of the source; None means everything.
         """
         x = x.clone(memory_format=torch.contiguous_format)
-        E, G = self.heads.d_head, self.heads.n_kv_heads
+        H, G, E = self.heads.n_heads, self.heads.n_kv_heads, self.heads.d_head
         length = past[0].length
         for cache in past:
             _of_heads(cache).claim(widths[0], (len(x) // widths[0], G, E))
+        of_past = (length, past[0].capacity, widths[0])
+        of_source = (source[0].length, source[0].capacity, widths[1])
         addresses = [_addresses(caches, side) for caches in (past, source) for side in (0, 1)]
         call = DecoderStep(
             ctypes.addressof(self.facts),
@@ -75,17 +85,9 @@ class FusedDecoder:
             None if own is None else own.data_ptr(),
             None if source_mask is None else source_mask.data_ptr(),
             x.data_ptr(),
-            len(self.blocks),
-            *x.shape,
-            self.heads.n_heads,
-            G,
-            E,
-            length,
-            past[0].capacity,
-            widths[0],
-            source[0].length,
-            source[0].capacity,
-            widths[1],
+            *(len(self.blocks), *x.shape, H, G, E),
+            *of_past,
+            *of_source,
             self.cache.dtype == torch.bfloat16,
             self.scale,
         )
@@ -93,14 +95,8 @@ class FusedDecoder:
         return x
 
 
-class FusedEncoder:
+class FusedEncoder(_FusedStack):
     """One pass through an encoder."""
-
-    def __init__(self, blocks: Sequence[EncoderBlock], kernels: Kernels) -> None:
-        self.kernels, self.blocks = kernels, blocks
-        self.facts = (EncoderBlockFacts * len(blocks))(*(_encoder_block(block) for block in blocks))
-        self.heads = blocks[0].attention
-        self.scale = self.heads.score.dot_scale(self.heads.d_head)
 
     @classmethod
     def of(cls, blocks: Sequence[EncoderBlock]) -> FusedEncoder | None:
@@ -129,11 +125,8 @@ class FusedEncoder:
             ctypes.addressof(self.facts),
             None if allowed is None else allowed.data_ptr(),
             x.data_ptr(),
-            len(self.blocks),
-            *x.shape,
-            self.heads.n_heads,
-            self.heads.n_kv_heads,
-            self.heads.d_head,
+            *(len(self.blocks), *x.shape),
+            *(self.heads.n_heads, self.heads.n_kv_heads, self.heads.d_head),
             self.scale,
         )
         self.kernels.encoder_run(self.kernels.threads, ctypes.addressof(call))
@@ -174,14 +167,10 @@ def _alike(blocks: Sequence[DecoderBlock] | Sequence[EncoderBlock]) -> bool:
     return all(sizes(block) == sizes(blocks[0]) for block in blocks)
 
 
-def _decoder_block(block: DecoderBlock) -> DecoderBlockFacts:
-    norms = (Norm * 3)(*(_norm(norm) for norm in _norms(block)))
-    return DecoderBlockFacts(*(_linear(one) for one in _linears(block)), norms, block.around_attention.pre)
-
-
-def _encoder_block(block: EncoderBlock) -> EncoderBlockFacts:
-    norms = (Norm * 2)(*(_norm(norm) for norm in _norms(block)))
-    return EncoderBlockFacts(*(_linear(one) for one in _linears(block)), norms, block.around_attention.pre)
+def _facts(block: DecoderBlock | EncoderBlock) -> ctypes.Structure:
+    kind = DecoderBlockFacts if isinstance(block, DecoderBlock) else EncoderBlockFacts
+    norms = [_norm(norm) for norm in _norms(block)]
+    return kind(*map(_linear, _linears(block)), (Norm * len(norms))(*norms), block.around_attention.pre)
 
 
 def _linears(block: DecoderBlock | EncoderBlock) -> list[nn.Module]:

@@ -25,7 +25,7 @@ class HeadCache(Cache):
     def filled(cls, keys: Tensor, values: Tensor) -> HeadCache:
         """A cache that holds exactly these: the memory of cross-attention."""
         cache = cls(max(1, keys.shape[-2]))
-        cache._keys, cache._values = (tensor.to(cls.dtype).contiguous() for tensor in (keys, values))
+        cache._rooms = [tensor.to(cls.dtype).contiguous() for tensor in (keys, values)]
         cache.length, cache._borrowed = keys.shape[-2], True
         return cache
 
@@ -33,59 +33,52 @@ class HeadCache(Cache):
         """Count n more positions (B, G, E) as held, which the caller then writes to the room; the first makes it."""
         B, G, E = shape
         end = self.length + n
-        if self._keys is None or self._values is None:
+        if not self._rooms:
             self.capacity = max(self.capacity, end)
-            self._keys, self._values = (torch.empty(B, G, self.capacity, E, dtype=self.dtype) for _ in range(2))
-        elif self._keys.shape[0] != B:
-            raise ShapeError(f"a cache of {self._keys.shape[0]} rows cannot take {B} rows")
+            self._rooms = [torch.empty(B, G, self.capacity, E, dtype=self.dtype) for _ in range(2)]
+        elif len(self._rooms[0]) != B:
+            raise ShapeError(f"a cache of {len(self._rooms[0])} rows cannot take {B} rows")
         elif end > self.capacity or self._borrowed:
-            self._borrowed = False
             self._grow(end)
         self.length = end
 
-    def room(self) -> tuple[Tensor, Tensor]:
+    def room(self) -> list[Tensor]:
         """Where keys and values are, and will be: two of (B, G, capacity, E), in the precision they are kept in."""
-        if self._keys is None or self._values is None:
+        if not self._rooms:
             raise UsageError("the cache is still empty: claim room or append keys and values first")
-        return self._keys, self._values
+        return self._rooms
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write new positions behind the old ones and return all: two of (B, G, length, E)."""
         start = self.length
         self.claim(keys.shape[-2], (*keys.shape[:2], keys.shape[-1]))
-        for room, new in zip(self.room(), (keys, values), strict=True):
+        for room, new in zip(self._rooms, (keys, values), strict=True):
             room[:, :, start : self.length] = new
         return self.keys, self.values
 
-    @torch.no_grad()
-    def take(self, places: Tensor, rows: Tensor) -> None:
-        """Position p of row i becomes what position `places[p, i]` of row `rows[i]` was: places (m, M), rows (M,)."""
-        if self._keys is not None and self._values is not None:
-            self.capacity, self.length = max(self.capacity, len(places)), len(places)
-            taken = [tensor[rows[:, None], :, places.T].transpose(1, 2) for tensor in (self._keys, self._values)]
-            self._keys, self._values = (self._in_room(tensor) for tensor in taken)
-            self._spare, self._borrowed = [None, None], False
-
-    def _held(self, tensor: Tensor | None) -> Tensor:
-        held = super()._held(None) if tensor is None else tensor[:, :, : self.length]
+    def _held(self, side: int) -> Tensor:
+        held = self._rooms[side][:, :, : self.length] if self._rooms else super()._held(side)
         return held.float()
 
-    def _moved(self, tensor: Tensor, rows: Tensor, spare: Tensor | None) -> Tensor:
-        shape = (len(rows), tensor.shape[1], self.capacity, tensor.shape[3])
-        moved = spare if spare is not None and spare.shape == shape else tensor.new_empty(shape)
-        moved[:, :, : self.length] = tensor[:, :, : self.length].index_select(0, rows)
+    def _moved(self, room: Tensor, rows: Tensor, spare: Tensor | None) -> Tensor:
+        shape = (len(rows), room.shape[1], self.capacity, room.shape[3])
+        moved = spare if spare is not None and spare.shape == shape else room.new_empty(shape)
+        moved[:, :, : self.length] = room[:, :, : self.length].index_select(0, rows)
         return moved
 
-    def _folded(self, tensor: Tensor, width: int) -> Tensor:
-        n_rows, G, n_positions, E = tensor.shape
-        folded = tensor.new_empty(n_rows // width, G, n_positions * width, E)
+    def _folded(self, room: Tensor, width: int) -> Tensor:
+        n_rows, G, n_positions, E = room.shape
+        folded = room.new_empty(n_rows // width, G, n_positions * width, E)
         by_step = folded.view(n_rows // width, G, n_positions, width, E)
-        by_step[:, :, : self.length] = tensor[:, :, : self.length].unflatten(0, (-1, width)).permute(0, 2, 3, 1, 4)
+        by_step[:, :, : self.length] = room[:, :, : self.length].unflatten(0, (-1, width)).permute(0, 2, 3, 1, 4)
         return folded
 
+    def _taken(self, room: Tensor, places: Tensor, rows: Tensor) -> Tensor:
+        return self._in_room(room[rows[:, None], :, places.T].transpose(1, 2))
+
     def _grow(self, needed: int) -> None:
-        self.capacity = max(needed, 2 * self.capacity)
-        self._keys, self._values = (self._in_room(room[:, :, : self.length]) for room in self.room())
+        self.capacity, self._borrowed = max(needed, 2 * self.capacity), False
+        self._rooms = [self._in_room(room[:, :, : self.length]) for room in self._rooms]
 
     def _in_room(self, held: Tensor) -> Tensor:
         """The same (B, G, length, E) at the beginning of new room."""

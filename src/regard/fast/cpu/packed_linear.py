@@ -18,6 +18,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -93,10 +94,10 @@ class PackedLinear(nn.Module):
 class PackedEmbedding(Embedding):
     """An embedding whose product with hidden states is a packed one; it looks ids up as before."""
 
-    def __init__(self, embedding: Embedding, *, precision: Precision, native: bool) -> None:
+    def __init__(self, embedding: Embedding, output: PackedLinear) -> None:
         nn.Module.__init__(self)
         self.weight, self.scale, self.pad_id = embedding.weight, embedding.scale, embedding.pad_id
-        self.output = PackedLinear(embedding.weight, None, precision=precision, native=native)
+        self.output = output
 
     def unembed(self, hidden: Tensor) -> Tensor:
         """Hidden states (..., D) → scores over ids (..., V), by the same matrix."""
@@ -114,29 +115,25 @@ def pack_linears(model: Model, precision: Precision = "fp32", *, native: bool = 
     copy = deepcopy(model).eval()
     if not (torch.backends.mkldnn.is_available() or (native and _kernels_for(precision))):
         return copy
+    pack = partial(PackedLinear, precision=precision, native=native)
     embeddings: dict[Embedding, Embedding] = {}  # one may have several names
     for parent in list(copy.modules()):
         if isinstance(parent, FeedForward) and parent.activation is F.relu:
-            _pack_rectified(parent, precision, native=native)
+            _pack_rectified(parent, pack)
         for name, child in list(parent._modules.items()):
             if isinstance(child, nn.Linear):
-                setattr(parent, name, PackedLinear(child.weight, child.bias, precision=precision, native=native))
+                setattr(parent, name, pack(child.weight, child.bias))
             elif type(child) is Embedding:
                 if child not in embeddings:
-                    embeddings[child] = PackedEmbedding(child, precision=precision, native=native)
+                    embeddings[child] = PackedEmbedding(child, pack(child.weight, None))
                 setattr(parent, name, embeddings[child])
     return copy
 
 
-def _pack_rectified(part: FeedForward, precision: Precision, *, native: bool) -> None:
+def _pack_rectified(part: FeedForward, pack: Callable[..., PackedLinear]) -> None:
     """The first layer rectifies what it makes itself, and the second knows that nothing it gets is negative."""
-    inner, outer = part.inner, part.outer
-    part.inner = PackedLinear(  # type: ignore[assignment]
-        inner.weight, inner.bias, precision=precision, relu=True, native=native
-    )
-    part.outer = PackedLinear(  # type: ignore[assignment]
-        outer.weight, outer.bias, precision=precision, positive=True, native=native
-    )
+    part.inner = pack(part.inner.weight, part.inner.bias, relu=True)  # type: ignore[assignment]
+    part.outer = pack(part.outer.weight, part.outer.bias, positive=True)  # type: ignore[assignment]
     part.activation = _as_it_is
 
 

@@ -14,12 +14,10 @@ the search is the same, and so are its hypotheses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import triton
 import triton.language as tl
-from torch import Tensor
 
+from regard.decoding.beam import BeamSearch
 from regard.fast.gpu.topk import TopKChunks
 
 
@@ -106,51 +104,23 @@ def _extend_kernel(VALUES, COLUMNS, PEAKS, SUMS, INPUTS, LIMITS, LIMIT_PENALTIES
     tl.store(LOG_PROBS + i * N_BEST + slots, end_log_probs, kept)
 
 
-@dataclass(frozen=True)
-class BeamState:
-    """Where `extend` reads and writes; everything lies close together, and stays where it is."""
+def extend(best: TopKChunks, search: BeamSearch) -> None:
+    """Bring a search one step further, where its tensors lie: all of them row after row; ended hypotheses in no order.
 
-    inputs: Tensor  # (n,)
-    limits: Tensor  # (n,)
-    limit_penalties: Tensor  # (n,)
-    tokens: Tensor  # (n, W)
-    totals: Tensor  # (n, W)
-    rows: Tensor  # (n, W), the row each beam goes on from
-    n_ended: Tensor  # (n, 1)
-    ended_scores: Tensor  # (n, K), in no order
-    ended_codes: Tensor  # (n, K)
-    ended_log_probs: Tensor  # (n, K)
-    done: Tensor  # (n,)
-    cut_scores: Tensor  # (B, W)
-    table_tokens: Tensor  # (steps, B, W)
-    table_parents: Tensor  # (steps, B, W)
-    table_log_probs: Tensor  # (steps, B, W)
-
-
-def extend(
-    best: TopKChunks,
-    state: BeamState,
-    *,
-    step: int,
-    eos_id: int,
-    enough: float,
-    penalty: float,
-    next_penalty: float,
-) -> None:
-    """Bring the state one step further: `step` tokens were held before it, and `enough` ends fill an input.
-
-    penalty, next_penalty   what log-probabilities of a hypothesis that ends now, or at the next step, are divided by
+    The penalties are what log-probabilities of a hypothesis that ends now, or at the next step, are divided by.
     """
-    (n, width), n_best = state.tokens.shape, state.ended_scores.shape[1]
+    now, table, step = search.now, search.table, search.step
+    (n, width), n_best = now.tokens.shape, now.ended_scores.shape[1]
     n_chunks, k = best.columns.shape[1:]
     each = triton.next_power_of_2(n_chunks * k)
     beams = triton.next_power_of_2(width)
+    enough, penalty = search.plan.options.patience * width, search.ranking.penalty
     _extend_kernel[(n,)](
-        best.values, best.columns, best.peaks, best.sums, state.inputs, state.limits, state.limit_penalties,
-        state.tokens, state.totals, state.rows, state.n_ended,
-        state.ended_scores, state.ended_codes, state.ended_log_probs, state.done, state.cut_scores,
-        state.table_tokens, state.table_parents, state.table_log_probs,
-        step, state.table_tokens.shape[1], n_chunks, eos_id, enough, penalty, next_penalty,
+        best.values, best.columns, best.peaks, best.sums, now.inputs, now.limits, now.limit_penalties,
+        now.tokens, now.totals, search.rows, now.n_ended,
+        now.ended_scores, now.ended_codes, now.ended_log_probs, search.done, search.cut_scores,
+        table.tokens, table.parents, table.log_probs,
+        step, table.tokens.shape[1], n_chunks, search.plan.eos_id, enough, penalty(step + 1), penalty(step + 2),
         W=width, K=k, N_BEST=n_best, BEAMS=beams, CHUNKS=triton.next_power_of_2(n_chunks),
         EACH=each, BEST=triton.next_power_of_2(n_best), num_warps=max(1, min(8, beams * each // 256)),
     )  # fmt: skip

@@ -25,7 +25,6 @@ class FusedBeamSearch(BeamSearch):
         super().__init__(stepper, plan)
         self.now = _own(self.now)
         self.results = self.now
-        self._bind_state()
 
     @staticmethod
     def suits(plan: Plan) -> bool:
@@ -38,58 +37,26 @@ class FusedBeamSearch(BeamSearch):
 
     def advance(self) -> None:
         """Extend every live hypothesis by a token."""
-        from regard.fast.gpu.beam_kernels import extend
+        from regard.fast.gpu.beam_kernels import extend  # here, because Triton comes with GPU builds only
         from regard.fast.gpu.topk import top_k_of_chunks
 
-        plan, ranking = self.plan, self.ranking
+        plan = self.plan
         logits = next_logits(self.stepper, self.now.tokens.flatten())
         if self.step == 0:
             plan.check_vocabulary(logits.shape[-1])
         too_short = self.step < plan.options.min_length
-        best = top_k_of_chunks(logits, self.width + 1, banned=plan.eos_id if too_short else -1)
-        extend(
-            best,
-            self._state,
-            step=self.step,
-            eos_id=plan.eos_id,
-            enough=plan.options.patience * self.width,
-            penalty=ranking.penalty(self.step + 1),
-            next_penalty=ranking.penalty(self.step + 2),
-        )
+        extend(top_k_of_chunks(logits, self.width + 1, banned=plan.eos_id if too_short else -1), self)
         self.step += 1
 
     def _keep(self, going: Tensor) -> None:
         super()._keep(going)
         self.now = _own(self.now)
-        self._bind_state()
 
     def _record(self) -> None:
         order = self.now.ended_scores.sort(dim=1, descending=True, stable=True).indices
         names = ("ended_scores", "ended_codes", "ended_log_probs")
         self.now = replace(self.now, **{name: getattr(self.now, name).gather(1, order) for name in names})
         super()._record()
-
-    def _bind_state(self) -> None:
-        from regard.fast.gpu.beam_kernels import BeamState  # here, because Triton comes with GPU builds only
-
-        now, table = self.now, self.table
-        self._state = BeamState(
-            inputs=now.inputs,
-            limits=now.limits,
-            limit_penalties=now.limit_penalties,
-            tokens=now.tokens,
-            totals=now.totals,
-            rows=self.rows,
-            n_ended=now.n_ended,
-            ended_scores=now.ended_scores,
-            ended_codes=now.ended_codes,
-            ended_log_probs=now.ended_log_probs,
-            done=self.done,
-            cut_scores=self.cut_scores,
-            table_tokens=table.tokens,
-            table_parents=table.parents,
-            table_log_probs=table.log_probs,
-        )
 
 
 def _own(now: Searching) -> Searching:

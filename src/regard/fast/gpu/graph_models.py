@@ -144,8 +144,7 @@ def _step_block(
         assert source is not None
         cross, cached = block.cross, source
         hidden = block.around_cross(hidden, lambda x: step_heads(cross, x, cached, positions))
-    output: Tensor = block.around_feedforward(hidden, block.feedforward)
-    return output
+    return block.around_feedforward(hidden, block.feedforward)
 
 
 def step_heads(

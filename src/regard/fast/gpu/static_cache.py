@@ -15,7 +15,6 @@ it is written out, which is what the kernels are tested against.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -23,6 +22,7 @@ from torch import Tensor
 from regard.attention.core import attend_explicitly
 from regard.attention.scores import ScaledDot
 from regard.errors import ShapeError
+from regard.layers.kv_cache import shared_sources
 
 Layers = list[tuple[Tensor, Tensor]]  # keys and values, layer by layer
 
@@ -168,8 +168,8 @@ class CacheContents:
         chosen = replace(self, ancestors=ancestors, starts=self.starts[rows])
         if self.sources is None or not self.source:
             return chosen
-        per_source, kept = _shared((rows // self.per_source).tolist())
-        return replace(chosen, sources=self.sources[torch.tensor(kept, device=rows.device)], per_source=per_source)
+        per_source, kept = shared_sources(rows // self.per_source)
+        return replace(chosen, sources=self.sources[kept], per_source=per_source)
 
     def copy_into(self, cache: StaticDecoderCache) -> None:
         """Copy it all into the first rows of static caches; rows behind them stand at nothing."""
@@ -210,10 +210,3 @@ def _written_out(query: Tensor, keys: Tensor, values: Tensor, allowed: Tensor, *
     """Query (N, H, E), keys and values (N, G, S, E), allowed (N, S) → (N, H, E)."""
     q_NHTE, allowed_NHTS = query[:, :, None], allowed[:, None, None]
     return attend_explicitly(q_NHTE, keys, values, score=ScaledDot(scale), mask=allowed_NHTS)[:, :, 0]
-
-
-def _shared(sources: list[int]) -> tuple[int, list[int]]:
-    """How many neighbours share a source all along, and the sources without their repetitions."""
-    runs = [(source, len(list(run))) for source, run in groupby(sources)]
-    widths = {width for _, width in runs}
-    return (widths.pop(), [source for source, _ in runs]) if len(widths) == 1 else (1, sources)

@@ -12,31 +12,43 @@ the first step on, when a decoder still only learns to write.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention import Rows
+from regard.config.settings import Settings, setting
 from regard.errors import ConfigError, ShapeError
 from regard.layers import drop
 from regard.layers.convolution import STRIDE, ConvNet, NormName, locations_of
-from regard.models.interfaces.text import Seq2SeqStepper, VocabularyModel, offers
+from regard.models.interfaces.text import Seq2SeqStepper, VocabularyModel, WriterConfig, offers
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageEncoderConfig(Settings):
+    """What every captioner's config begins with: its words, its images, and the convolutions that read them."""
+
+    n_target: int = setting(0, "entries of the vocabulary", ge=1, derived=True)
+    image_size: int = setting(80, "side of images in pixels", ge=1, derived=True)
+    widths: tuple[int, ...] = setting((64, 128, 256, 256), "features of the convolutions, stage by stage", ge=1)
+    n_blocks: int = setting(2, "residual blocks of a stage", ge=1)
+    norm: NormName = setting("batch", "the normalisation of the convolutions")
 
 
 class ImageEncoder(nn.Module):
     """Images → locations. In training whole feature maps are dropped, the same at all locations of an image."""
 
-    def __init__(
-        self, image_size: int, *, widths: tuple[int, ...], n_blocks: int, norm: NormName, dropout: float
-    ) -> None:
+    def __init__(self, config: ImageEncoderConfig, *, dropout: float) -> None:
         super().__init__()
-        if locations_of(image_size) < 2:
-            raise ConfigError(f"image_size is at least {STRIDE + 1}, so that there is a choice, not {image_size}")
-        self.image_size, self.dropout = image_size, dropout
-        self.net = ConvNet(widths, n_blocks=n_blocks, norm=norm)
+        side = locations_of(config.image_size)
+        if side < 2:
+            least = STRIDE + 1
+            raise ConfigError(f"image_size is at least {least}, so that there is a choice, not {config.image_size}")
+        self.image_size, self.n_locations, self.dropout = config.image_size, side**2, dropout
+        self.net = ConvNet(config.widths, n_blocks=config.n_blocks, norm=config.norm)
         self.d_output = self.net.d_output
-        self.n_locations = locations_of(image_size) ** 2
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, 3, H, W) → (B, S, C)."""
@@ -50,20 +62,12 @@ class ImageEncoder(nn.Module):
         return locations * kept
 
 
-class CaptionerConfig(Protocol):
+class CaptionerConfig(WriterConfig, Protocol):
     """What every captioner's config holds."""
-
-    @property
-    def n_target(self) -> int:
-        """How many words there are."""
 
     @property
     def image_size(self) -> int:
         """The side of its images in pixels."""
-
-    @property
-    def pad_id(self) -> int:
-        """The id that fills up short rows."""
 
 
 class Captioner(VocabularyModel, Protocol):

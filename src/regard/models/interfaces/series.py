@@ -66,6 +66,7 @@ class Forecaster(nn.Module, ABC):
     """What all models of series do around what each of them says: scales, and the linear model it may begin with."""
 
     config: ForecasterConfig
+    head: nn.Linear
 
     def __init__(self, config: ForecasterConfig, *, own: bool = False) -> None:
         super().__init__()
@@ -85,9 +86,9 @@ class Forecaster(nn.Module, ABC):
     def scaled_forecast(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, only: int | None) -> Tensor:
         """What the model says of a window in its own units; `only` counts where columns are read one by one."""
 
-    @abstractmethod
     def last_layers(self) -> list[nn.Linear]:
         """What it says goes through these last."""
+        return [self.head]
 
     def start(self, weights: Tensor) -> None:
         """Begin with a linear forecast, (features + 1, answers); its last row is added to all."""
@@ -99,7 +100,11 @@ class Forecaster(nn.Module, ABC):
     def forward(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, *, only: int | None = None) -> Tensor:
         """(B, S, C), (B, S, M), (B, T, M) → (B, T, K, Q); `only` one of the targets, if one is asked for."""
         config = self.config
-        check_past(past, config)
+        if past.shape[1:] != (config.context, config.n_inputs):
+            raise ShapeError(
+                f"a window of shape {tuple(past.shape)} was given, "
+                f"(B, S, C) = (B, {config.context}, {config.n_inputs}) is needed"
+            )
         targets = config.targets if only is None else config.targets[only : only + 1]
         read, level = standardize(past) if config.normalize else (past, None)
         forecast = self.scaled_forecast(read, past_marks, future_marks, only)
@@ -188,13 +193,4 @@ def check(config: ForecasterConfig, *, own: bool = False) -> None:
         raise ConfigError(
             "this model predicts every column from its own past, and a target is not among the inputs",
             hint="add it to data.inputs, or take a model that reads all of them: model.name=series-transformer",
-        )
-
-
-def check_past(past: Tensor, config: ForecasterConfig) -> None:
-    """Refuse a window of another shape than the model was made for."""
-    if past.shape[1:] != (config.context, config.n_inputs):
-        raise ShapeError(
-            f"a window of shape {tuple(past.shape)} was given, "
-            f"(B, S, C) = (B, {config.context}, {config.n_inputs}) is needed"
         )

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.attention import Padding, Rows
 from regard.errors import ShapeError
-from regard.models.interfaces.text import Seq2SeqStepper, VocabularyModel
+from regard.models.interfaces.text import Seq2SeqStepper, VocabularyModel, WriterConfig
 
 
 @dataclass(frozen=True)
@@ -53,20 +53,12 @@ class Heard:
         return Padding(self.lengths)
 
 
-class SpeechConfig(Protocol):
-    """What every config of a model of speech holds."""
+class SpeechConfig(WriterConfig, Protocol):
+    """What every config of a model of speech holds; `pad_id` is also the blank of temporal classification."""
 
     @property
     def n_mels(self) -> int:
         """Bands of a frame."""
-
-    @property
-    def n_target(self) -> int:
-        """How many ids there are to write."""
-
-    @property
-    def pad_id(self) -> int:
-        """The id that fills up short rows, and the blank of connectionist temporal classification."""
 
     @property
     def reduction(self) -> int:

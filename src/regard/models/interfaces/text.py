@@ -19,20 +19,24 @@ from torch import Tensor, nn
 from regard.attention import Rows
 
 
-class Seq2SeqConfig(Protocol):
-    """What every config of a sequence-to-sequence model holds: the vocabularies' sizes and the id of padding."""
-
-    @property
-    def n_source(self) -> int:
-        """How many source ids there are."""
+class WriterConfig(Protocol):
+    """What every config of a model that writes holds: the vocabulary's size and the id of padding."""
 
     @property
     def n_target(self) -> int:
-        """How many target ids there are."""
+        """How many ids there are to write."""
 
     @property
     def pad_id(self) -> int:
         """The id that fills up short rows."""
+
+
+class Seq2SeqConfig(WriterConfig, Protocol):
+    """What every config of a sequence-to-sequence model holds."""
+
+    @property
+    def n_source(self) -> int:
+        """How many source ids there are."""
 
 
 @runtime_checkable

@@ -32,8 +32,8 @@ def built(*, machine: str = NATIVE, folder: Path | None = None) -> tuple[Path | 
     compiler = find_compiler()
     if isinstance(compiler, str):
         return None, compiler
-    version = _told([*compiler, "--version"])
-    if version is None:
+    version, failed = _run([*compiler, "--version"])
+    if failed:
         return None, f"{shlex.join(compiler)} does not run"
     command = [*compiler, *FLAGS, f"-march={machine}"]
     folder = folder or cache_folder()
@@ -74,7 +74,7 @@ def _compile(command: list[str], path: Path) -> tuple[Path | None, str]:
     os.close(handle)
     made = Path(name)
     try:
-        problem = _run([*command, str(SOURCES / "kernels.cpp"), "-o", name])
+        _, problem = _run([*command, str(SOURCES / "kernels.cpp"), "-o", name])
         if problem:
             return None, problem
         content = made.read_bytes()
@@ -85,24 +85,16 @@ def _compile(command: list[str], path: Path) -> tuple[Path | None, str]:
         made.unlink(missing_ok=True)
 
 
-def _run(command: list[str]) -> str:
-    """What went wrong, or nothing."""
+def _run(command: list[str]) -> tuple[str, str]:
+    """What a command said, and what went wrong, or nothing."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     except (OSError, subprocess.TimeoutExpired) as problem:
-        return f"{command[0]} failed: {problem}"
+        return "", f"{command[0]} failed: {problem}"
     if done.returncode == 0:
-        return ""
+        return done.stdout, ""
     lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()
-    return f"{command[0]} failed: {lines[0].strip() if lines else f'exit code {done.returncode}'}"
-
-
-def _told(command: list[str]) -> str | None:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None
+    return "", f"{command[0]} failed: {lines[0].strip() if lines else f'exit code {done.returncode}'}"
 
 
 def _key(command: list[str], version: str) -> str:
