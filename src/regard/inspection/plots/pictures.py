@@ -13,8 +13,7 @@ from typing import get_args
 
 import numpy as np
 
-from regard.errors import UsageError
-from regard.inspection.alignments import Heads
+from regard.inspection.alignments import Heads, check_choice
 from regard.inspection.plots.attention import draw_alignment, draw_grid
 from regard.inspection.record import Look, Map, MapKind, Picture, Weights
 from regard.inspection.rollout import roll_out
@@ -27,8 +26,7 @@ def draw(
     look: Look, path: Path | str, *, heads: Heads, layer: int | None, kind: MapKind | None, picture: Picture, dark: bool
 ) -> Path:
     """Draw the picture asked for; "auto" chooses."""
-    if picture not in get_args(Picture):
-        raise UsageError(f"picture is {picture!r}; it may be {', '.join(get_args(Picture))}")
+    check_choice("picture", picture, get_args(Picture))
     if picture == "auto":
         picture = _fitting(look, layer, kind)
     if picture == "alignment":
