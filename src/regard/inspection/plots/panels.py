@@ -60,6 +60,11 @@ class Line:
     dots: bool = False
 
 
+def lines_of(curves: Mapping[str, Numbers], x: Numbers, *, looks: Sequence[int]) -> list[Line]:
+    """A line for each name, all over the same places, as far as its values go."""
+    return [Line(name, x[: len(y)], y, look=look) for (name, y), look in zip(curves.items(), looks, strict=True)]
+
+
 @dataclass(frozen=True)
 class Lines:
     """Several lines over the same axes. `ramp` shades them from pale to dark, for an ordered family."""
@@ -158,9 +163,9 @@ def _lines(part: Any, axis: Any, panel: Lines) -> None:
             colour, dash = shades[i], "-"
         apart = {"linestyle": "none", "markersize": 8, "zorder": 3}
         joined = {"linestyle": dash, "markersize": 5, "zorder": 2}
-        marker = marker if line.dots or len(line.x) <= 16 else None
-        how = apart if line.dots else joined
-        axis.plot(line.x, line.y, color=colour, marker=marker, linewidth=2, label=line.name, **how)
+        how: Any = apart if line.dots else joined
+        shown = marker if line.dots or len(line.x) <= 16 else None
+        axis.plot(line.x, line.y, color=colour, marker=shown, linewidth=2, label=line.name, **how)
     for side in panel.log:
         getattr(axis, f"set_{side}scale")("log")
     if panel.y_range:
