@@ -100,7 +100,7 @@ def test_every_kind_of_panel_is_drawn(tmp_path):
         "a", [Line("up", [1, 2], [1, 10]), Line("dots", [1, 2], [2, 3], look=1, dots=True)], "x", "y", log="y"
     )
     heat = Heat("c", [[0.1, 1.0]], rows=["r"], columns=["$x", "y"], texts=[["0.1", "1"]], marks=[(0, 1)], unit="w")
-    points = Points("d", {"one": ([0, 1], [0, 1])}, "x", "y", notes={"here": (0, 0)})
+    points = Points("d", {"one": ([0, 1], [0, 1])}, "x", "y")
     path = draw_panels(
         [lines, Bars("b", {"p": 1, "q": 2}, "n", ["p"], log=True), heat, points], tmp_path / "p.png", title="T"
     )

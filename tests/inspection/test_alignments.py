@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.text.vocabulary import learn_tokenizer
-from regard.errors import DataError, ShapeError, UsageError
-from regard.inspection.alignments import Alignment, align
+from regard.errors import ShapeError, UsageError
+from regard.inspection.alignments import align
 
 
 def test_pieces_become_words_and_the_end_of_the_sentence_goes():
@@ -133,22 +133,6 @@ def test_word_ids_of_a_tokenizer_fit():
         weights[i, source.index(char)] = 0.5
     words = {"source_words": tokenizer.word_ids(source), "target_words": tokenizer.word_ids(target)}
     assert align(weights, **words).pharaoh() == "0-1 1-0"
-
-
-@pytest.mark.parametrize("target_words", [[0, 1], []])
-def test_json_round_trip(target_words):
-    weights = np.random.default_rng(1).dirichlet(np.ones(5), size=(2, len(target_words)))
-    before = align(weights, source_words=[0, 1, 1, 2], target_words=target_words, method="mutual", heads="sharpest")
-    after = Alignment.from_json(before.to_json())
-    assert (after.pairs, after.method, after.head) == (before.pairs, before.method, before.head)
-    assert after.matrix.shape == before.matrix.shape
-    assert after.matrix.tolist() == before.matrix.tolist()
-
-
-@pytest.mark.parametrize("text", ["[", "{}", "[1]", '{"pairs": [], "shape": [2, 2], "matrix": [1], "head": null}'])
-def test_json_that_is_no_alignment(text):
-    with pytest.raises(DataError, match="not an alignment as to_json writes it"):
-        Alignment.from_json(text)
 
 
 def test_what_does_not_fit_is_said():

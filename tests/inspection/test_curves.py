@@ -18,7 +18,7 @@ from regard.inspection.plots.curves import MOST_RUNS, Curve, CurvePanel, draw_cu
 def drawn(monkeypatch):
     """The figures as they are saved, so that what is on them can be measured."""
     figures = []
-    save = plots._save
+    save = plots.save_picture
 
     def save_and_keep(figure, path, theme):
         figures.append(figure)
@@ -26,7 +26,7 @@ def drawn(monkeypatch):
         figure.draw_without_rendering()
         return saved
 
-    monkeypatch.setattr(plots, "_save", save_and_keep)
+    monkeypatch.setattr(plots, "save_picture", save_and_keep)
     return figures
 
 

@@ -52,7 +52,7 @@ def test_long_inputs_stay_within_a_screen(tmp_path):
 def drawn(monkeypatch):
     """The figures as they are saved, so that what is on them can be measured."""
     figures = []
-    save = plots._save
+    save = plots.save_picture
 
     def save_and_keep(figure, path, *theme):
         figures.append(figure)
@@ -60,7 +60,7 @@ def drawn(monkeypatch):
         figure.draw_without_rendering()  # texts remember the resolution they were drawn at last
         return saved
 
-    monkeypatch.setattr(plots, "_save", save_and_keep)
+    monkeypatch.setattr(plots, "save_picture", save_and_keep)
     return figures
 
 

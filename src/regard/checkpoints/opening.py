@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 
 from regard.checkpoints.run import RunFolder
-from regard.checkpoints.spec import ModelSpec, Pretrained
+from regard.checkpoints.spec import Pretrained
 from regard.checkpoints.weights import read_tensors
 from regard.data.text.tokenizers import read_tokenizers
 from regard.errors import CheckpointError
@@ -35,10 +34,9 @@ def open_run(run: RunFolder) -> Pretrained:
             f"{run.path}: the run has no weights yet (model.safetensors)",
             hint=f"train it to its first evaluation: regard train --resume --out {run.path}",
         )
-    facts = {field.name: getattr(spec, field.name) for field in fields(ModelSpec)}
     tokenizer, target = read_tokenizers(run.path)
-    tensors = read_tensors(run.weights)
-    return Pretrained(**facts, tensors=tensors, tokenizer=tokenizer, target_tokenizer=target, origin=str(run.weights))
+    origin, tensors = str(run.weights), read_tensors(run.weights)
+    return Pretrained(**vars(spec), tensors=tensors, tokenizer=tokenizer, target_tokenizer=target, origin=origin)
 
 
 def _with_room(pretrained: Pretrained) -> Pretrained:

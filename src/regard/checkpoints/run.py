@@ -29,6 +29,7 @@ from torch import Tensor
 from regard.checkpoints.spec import ModelSpec
 from regard.checkpoints.weights import read_tensors, write_tensors
 from regard.config.toml import write_toml
+from regard.data.io.atomic import write_synced
 from regard.errors import CheckpointError, EnvironmentProblem
 
 FORMAT = 1
@@ -123,10 +124,7 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         draft = self.path / f"{_DRAFT}{name}"
         try:
-            with draft.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
+            write_synced(draft, text.encode())
             draft.replace(self.path / name)
         except OSError as problem:
             raise EnvironmentProblem(
@@ -148,10 +146,7 @@ class RunFolder:
             draft.mkdir(parents=True)
             for name, tensors in files.items():
                 write_tensors(draft / f"{name}.safetensors", tensors)
-            with (draft / "state.json").open("w", encoding="utf-8") as file:
-                json.dump(dict(facts), file)
-                file.flush()
-                os.fsync(file.fileno())
+            write_synced(draft / "state.json", json.dumps(dict(facts)).encode())
             _drop(folder)
             draft.rename(folder)
             _sync_folder(self.checkpoints)

@@ -22,6 +22,7 @@ Data = Annotated[
 DataRoot = Annotated[
     Path | None, typer.Option(help="Where recipes find their data.", envvar="REGARD_DATA", show_default=False)
 ]
+NewRun = Annotated[Path | None, typer.Option(help="The run folder to make.", show_default=False)]
 Rest = Annotated[
     list[str] | None,
     typer.Argument(help="Settings decode.key=value; after --data, its second file.", metavar="SETTING"),

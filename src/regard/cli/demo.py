@@ -6,12 +6,14 @@ import json
 import shutil
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.cli.console import put, say
+from regard.cli.train import train_run
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ def demo(
     examples = _unseen(run)
     for text, prediction in zip(examples, predictor(examples), strict=True):
         say(f"  {text} → {prediction.text}")
-    seen = predictor.look(max(examples, key=_letters), queries=True)
+    seen = predictor.look(max(examples, key=lambda text: sum(map(str.isalpha, text))), queries=True)
     picture, page = seen.plot(out / "alignment.png"), seen.page(out / "page.html")
     say(f"what it looked at: {picture}, and {page} to open in a browser")
     if as_json:
@@ -54,15 +56,9 @@ def demo(
 
 def _train(run: Path, steps: int | None) -> dict[str, Any]:
     from regard.tasks.recipes import find_recipe, make_recipe
-    from regard.tasks.training import train
-    from regard.training.signals import Interrupted
 
     settings = ["train.device=cpu", *([] if steps is None else [f"train.steps={steps}"])]
-    recipe = make_recipe(find_recipe(RECIPE), settings)
-    try:
-        return train(recipe, run, data_root=None, resume=False, say=say)
-    except Interrupted as stop:
-        raise Interrupted(str(stop), hint=f"go on with: regard train --resume --out {run}") from None
+    return train_run(make_recipe(find_recipe(RECIPE), settings), run)
 
 
 def _make_room(run: Path) -> None:
@@ -79,12 +75,7 @@ def _unseen(run: Path) -> list[str]:
     """The first written dates of the test set: their days are in no training pair."""
     from regard.data.text.pairs import PairSource
 
-    texts = (pair.source for pair in PairSource(run / "data" / "test.tsv").pairs())
-    return [next(texts) for _ in range(N_SHOWN)]
-
-
-def _letters(text: str) -> int:
-    return sum(character.isalpha() for character in text)
+    return [pair.source for pair in islice(PairSource(run / "data" / "test.tsv").pairs(), N_SHOWN)]
 
 
 def _converse(predictor: TranslationPredictor) -> None:

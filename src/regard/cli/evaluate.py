@@ -42,13 +42,9 @@ def evaluate(
     evaluations = predictor.evaluate([*(data or []), *files], data_root=data_root, **options)
     for evaluation in evaluations:
         if out is not None:
-            _write(_path(out, evaluation.data if len(evaluations) > 1 else None), evaluation.outputs)
+            named = out.with_name(f"{out.stem}.{evaluation.data}{out.suffix}")  # of several test sets each has its file
+            _write(named if len(evaluations) > 1 else out, evaluation.outputs)
         put(json.dumps(evaluation.record(), ensure_ascii=False) if as_json else str(evaluation))
-
-
-def _path(out: Path, name: str | None) -> Path:
-    """Where the outputs go; of several test sets, each gets its name into the file's."""
-    return out if name is None else out.with_name(f"{out.stem}.{name}{out.suffix}")
 
 
 def _write(path: Path, outputs: Sequence[str]) -> None:

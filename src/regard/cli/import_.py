@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.arguments import NewRun
 from regard.cli.console import say
 from regard.errors import UsageError
 
@@ -20,7 +21,7 @@ def import_(
             show_default=False,
         ),
     ],
-    out: Annotated[Path | None, typer.Option(help="The run folder to make.", show_default=False)] = None,
+    out: NewRun = None,
 ) -> None:
     """Turn a model of others into a run: nothing in it is executed, and every weight has to fit."""
     from regard.checkpoints.foreign.word2vec import holds_vectors

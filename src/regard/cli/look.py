@@ -49,13 +49,11 @@ def look(
         return
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix.lower() in RECORDS:
-        seen.save(out)
+        say(f"record: {seen.save(out)}")
     elif out.suffix.lower() in PAGES:
-        seen.page(out)
+        say(f"page: {seen.page(out)}")
     else:
-        seen.plot(out, layer=layer)
-    kind = "record" if out.suffix.lower() in RECORDS else "page" if out.suffix.lower() in PAGES else "picture"
-    say(f"{kind}: {out}")
+        say(f"picture: {seen.plot(out, layer=layer)}")
 
 
 def _aligned(seen: Look, layer: int | None) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.arguments import Device, Json, Precision, Run, refuse_strange, split_settings
-from regard.cli.asking import few_shot_prompts, with_passage
 from regard.cli.console import put, say
 from regard.errors import UsageError
 
@@ -78,35 +76,17 @@ def predict(
         options = {"stop": ["\n"]} | options
     if context is not None:
         lines = with_passage(lines, context)
-    show = Show(as_json=as_json, alignment=alignment, asked=asked)
     if embed:
-        _embed(predictor, lines, chunk=chunk)
+        for vector in (vector for some in _chunks(lines, chunk) for vector in predictor.embed(some).tolist()):
+            put("[" + ", ".join(f"{value:.7g}" for value in vector) + "]")
     elif stream or (not asked and _can_stream(predictor, texts, options, as_json=as_json)):
         _tell(predictor, list(lines), options=options, as_json=as_json)
     else:
-        for line, answer in _stream(predictor, lines, chunk=chunk, options=options):
-            show(predictor, line, answer)
-
-
-@dataclass
-class Show:
-    """How answers are shown. Continued texts may have lines of their own, so an empty one stands between them."""
-
-    as_json: bool
-    alignment: bool
-    asked: bool
-    n: int = 0
-
-    def __call__(self, predictor: Any, line: str, answer: Any) -> None:
-        """Show one answer."""
-        aligned = predictor.align(line, answer) if self.alignment else None
-        if self.n and not self.as_json and not self.asked and predictor.multiline:
-            put("")
-        self.n += 1
-        if self.asked and not self.as_json:
-            put(" ".join(answer.text.split()))
-        else:
-            put(_record(answer, aligned) if self.as_json else _plain(answer, aligned))
+        for number, (line, answer) in enumerate(_stream(predictor, lines, chunk=chunk, options=options)):
+            aligned = predictor.align(line, answer) if alignment else None
+            if number and not as_json and not asked and predictor.multiline:  # texts may have lines of their own
+                put("")
+            put(_record(answer, aligned) if as_json else _plain(answer, aligned, asked=asked))
 
 
 def _lines(path: str) -> tuple[Iterable[str], int]:
@@ -123,18 +103,37 @@ def _stream(
     predictor: Predictor[str, Result], lines: Iterable[str], *, chunk: int, options: dict[str, Any]
 ) -> Iterator[tuple[str, Result]]:
     """Predictions in the order of the lines, a chunk at a time, so that memory stays flat."""
-    stream, begin = iter(lines), 0
-    while texts := list(islice(stream, chunk)):
+    begin = 0
+    for texts in _chunks(lines, chunk):
         keys = range(begin, begin + len(texts))  # a line draws the same random numbers wherever chunks end
         yield from zip(texts, predictor(texts, keys=keys, **options), strict=True)
         begin += len(texts)
 
 
-def _embed(predictor: Any, lines: Iterable[str], *, chunk: int) -> None:
+def _chunks(lines: Iterable[str], chunk: int) -> Iterator[list[str]]:
     stream = iter(lines)
-    while texts := list(islice(stream, chunk)):
-        for vector in predictor.embed(texts).tolist():
-            put("[" + ", ".join(f"{value:.7g}" for value in vector) + "]")
+    return iter(lambda: list(islice(stream, chunk)), [])
+
+
+def few_shot_prompts(lines: Iterable[str], table: str | None, *, task: str) -> Iterator[str]:
+    """Each line as the question after the examples of a table of two columns; without one, after the task alone."""
+    from regard.data.text.pairs import PairSource
+    from regard.tasks.language.few_shot import few_shot_prompt
+
+    examples = [] if table is None else [(pair.source, pair.target) for pair in PairSource(table).pairs()]
+    for line in lines:
+        yield few_shot_prompt(line, examples=examples, task=task)
+
+
+def with_passage(lines: Iterable[str], path: str) -> Iterator[str]:
+    """Each line as a question on the text of a file."""
+    from regard.data.io.lines import read_lines
+
+    passage = "\n".join(read_lines(path))
+    for line in lines:
+        if "\t" in line:
+            raise UsageError(f"{line[:40]!r} has a tab, and with --context inputs are questions alone")
+        yield f"{line}\t{passage}"
 
 
 def _can_stream(predictor: Any, texts: list[str], options: dict[str, Any], *, as_json: bool) -> bool:
@@ -159,8 +158,9 @@ def _check_shown(options: dict[str, Any], *, as_json: bool) -> None:
         raise UsageError("one line a text has no room for several outputs", hint="--json shows all of them")
 
 
-def _plain(answer: Result, alignment: Alignment | None) -> str:
-    return answer.plain() if alignment is None else f"{answer.plain()}\t{alignment.pharaoh()}"
+def _plain(answer: Any, alignment: Alignment | None, *, asked: bool) -> str:
+    text = " ".join(answer.text.split()) if asked else answer.plain()
+    return text if alignment is None else f"{text}\t{alignment.pharaoh()}"
 
 
 def _record(answer: Result, alignment: Alignment | None) -> str:

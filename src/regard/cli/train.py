@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
+from regard.cli.arguments import DataRoot, NewRun
 from regard.cli.console import put, say
 from regard.errors import UsageError
+
+if TYPE_CHECKING:
+    from regard.config.recipe import Recipe
 
 _SETTING = re.compile(r"[A-Za-z_]\w*(\.[\w-]+)+=")
 
@@ -42,7 +46,7 @@ def train(
     overrides: Annotated[
         list[str] | None, typer.Argument(help="Settings section.key=value that win over the recipe.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder to make.", show_default=False)] = None,
+    out: NewRun = None,
     train_files: Annotated[
         list[str] | None,
         typer.Option("--train", help="Training data: a file or a folder, or several, as two parallel texts."),
@@ -52,44 +56,49 @@ def train(
     minutes: Annotated[
         float | None, typer.Option(help="How long it may take: as many steps as fit.", min=0.1, show_default=False)
     ] = None,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Only say what would be trained, and how long it takes.")
-    ] = False,
-    data_root: Annotated[
-        Path | None, typer.Option(help="Where recipes find their data.", envvar="REGARD_DATA", show_default=False)
-    ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Only say what would be trained, and how long.")] = False,
+    data_root: DataRoot = None,
 ) -> None:
     """Train a model."""
+    from regard.checkpoints.run import RunFolder
     from regard.tasks.recipes import find_recipe, make_recipe
-    from regard.tasks.training import train as run_training
-    from regard.training.signals import Interrupted
 
     settings = list(overrides or [])
     if recipe is not None and "=" in recipe and not recipe.endswith(".toml"):
         settings, recipe = [recipe, *settings], None  # `regard train --resume --out RUN train.steps=500`
     if out is None and not plan:
         raise UsageError("a run needs a folder", hint="say where: --out runs/NAME")
-    table = _begun(out) if recipe is None and resume and out else find_recipe(recipe or "translation")
+    begun = out if recipe is None and resume else None
+    table = find_recipe(recipe or "translation") if begun is None else RunFolder(begun).read_config()
     for key, files in (("train", train_files), ("valid", valid_files)):
         if files:
             table = table | {"data": dict(table.get("data", {})) | {key: files}}
     checked = make_recipe(table, settings)
     for remark in checked.train.remarks():
         say(remark)
-    try:
-        run_training(
-            checked,
-            out or Path("."),
-            data_root=data_root,
-            resume=resume,
-            say=say,
-            minutes=minutes,
-            only_plan=plan,
-        )
-    except Interrupted as stop:
-        raise Interrupted(str(stop), hint=f"go on with: regard train --resume --out {out}") from None
+    how: dict[str, Any] = {"data_root": data_root, "resume": resume, "minutes": minutes, "only_plan": plan}
+    train_run(checked, out or Path(), **how)
     if not plan:
         say(f"done: {out}")
+
+
+def train_run(
+    recipe: Recipe,
+    out: Path,
+    *,
+    data_root: Path | None = None,
+    resume: bool = False,
+    minutes: float | None = None,
+    only_plan: bool = False,
+) -> dict[str, Any]:
+    """Train by a recipe; what the run reached. A run that is stopped says how to go on with it."""
+    from regard.tasks.training import train
+    from regard.training.signals import Interrupted
+
+    try:
+        return train(recipe, out, data_root=data_root, resume=resume, say=say, minutes=minutes, only_plan=only_plan)
+    except Interrupted as stop:
+        raise Interrupted(str(stop), hint=f"go on with: regard train --resume --out {out}") from None
 
 
 def several_files(words: Sequence[str], options: Sequence[str]) -> list[str]:
@@ -123,9 +132,3 @@ def _settings_asked_for(words: Sequence[str]) -> str | None:
     table = find_recipe(named)
     model = next((word.partition("=")[2] for word in words if word.startswith("model.name=")), None)
     return help_of(task_spec(table.get("task", DEFAULT_TASK)), model or table.get("model", {}).get("name"))
-
-
-def _begun(out: Path) -> dict[str, Any]:
-    from regard.checkpoints.run import RunFolder
-
-    return RunFolder(out).read_config()

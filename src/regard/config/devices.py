@@ -38,11 +38,9 @@ def uses_bf16(precision: Precision, device: torch.device) -> bool:
     return precision == "bf16" or (precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported())
 
 
-@contextmanager
-def computing(device: torch.device, *, bf16: bool) -> Iterator[None]:
+def computing(device: torch.device, *, bf16: bool) -> torch.autocast:
     """Matrix products in bf16 where asked for; weights and sums stay in single precision."""
-    with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-        yield
+    return torch.autocast(device.type, torch.bfloat16, enabled=bf16)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ several settings at once are `contradictions`. Records of others may be plain da
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
@@ -40,12 +41,8 @@ class Bounds(NamedTuple):
 
     def hold(self, value: Any) -> bool:
         """Whether a number lies within."""
-        return (
-            (self.ge is None or value >= self.ge)
-            and (self.gt is None or value > self.gt)
-            and (self.le is None or value <= self.le)
-            and (self.lt is None or value < self.lt)
-        )
+        tests = ((operator.ge, self.ge), (operator.gt, self.gt), (operator.le, self.le), (operator.lt, self.lt))
+        return all(limit is None or test(value, limit) for test, limit in tests)
 
     def __str__(self) -> str:
         high = f"up to {self.le:g}" if self.le is not None else f"below {self.lt:g}" if self.lt is not None else ""
@@ -99,7 +96,6 @@ class Setting:
 
     def problem(self, value: Any, key: str, *, built: bool = False) -> str | None:
         """What is wrong with a value, if anything; what the data says has to be known once it is `built`."""
-        kinds = self._kinds()
         if self.derived and not built and value == self.default:
             return None
         if value is None or self.choices:
@@ -107,7 +103,7 @@ class Setting:
             return None if fits else f"{key} is {value!r}; allowed: {self.allowed}"
         if isinstance(value, tuple):
             return next((p.replace(" is ", " holds ", 1) for v in value if (p := self._misfit(v, key, ()))), None)
-        return self._misfit(value, key, kinds)
+        return self._misfit(value, key, self._kinds())
 
     def _misfit(self, value: Any, key: str, kinds: tuple[Any, ...]) -> str | None:
         number = isinstance(value, Real) and not isinstance(value, bool)
@@ -142,19 +138,11 @@ def setting(
     derived: bool = False,
 ) -> T:
     """A field of a record of settings: its default, what it means in one line, and where its numbers have to lie."""
-    facts = {
-        "what": what,
-        "bounds": Bounds(ge, gt, le, lt, infinite),
-        "was": tuple(was.split()),
-        "derived": derived,
-    }
-    made: Any = (
-        field(default_factory=default.copy, metadata={_KEY: facts})
-        if isinstance(default, dict)
-        else field(default=default, metadata={_KEY: facts})
-    )
-    found: T = made
-    return found
+    bounds = Bounds(ge, gt, le, lt, infinite)
+    facts = {"what": what, "bounds": bounds, "was": tuple(was.split()), "derived": derived}
+    start: Any = {"default_factory": default.copy} if isinstance(default, dict) else {"default": default}
+    made: T = field(**start, metadata={_KEY: facts})
+    return made
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,10 +38,8 @@ def toml_value(value: Any) -> str:
     """A value as TOML writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float):
+    if isinstance(value, int | float):
         return repr(value)  # inf and nan are spelt alike in TOML
-    if isinstance(value, int):
-        return str(value)
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, Mapping) and not value:

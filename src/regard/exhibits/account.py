@@ -7,15 +7,15 @@ counter on a small model. The paper's figures are GPU time times an assumed spee
 from __future__ import annotations
 
 import torch
-from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.attention import watch
-from regard.exhibits.exhibit import Exhibit, Finding, Scale
+from regard.checkpoints.headers import count_of
+from regard.exhibits.exhibit import Finding, Scale
 from regard.inspection.plots.panels import Bars, Panel
-from regard.models.flops import count_parameters, forward_flops, training_flops
+from regard.models.flops import forward_flops, training_flops
 from regard.models.registry import configure
-from regard.models.transformer import Transformer, TransformerConfig
+from regard.models.transformer import Transformer
 
 TABLE = {  # English–German, training FLOPs, as published
     "GNMT + RL": 2.3e19, "ConvS2S": 9.6e18, "MoE": 2.0e19, "GNMT + RL, ensemble": 1.8e20, "ConvS2S, ensemble": 7.7e19,
@@ -28,10 +28,11 @@ def run(scale: Scale) -> Finding:
     """Count both sizes, and check the counting."""
     figures: dict[str, float] = {}
     for size, (published, parameters, steps) in PAPER.items():
-        config = configure("transformer", size, n_source=N_WORDS, n_target=N_WORDS)
+        words = {"n_source": N_WORDS, "n_target": N_WORDS}
+        config = configure("transformer", size, **words)
         total = training_flops(config, source_tokens=BATCH, target_tokens=BATCH, steps=steps).total
         figures |= {
-            f"parameters, {size}": parameters_of(config),
+            f"parameters, {size}": count_of("transformer", {"size": size, **words}),
             f"parameters, {size}, in the paper": parameters,
             f"training FLOPs, {size}": total,
             f"training FLOPs, {size}, in the paper": published,
@@ -40,14 +41,7 @@ def run(scale: Scale) -> Finding:
     figures["formula / PyTorch's counter, forward pass"] = formula_against_counter(seed=scale.seed)
     parts = _parts()
     figures |= {f"share of {part}, base": share for part, share in parts.items()}
-    return Finding(figures, _text(figures, parts), _panels(figures, parts), TITLE, height=4.4)
-
-
-def parameters_of(config: TransformerConfig) -> int:
-    """The parameters of a model that is never given any memory."""
-    with torch.device("meta"):
-        model: nn.Module = Transformer(config)
-    return count_parameters(model)
+    return Finding(figures, _text(figures, parts), _panels(figures, parts), PICTURE, height=4.4)
 
 
 def formula_against_counter(*, seed: int) -> float:
@@ -67,8 +61,7 @@ def _parts() -> dict[str, float]:
     """Where the operations of base go, for sentences of 25 tokens."""
     config = configure("transformer", "base", n_source=N_WORDS, n_target=N_WORDS)
     flops = training_flops(config, source_tokens=BATCH, target_tokens=BATCH)
-    named = {"encoder": flops.encoder, "decoder": flops.decoder, "attention": flops.attention, "output": flops.output}
-    return {name: value / flops.total for name, value in named.items()}
+    return {name: getattr(flops, name) / flops.total for name in ("encoder", "decoder", "attention", "output")}
 
 
 def _panels(figures: dict[str, float], parts: dict[str, float]) -> list[Panel]:
@@ -104,10 +97,6 @@ Attention proper, the n² part, is
 """
 
 
-TITLE = "The Transformer's bill: parameters and operations"
-EXHIBIT = Exhibit(
-    "account",
-    "Parameters and operations",
-    "The models have the paper's size, and training them takes a third of the operations that its Table 2 states.",
-    run,
-)
+TITLE = "Parameters and operations"
+CLAIM = "The models have the paper's size, and training them takes a third of the operations that its Table 2 states."
+PICTURE = "The Transformer's bill: parameters and operations"

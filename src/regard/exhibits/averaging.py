@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
-from regard.exhibits.exhibit import Exhibit, Finding, Scale
-from regard.inspection.plots.panels import Line, Lines
+from regard.exhibits.exhibit import Finding, Scale
+from regard.inspection.plots.panels import Line, Lines, lines_of
 from regard.models.nadaraya_watson import Array, NadarayaWatson
 
 PEOPLE, PROFIT = [60_000.0, 70_000.0, 85_000.0], [175_000.0, 200_000.0, 210_000.0]
@@ -33,7 +33,7 @@ def run(scale: Scale) -> Finding:
     figures["profit by the plain mean"] = float(np.mean(PROFIT))
     slide = NadarayaWatson(bandwidth=2**-0.5).fit([[10.0], [20.0], [30.0]], [1.0, 2.0, 3.0])
     figures |= {f"slide, x = {x}: weight of 10": float(slide.weights([[float(x)]])[0, 0]) for x in (15, 5)}
-    return Finding(figures, _text(figures), _panels(curves, reaches, weights), TITLE)
+    return Finding(figures, _text(figures), _panels(curves, reaches, weights), PICTURE)
 
 
 def _known(bandwidth: float) -> NadarayaWatson:
@@ -50,10 +50,8 @@ def _weights(bandwidth: float) -> list[float]:
 
 def _panels(curves: list[Line], reaches: Array, weights: Array) -> list[Lines]:
     known = Line("known", [p / 1000 for p in PEOPLE], [p / 1000 for p in PROFIT], look=4, dots=True)
-    shares = [
-        Line(name, reaches / 1000, weights[:, i], look=look)
-        for name, i, look in (("60 and 70 thousand, each", 0, 0), ("85 thousand", 2, 1))  # as far, so as heavy
-    ]
+    by_city = {"60 and 70 thousand, each": weights[:, 0], "85 thousand": weights[:, 2]}  # as far, so as heavy
+    shares = lines_of(by_city, reaches / 1000, looks=(0, 1))
     slide = Line("the slide's guess", [GUESSED / 1000] * 2, [0.4, 0.2], look=4, dots=True)
     return [
         Lines("Predicted profit, by bandwidth h (thousands)", [*curves, known], "people (thousands)",
@@ -79,10 +77,8 @@ the unit of x decides: counted in single people, the nearest city would always h
 """
 
 
-TITLE = "Attention before it had the name: a weighted average"
-EXHIBIT = Exhibit(
-    "averaging",
-    "Weighted averaging",
-    "A prediction is an average of all that is known, weighted by similarity; the bandwidth says how far that reaches.",
-    run,
+TITLE = "Weighted averaging"
+CLAIM = (
+    "A prediction is an average of all that is known, weighted by similarity; the bandwidth says how far that reaches."
 )
+PICTURE = "Attention before it had the name: a weighted average"

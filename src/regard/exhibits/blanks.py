@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.attention import Causal, Rows
 from regard.exhibits.cheating import learn as learn_next_words
-from regard.exhibits.exhibit import Exhibit, Finding, Scale
+from regard.exhibits.exhibit import Finding, Scale
 from regard.exhibits.lessons import teach
 from regard.exhibits.phrases import NUMBER, Phrasebook, plural, sentences
 from regard.inspection.plots.panels import Bars, Heat, Panel
@@ -32,12 +32,12 @@ def run(scale: Scale) -> Finding:
     gpt = learn_next_words(book, Causal(), scale, steps=scale.of(400, 60))[0]
     new = Phrasebook.of(_texts(600, 99, scale), tokenizer=book.tokenizer)
     figures: dict[str, float] = {}
-    for name, model in (("BERT", bert), ("GPT", gpt)):
-        guessed = subject_guesses(model, new)
-        figures |= {f"{what}, {name}": value for what, value in guessed.items()}
+    models: dict[str, Bert | GPT] = {"BERT": bert, "GPT": gpt}
+    for name, model in models.items():
+        figures |= {f"{what}, {name}": value for what, value in subject_guesses(model, new).items()}
     shown = Phrasebook.of([SHOWN], tokenizer=book.tokenizer)
-    candidates = {name: _candidates(model, shown) for name, model in (("BERT", bert), ("GPT", gpt))}
-    return Finding(figures, _text(figures, candidates), _panels(candidates), TITLE, height=3.9)
+    candidates = {name: _candidates(model, shown) for name, model in models.items()}
+    return Finding(figures, _text(figures, candidates), _panels(candidates), PICTURE, height=3.9)
 
 
 def _texts(n: int, seed: int, scale: Scale) -> list[str]:
@@ -94,8 +94,7 @@ def subject_guesses(model: Bert | GPT, book: Phrasebook) -> dict[str, float]:
     the = words.encode("the")[0]
     position = noun[book.ids].int().argmax(1)  # the first noun
     open_ = book.ids[torch.arange(len(position)), 1] == the  # "a" and "some" would give the number away
-    chosen = Phrasebook(words, book.ids[open_], book.lengths[open_])
-    position = position[open_]
+    chosen, position = book.picked(open_), position[open_]
     guess = _blank_out(model, chosen, position)
     truth = chosen.ids[torch.arange(len(position)), position]
     right = (guess[:, many].sum(-1) > guess[:, noun & ~many].sum(-1)) == many[truth]
@@ -150,10 +149,6 @@ predicted all the same.
 """
 
 
-TITLE = "A blank seen from both sides, and from the left only"
-EXHIBIT = Exhibit(
-    "blanks",
-    "Masked words against next words",
-    "BERT fills a blank from both sides; GPT, reading left to right, cannot know what later words decide.",
-    run,
-)
+TITLE = "Masked words against next words"
+CLAIM = "BERT fills a blank from both sides; GPT, reading left to right, cannot know what later words decide."
+PICTURE = "A blank seen from both sides, and from the left only"

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from regard.attention import Rows
-from regard.exhibits.exhibit import Exhibit, Finding, Scale
+from regard.exhibits.exhibit import Finding, Scale
 from regard.exhibits.lessons import pair_loss, teach
-from regard.inspection.plots.panels import Line, Lines
+from regard.inspection.plots.panels import Line, Lines, lines_of
 from regard.models.flops import count_parameters
 from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
 
@@ -30,28 +30,24 @@ def run(scale: Scale) -> Finding:
         shares[name] = [accuracy(model, length, seed=scale.seed) for length in lengths]
         figures |= {f"letters right at length {n}, {name}": s for n, s in zip(lengths, shares[name], strict=True)}
         figures[f"parameters, {name}"] = count_parameters(model)
-    lines = [
-        Line(name, lengths, [100 * share for share in accuracies], look=look)
-        for (name, accuracies), look in zip(shares.items(), (0, 1), strict=True)
-    ]
+    percent = {name: [100 * share for share in accuracies] for name, accuracies in shares.items()}
+    lines = lines_of(percent, lengths, looks=(0, 1))
     chance = Line("chance", lengths, [100 / N_LETTERS] * len(lengths), look=3)
     panel = Lines("Letters of new rows said backwards", [*lines, chance], "letters in the row", "right (%)",
                   y_range=(0, 104), x_ticks=lengths)  # fmt: skip
-    return Finding(figures, _text(figures, lengths), [panel], TITLE, height=4.2)
+    return Finding(figures, _text(figures, lengths), [panel], PICTURE, height=4.2)
 
 
 def learn(attention: str, *, longest: int, scale: Scale) -> RecurrentSeq2Seq:
     """A small encoder–decoder after a lesson in saying rows backwards."""
     torch.manual_seed(scale.seed)
-    width = scale.of(64, 48)
-    n = N_LETTERS + FIRST
+    width, n = scale.of(64, 48), N_LETTERS + FIRST
     model = RecurrentSeq2Seq(
         RecurrentConfig(n_source=n, n_target=n, cell="gru", d_embedding=32, d_hidden=width, n_layers=1, dropout=0.0,
                         attention=attention)
     )  # fmt: skip
     draw = torch.Generator().manual_seed(scale.seed)
-    steps = scale.of(550, 160)
-    teach(model, lambda: pair_loss(model, *backwards(64, longest, draw)), steps=steps, lr=8e-3)
+    teach(model, lambda: pair_loss(model, *backwards(64, longest, draw)), steps=scale.of(550, 160), lr=8e-3)
     return model
 
 
@@ -95,10 +91,6 @@ would shrink as the source grows.
 """
 
 
-TITLE = "One vector overflows; attention looks again"
-EXHIBIT = Exhibit(
-    "bottleneck",
-    "The bottleneck of one vector",
-    "Without attention accuracy falls as the source grows: one vector has to hold it all. With attention it stays.",
-    run,
-)
+TITLE = "The bottleneck of one vector"
+CLAIM = "Without attention accuracy falls as the source grows: one vector has to hold it all. With attention it stays."
+PICTURE = "One vector overflows; attention looks again"

@@ -6,22 +6,25 @@ the next word stands right there. But when the model writes by itself, there is 
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention import Causal, Mask
-from regard.decoding import DecodeOptions, decode
-from regard.exhibits.exhibit import Exhibit, Finding, Scale
-from regard.exhibits.lessons import teach
+from regard.decoding import DecodeOptions
+from regard.exhibits.exhibit import Finding, Scale
+from regard.exhibits.lessons import decoded, teach
 from regard.exhibits.phrases import Phrasebook, is_sentence, sentences
-from regard.inspection.plots.panels import Bars, Line, Lines
+from regard.inspection.plots.panels import Bars, Lines, lines_of
 from regard.models.gpt import GPT, GPTConfig
 
 MASKS: dict[str, Mask | None] = {"with the mask": Causal(), "without": None}
 KINDS = tuple(MASKS)
+WHAT = (
+    "loss on new sentences as trained (nats a word)",
+    "loss when the future is not there",
+    "correct sentences written",
+)
 
 
 def run(scale: Scale) -> Finding:
@@ -34,7 +37,7 @@ def run(scale: Scale) -> Finding:
         samples_written = write(model, book, n=scale.of(500, 100))
         curves[name], samples[name] = losses, samples_written[:3]
         figures |= {f"{what}, {name}": value for what, value in _judge(model, book, mask, samples_written).items()}
-    return Finding(figures, _text(figures, samples), [_losses(curves), _usefulness(figures)], TITLE)
+    return Finding(figures, _text(figures, samples), [_losses(curves), _usefulness(figures)], PICTURE)
 
 
 def learn(book: Phrasebook, mask: Mask | None, scale: Scale, *, steps: int | None = None) -> tuple[GPT, list[float]]:
@@ -56,37 +59,29 @@ def write(model: GPT, book: Phrasebook, *, n: int) -> list[str]:
     """Let the model write n sentences from nothing but <s>, drawing each next word."""
     words = book.tokenizer
     stepper = model.start(torch.full((n, 1), words.bos_id), capacity=24)
-    options = DecodeOptions(strategy="sample", max_length=24)
-    special: dict[str, Any] = {"bos_id": words.bos_id, "eos_id": words.eos_id, "pad_id": words.pad_id}
-    return [words.decode(row[0].tokens) for row in decode(stepper, n_rows=n, **special, options=options)]
+    rows = decoded(stepper, words, n_rows=n, options=DecodeOptions(strategy="sample", max_length=24))
+    return [words.decode(row[0].tokens) for row in rows]
 
 
 def _judge(model: GPT, book: Phrasebook, mask: Mask | None, texts: list[str]) -> dict[str, float]:
     new = Phrasebook.of(sentences(500, seed=99), tokenizer=book.tokenizer).ids
     with torch.no_grad():
         own, blind = next_word_loss(model, new, mask), next_word_loss(model, new, Causal())
-    return {
-        "loss on new sentences as trained (nats a word)": float(own),
-        "loss when the future is not there": float(blind),
-        "correct sentences written": sum(map(is_sentence, texts)) / len(texts),
-    }
+    return dict(zip(WHAT, (float(own), float(blind), sum(map(is_sentence, texts)) / len(texts)), strict=True))
 
 
 def _losses(curves: dict[str, list[float]]) -> Lines:
-    lines = [
-        Line(name, range(1, len(losses) + 1), losses, look=look)
-        for (name, losses), look in zip(curves.items(), (0, 1), strict=True)
-    ]
+    lines = lines_of(curves, range(1, 1 + len(curves[KINDS[0]])), looks=(0, 1))
     return Lines("Loss in training", lines, "step", "loss (nats a word)", y_range=(0, 4.5))
 
 
 def _usefulness(figures: dict[str, float]) -> Bars:
-    shares = {f"{name}": 100 * figures[f"correct sentences written, {name}"] for name in MASKS}
+    shares = {name: 100 * figures[f"correct sentences written, {name}"] for name in MASKS}
     return Bars("Written sentences that are correct", shares, "correct (%)", KINDS[:1], "{:.0f} %", x_range=(0, 115))
 
 
 def _text(figures: dict[str, float], samples: dict[str, list[str]]) -> str:
-    own, blind, good = ([figures[f"{what}, {name}"] for name in KINDS] for what in _WHAT)
+    own, blind, good = ([figures[f"{what}, {name}"] for name in KINDS] for what in WHAT)
     shown = {name: " / ".join(f"*{text or '(nothing)'}*" for text in texts) for name, texts in samples.items()}
     return f"""
 The same small GPT learns the same sentences of a made-up language, once with the causal mask and once without. By its
@@ -103,15 +98,8 @@ the softmax (a score of 0 would leave a weight). That answers their question "wh
 """
 
 
-_WHAT = (
-    "loss on new sentences as trained (nats a word)",
-    "loss when the future is not there",
-    "correct sentences written",
+TITLE = "Cheating through attention"
+CLAIM = (
+    "A language model that may see the next word has a low loss and writes nonsense; with the mask it is the reverse."
 )
-TITLE = "Without the causal mask: a low loss, and nothing learned"
-EXHIBIT = Exhibit(
-    "cheating",
-    "Cheating through attention",
-    "A language model that may see the next word has a low loss and writes nonsense; with the mask it is the reverse.",
-    run,
-)
+PICTURE = "Without the causal mask: a low loss, and nothing learned"

@@ -19,8 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import Rows, attend
-from regard.exhibits.exhibit import Exhibit, Finding, Scale
+from regard.attention import attend
+from regard.exhibits.exhibit import Finding, Scale
 from regard.exhibits.lessons import teach
 from regard.exhibits.phrases import Phrasebook
 from regard.inspection.plots.panels import Heat, Panel, Points
@@ -73,7 +73,7 @@ class WordWise(nn.Module):
 
     def forward(self, book: Phrasebook) -> Tensor:
         """English rows (B, T) → logits of a Spanish word for each (B, T, V)."""
-        logits: Tensor = self.output(self.encoder.encode(Rows(book.ids, book.lengths)))
+        logits: Tensor = self.output(self.encoder.encode(book.rows))
         return logits
 
 
@@ -91,7 +91,7 @@ def run(scale: Scale) -> Finding:
     stages = {meaning: follow(models[2], test[0]) for meaning, test in tests.items()}
     cosines = {stage: measure(stages["carta"][stage], stages["letra"][stage]) for stage in stages["carta"]}
     figures |= {f"{what}, {stage}": value for stage, row in cosines.items() for what, value in row.items()}
-    return Finding(figures, _text(figures), _panels(stages, cosines), TITLE, height=4.2)
+    return Finding(figures, _text(figures), _panels(stages, cosines), PICTURE, height=4.2)
 
 
 def learn(english: Phrasebook, spanish: Phrasebook, *, n_layers: int, scale: Scale) -> WordWise:
@@ -102,8 +102,7 @@ def learn(english: Phrasebook, spanish: Phrasebook, *, n_layers: int, scale: Sca
 
     def loss() -> Tensor:
         rows = torch.randint(len(english.ids), (64,), generator=draw)
-        logits = model(Phrasebook(english.tokenizer, english.ids[rows], english.lengths[rows]))
-        labels = spanish.ids[rows]
+        logits, labels = model(english.picked(rows)), spanish.ids[rows]
         return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=spanish.tokenizer.pad_id)
 
     teach(model, loss, steps=scale.of(300, 120), lr=5e-3)
@@ -128,7 +127,7 @@ def translated(model: WordWise, tests: dict[str, tuple[Phrasebook, ...]]) -> flo
 
 def follow(model: WordWise, book: Phrasebook) -> dict[str, Tensor]:
     """The vectors of *letter* (N, D) as embedded, as a plain average, and after each block."""
-    encoder, mask = model.encoder, Rows(book.ids, book.lengths).mask()
+    encoder, mask = model.encoder, book.rows.mask()
     with torch.no_grad():
         words = encoder.embedding(book.ids)
         stages = {"embedding": words}
@@ -187,10 +186,6 @@ Where the slides slip: they write softmax(VVᵀ)/√d; the division belongs insi
 """
 
 
-TITLE = "One word, two meanings: attention tells them apart"
-EXHIBIT = Exhibit(
-    "context",
-    "Contextual embeddings",
-    "An embedding gives *letter* one vector for both its meanings; after attention the two come apart.",
-    run,
-)
+TITLE = "Contextual embeddings"
+CLAIM = "An embedding gives *letter* one vector for both its meanings; after attention the two come apart."
+PICTURE = "One word, two meanings: attention tells them apart"

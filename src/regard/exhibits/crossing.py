@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from regard.attention import watch
-from regard.exhibits.exhibit import Exhibit, Finding, Scale
+from regard.exhibits.exhibit import Finding, Scale
 from regard.exhibits.lessons import recurrent_translator
 from regard.exhibits.phrases import Phrasebook
 from regard.inspection.alignments import Alignment, align
@@ -67,7 +67,7 @@ def run(scale: Scale) -> Finding:
         "crossing pairs, of all pairs of links": _crossings(gold),
     }
     panels = [_panel(each, *triple) for each, triple in zip(maps, shown, strict=True)]
-    return Finding(figures, _text(figures), panels, TITLE, height=4.4)
+    return Finding(figures, _text(figures), panels, PICTURE, height=4.4)
 
 
 def looked(model: RecurrentSeq2Seq, english: Phrasebook, german: Phrasebook, source: str, target: str) -> Alignment:
@@ -123,10 +123,6 @@ care.
 """
 
 
-TITLE = "The verb goes to the end, and attention follows it"
-EXHIBIT = Exhibit(
-    "crossing",
-    "Alignments that cross",
-    "Attention finds which word comes from which, also where the order changes, without being told.",
-    run,
-)
+TITLE = "Alignments that cross"
+CLAIM = "Attention finds which word comes from which, also where the order changes, without being told."
+PICTURE = "The verb goes to the end, and attention follows it"

@@ -12,7 +12,7 @@ from itertools import permutations
 
 from regard.data.synthetic.dates import date_pairs
 from regard.decoding import Hypothesis
-from regard.exhibits.exhibit import Exhibit, Finding, Scale
+from regard.exhibits.exhibit import Finding, Scale
 from regard.exhibits.phrases import Phrasebook
 from regard.exhibits.translator import BEAM, LONGEST, Steps, Translator, learn, short_dates
 from regard.inspection.plots.panels import Heat, Panel
@@ -29,15 +29,15 @@ def run(scale: Scale) -> Finding:
     figures, shown = _searches(translator, scale)
     tests = date_pairs(500, scale.seed, split="test", languages=("en",))
     translations = translator.say(translator.greedy([text for text, _ in tests]))
-    right = sum(a == b for a, (_, b) in zip(translations, tests, strict=True))
-    figures["unseen long dates right, greedy"] = right / 500
+    right = [a == b for a, (_, b) in zip(translations, tests, strict=True)]
+    figures["unseen long dates right, greedy"] = sum(right) / len(right)
     steps = {text: translator.follow(text) for text in (CLEAR, shown)}
     figures |= {f"least sure step of “{text}”": min(row[0][1] for row in rows) for text, rows in steps.items()}
     hypotheses = [*translator.greedy([shown]), *translator.search([shown])[0]]
     for who, text, one in zip(("greedy", *["beam"] * BEAM), translator.say(hypotheses), hypotheses, strict=True):
         figures[f"“{shown}” as {text}, {who}"] = math.exp(one.log_prob)
     panels = [_candidates(shown, steps[shown]), _kept(translator, shown)]
-    return Finding(figures, _text(figures, translator, shown, hypotheses), panels, TITLE, height=4.0)
+    return Finding(figures, _text(figures, translator, shown, hypotheses), panels, PICTURE, height=4.0)
 
 
 def _searches(translator: Translator, scale: Scale) -> tuple[dict[str, float], str]:
@@ -106,10 +106,6 @@ The slides' inference *samples* each word; greedy takes the best and a beam the 
 """
 
 
-TITLE = "START → …: one piece at a time, and what is kept"
-EXHIBIT = Exhibit(
-    "decoding",
-    "Decoding step by step",
-    "Each step is a distribution over what may come next; greedy keeps one way through, a beam several.",
-    run,
-)
+TITLE = "Decoding step by step"
+CLAIM = "Each step is a distribution over what may come next; greedy keeps one way through, a beam several."
+PICTURE = "START → …: one piece at a time, and what is kept"

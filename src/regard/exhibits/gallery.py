@@ -22,7 +22,10 @@ NAMES = (
     "averaging", "similarity", "bottleneck", "crossing", "scaling", "order", "shift", "context", "cheating", "blanks",
     "heads", "patches", "decoding", "vanishing", "parallel", "quadratic", "account",
 )  # fmt: skip
-EXHIBITS: Mapping[str, Exhibit] = {name: import_module(f"regard.exhibits.{name}").EXHIBIT for name in NAMES}
+_MODULES = {name: import_module(f"regard.exhibits.{name}") for name in NAMES}
+EXHIBITS: Mapping[str, Exhibit] = {
+    name: Exhibit(name, module.TITLE, module.CLAIM, module.run) for name, module in _MODULES.items()
+}
 
 
 def find(name: str) -> Exhibit:
@@ -57,51 +60,41 @@ def one_thread() -> Iterator[None]:
 
 def page(exhibit: Exhibit, finding: Finding) -> str:
     """The page of an exhibit in Markdown."""
-    rows = [f"| {name} | {figure(value)} |" for name, value in finding.figures.items()]
-    return "\n".join(
-        [
-            f"# {exhibit.title}",
-            "",
-            f"**{exhibit.claim}**",
-            "",
-            f"![{exhibit.claim}]({exhibit.name}.png)",
-            "",
-            *_paragraphs(finding.text),
-            "",
-            "| measured | |",
-            "|---|---:|",
-            *rows,
-            "",
-            f"`regard exhibits {exhibit.name}` makes this page; the code is in "
-            f"[{exhibit.name}.py](../../src/regard/exhibits/{exhibit.name}.py). [All exhibits](README.md)",
-            "",
-        ]
-    )
+    name, paragraphs = exhibit.name, finding.text.strip().split("\n\n")
+    text = "\n\n".join(fill(" ".join(part.split()), 118, break_on_hyphens=False) for part in paragraphs)
+    rows = "\n".join(f"| {label} | {figure(value)} |" for label, value in finding.figures.items())
+    return f"""# {exhibit.title}
 
+**{exhibit.claim}**
 
-def _paragraphs(text: str) -> list[str]:
-    """The text in lines of one width, its paragraphs apart."""
-    filled = [fill(" ".join(part.split()), 118, break_on_hyphens=False) for part in text.strip().split("\n\n")]
-    return "\n\n".join(filled).split("\n")
+![{exhibit.claim}]({name}.png)
+
+{text}
+
+| measured | |
+|---|---:|
+{rows}
+
+`regard exhibits {name}` makes this page; the code is in [{name}.py](../../src/regard/exhibits/{name}.py). \
+[All exhibits](README.md)
+"""
 
 
 def write_index(folder: Path | str) -> Path:
     """The way in: every exhibit with its claim."""
-    rows = [f"| [{e.title}]({e.name}.md) | {e.claim} | `{e.name}` |" for e in EXHIBITS.values()]
-    lines = [
-        "# Exhibits",
-        "",
-        "Every idea of the lectures, run and measured by the code that does the real work, each in under a minute on",
-        "one core. `regard exhibits` lists them, `regard exhibits NAME` runs one, `make exhibits` writes these pages.",
-        "",
-        "| exhibit | what it shows | name |",
-        "|---|---|---|",
-        *rows,
-        "",
-    ]
+    rows = "\n".join(f"| [{e.title}]({e.name}.md) | {e.claim} | `{e.name}` |" for e in EXHIBITS.values())
+    text = f"""# Exhibits
+
+Every idea of the lectures, run and measured by the code that does the real work, each in under a minute on
+one core. `regard exhibits` lists them, `regard exhibits NAME` runs one, `make exhibits` writes these pages.
+
+| exhibit | what it shows | name |
+|---|---|---|
+{rows}
+"""
     path = Path(folder) / "README.md"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines), encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     return path
 
 

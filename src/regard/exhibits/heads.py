@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.attention import Causal, watch
 from regard.exhibits.cheating import learn
-from regard.exhibits.exhibit import Exhibit, Finding, Scale
+from regard.exhibits.exhibit import Finding, Scale
 from regard.exhibits.phrases import Phrasebook, sentences
 from regard.inspection.plots.panels import Heat, Panel, Points
 from regard.models.gpt import GPT
@@ -25,7 +25,7 @@ def run(scale: Scale) -> Finding:
     """Watch all heads on new sentences, before and after the lesson."""
     book = Phrasebook.of(sentences(scale.of(4000, 1000), seed=scale.seed))
     new = Phrasebook.of(sentences(scale.of(200, 60), seed=99), tokenizer=book.tokenizer)
-    start = learn(book, Causal(), Scale(scale.small, scale.seed), steps=0)[0]
+    start = learn(book, Causal(), scale, steps=0)[0]
     model = learn(book, Causal(), scale, steps=scale.of(_STEPS, 280))[0]
     before, after = (traits(look(each, new.ids), new.lengths) for each in (start, model))
     figures: dict[str, float] = {}
@@ -35,7 +35,7 @@ def run(scale: Scale) -> Finding:
         figures[f"spread of mean distance over heads, {name} (words)"] = float(measured["distance"].std())
     shown = Phrasebook.of([SHOWN], tokenizer=book.tokenizer)
     panels = [_plane(before, after), *_maps(look(model, shown.ids)[:, 0], after)]
-    return Finding(figures, _text(figures, after), panels, TITLE, columns=2, height=4.4)
+    return Finding(figures, _text(figures, after), panels, PICTURE, columns=2, height=4.4)
 
 
 def look(model: GPT, ids: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ def traits(weights: Tensor, lengths: Tensor) -> dict[str, Tensor]:
     """Each head's mean entropy in bits and mean distance looked back, and how far heads are from one another."""
     places = torch.arange(weights.shape[-1])
     real = (places < lengths[:, None]) & (places > 0)  # (B, T): rows with something to choose from
-    entropy = -(weights * weights.clamp(min=1e-12).log2()).sum(-1)
+    entropy = _bits(weights)
     distance = (weights * (places[:, None] - places).clamp(min=0)).sum(-1)
     rows = weights[:, real]  # (heads, N, T)
     pairs = [_divergence(rows[i], rows[j]) for i in range(len(rows)) for j in range(i)]
@@ -62,20 +62,17 @@ def traits(weights: Tensor, lengths: Tensor) -> dict[str, Tensor]:
 
 def _divergence(one: Tensor, other: Tensor) -> Tensor:
     """Jensen–Shannon: 0 bits for equal weights, 1 for weights on different words."""
-    middle = (one + other) / 2
+    return (_bits((one + other) / 2) - (_bits(one) + _bits(other)) / 2).mean()
 
-    def bits(p: Tensor) -> Tensor:
-        return -(p * p.clamp(min=1e-12).log2()).sum(-1)
 
-    return (bits(middle) - (bits(one) + bits(other)) / 2).mean()
+def _bits(weights: Tensor) -> Tensor:
+    """Entropy of the last dimension."""
+    return -(weights * weights.clamp(min=1e-12).log2()).sum(-1)
 
 
 def _plane(before: dict[str, Tensor], after: dict[str, Tensor]) -> Points:
-    groups = {
-        "before training": (before["distance"].tolist(), before["entropy"].tolist()),
-        "after": (after["distance"].tolist(), after["entropy"].tolist()),
-    }
-    groups = dict(reversed(groups.items()))  # the accent is for what was learned
+    both = {"after": after, "before training": before}  # the accent is for what was learned
+    groups = {name: (each["distance"].tolist(), each["entropy"].tolist()) for name, each in both.items()}
     return Points("Eight heads, by what they look at", groups, "mean distance looked back (words)",
                   "entropy of the weights (bits)")  # fmt: skip
 
@@ -119,10 +116,6 @@ what it buys is several distributions of weight a word instead of one.
 
 
 _STEPS = 400
-TITLE = "Heads begin alike and come to differ"
-EXHIBIT = Exhibit(
-    "heads",
-    "Heads that differ",
-    "The heads of one model start out alike and, by training alone, come to look at different places.",
-    run,
-)
+TITLE = "Heads that differ"
+CLAIM = "The heads of one model start out alike and, by training alone, come to look at different places."
+PICTURE = "Heads begin alike and come to differ"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import time
+import timeit
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention import Rows
+from regard.data.text.tokenizers import Tokenizer
+from regard.decoding import DecodeOptions, Hypothesis, Stepper, decode
 from regard.exhibits.phrases import Phrasebook
 from regard.metrics.cross_entropy import linear_cross_entropy
 from regard.models.interfaces.text import Seq2SeqModel
@@ -42,6 +44,12 @@ def pair_loss(model: Seq2SeqModel, source: Rows, target: Tensor) -> Tensor:
     return losses.total / losses.n_tokens
 
 
+def decoded(stepper: Stepper, tokenizer: Tokenizer, *, n_rows: int, options: DecodeOptions) -> list[list[Hypothesis]]:
+    """What is written in the pieces of a tokenizer, row by row, from its start to its end."""
+    bos_id, eos_id, pad_id = tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id
+    return decode(stepper, n_rows=n_rows, bos_id=bos_id, eos_id=eos_id, pad_id=pad_id, options=options)
+
+
 def recurrent_translator(
     source: Phrasebook, target: Phrasebook, *, width: int, dropout: float, steps: int, lr: float, seed: int
 ) -> RecurrentSeq2Seq:
@@ -55,7 +63,7 @@ def recurrent_translator(
 
     def loss() -> Tensor:
         rows = torch.randint(len(source.ids), (64,), generator=draw)
-        return pair_loss(model, Rows(source.ids[rows], source.lengths[rows]), target.ids[rows])
+        return pair_loss(model, source.picked(rows).rows, target.ids[rows])
 
     teach(model, loss, steps=steps, lr=lr)
     return model
@@ -63,9 +71,4 @@ def recurrent_translator(
 
 def best_milliseconds(run: Callable[[], Tensor], *, n: int) -> float:
     """The best of several forward and backward passes."""
-    spans = []
-    for _ in range(n):
-        begin = time.perf_counter()
-        run().sum().backward()
-        spans.append(time.perf_counter() - begin)
-    return 1000 * min(spans)
+    return 1000 * min(timeit.repeat(lambda: run().sum().backward(), number=1, repeat=n))

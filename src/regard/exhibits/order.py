@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import ALiBi, Causal, Learned, MultiHeadAttention, Rotary, Sinusoidal
-from regard.exhibits.exhibit import Exhibit, Finding, Scale
+from regard.exhibits.exhibit import Finding, Scale
 from regard.exhibits.lessons import teach
 from regard.inspection.plots.panels import Bars, Line, Lines, Panel
 from regard.layers import Embedding, EncoderBlock, FeedForward
@@ -74,7 +74,7 @@ def run(scale: Scale) -> Finding:
              x_range=(1e-8, 100)),
         _curves(curves, scale),
     ]  # fmt: skip
-    return Finding(figures, _text(figures), panels, TITLE, height=4.4)
+    return Finding(figures, _text(figures), panels, PICTURE, height=4.4)
 
 
 def gap(judge: Judge, *, seed: int) -> float:
@@ -136,10 +136,6 @@ knows how far, but not on which side: no help here ({right["ALiBi"]}) unless a c
 """
 
 
-TITLE = "Attention is blind to order until positions tell it"
-EXHIBIT = Exhibit(
-    "order",
-    "Permutation and positions",
-    "Without positions, permuted words give permuted outputs and order cannot be learned; positions break that.",
-    run,
-)
+TITLE = "Permutation and positions"
+CLAIM = "Without positions, permuted words give permuted outputs and order cannot be learned; positions break that."
+PICTURE = "Attention is blind to order until positions tell it"

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import MultiHeadAttention
-from regard.exhibits.exhibit import Exhibit, Finding, Scale
+from regard.exhibits.exhibit import Finding, Scale
 from regard.exhibits.lessons import best_milliseconds
-from regard.inspection.plots.panels import Line, Lines
+from regard.inspection.plots.panels import Lines, lines_of
 from regard.layers import Recurrent
 
 WIDTH = 256
+LOOKS = (0, 1, 4)  # of the three kinds of layer
 
 
 def run(scale: Scale) -> Finding:
@@ -26,29 +27,25 @@ def run(scale: Scale) -> Finding:
     torch.manual_seed(scale.seed)
     layers: dict[str, nn.Module] = {
         "self-attention": MultiHeadAttention(WIDTH, 8),
-        "RNN": _recurrent("rnn"),
-        "LSTM": _recurrent("lstm"),
+        "RNN": Recurrent("rnn", WIDTH, d_hidden=WIDTH),
+        "LSTM": Recurrent("lstm", WIDTH, d_hidden=WIDTH),
     }
-    chains = {name: [chain(layer, n) for n in lengths if n <= 512] for name, layer in layers.items()}
+    few = [n for n in lengths if n <= 512]
+    chains = {name: [chain(layer, n) for n in few] for name, layer in layers.items()}
     times = {name: [_milliseconds(layer, n, scale) for n in lengths] for name, layer in layers.items()}
     figures: dict[str, float] = {}
     for name in layers:
-        few = [n for n in lengths if n <= 512]
         figures |= {f"chain at length {n}, {name}": chains[name][few.index(n)] for n in (few[0], few[-1])}
         figures |= {f"milliseconds at length {n}, {name}": times[name][lengths.index(n)] for n in lengths}
     figures["threads"] = torch.get_num_threads()
-    looks = {"self-attention": 0, "RNN": 1, "LSTM": 4}
     panels = [
-        Lines("Operations that wait for one another", _lines(chains, lengths, looks), "length (words)",
-              "longest chain (operations)", log="xy", x_ticks=[n for n in lengths if n <= 512]),
-        Lines(f"Forward and backward pass, one row of width {WIDTH}", _lines(times, lengths, looks), "length (words)",
+        Lines("Operations that wait for one another", lines_of(chains, few, looks=LOOKS), "length (words)",
+              "longest chain (operations)", log="xy", x_ticks=few),
+        Lines(f"Forward and backward pass, one row of width {WIDTH}", lines_of(times, lengths, looks=LOOKS),
+              "length (words)",
               "milliseconds", log="xy", x_ticks=lengths[::2]),
     ]  # fmt: skip
-    return Finding(figures, _text(figures, lengths), panels, TITLE, height=4.2)
-
-
-def _recurrent(kind: str) -> Recurrent:
-    return Recurrent(kind, WIDTH, d_hidden=WIDTH)  # type: ignore[arg-type]
+    return Finding(figures, _text(figures, lengths), panels, PICTURE, height=4.2)
 
 
 def chain(layer: nn.Module, length: int) -> int:
@@ -82,10 +79,6 @@ def _milliseconds(layer: nn.Module, length: int, scale: Scale) -> float:
     return best_milliseconds(run, n=scale.of(6, 2))
 
 
-def _lines(values_of: dict[str, list[Any]], lengths: tuple[int, ...], looks: dict[str, int]) -> list[Line]:
-    return [Line(name, lengths[: len(values)], values, look=looks[name]) for name, values in values_of.items()]
-
-
 def _text(figures: dict[str, float], lengths: tuple[int, ...]) -> str:
     deep, shown = max(n for n in lengths if n <= 512), lengths[2 * len(lengths) // 3 - 1]
     chain_of = {name: figures[f"chain at length {deep}, {name}"] for name in ("self-attention", "RNN", "LSTM")}
@@ -106,10 +99,6 @@ each word waits for the one before it.
 """
 
 
-TITLE = "One step after another, or all at once"
-EXHIBIT = Exhibit(
-    "parallel",
-    "Sequential against parallel",
-    "A recurrent layer's operations wait for one another, longer with every word; attention's do not.",
-    run,
-)
+TITLE = "Sequential against parallel"
+CLAIM = "A recurrent layer's operations wait for one another, longer with every word; attention's do not."
+PICTURE = "One step after another, or all at once"

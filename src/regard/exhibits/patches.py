@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention import watch
-from regard.exhibits.exhibit import Exhibit, Finding, Scale
+from regard.exhibits.exhibit import Finding, Scale
 from regard.exhibits.lessons import teach
 from regard.inspection.plots.panels import Heat, Line, Lines, Panel
 from regard.models.vit import ViT, ViTConfig
@@ -55,7 +55,7 @@ def run(scale: Scale) -> Finding:
               "steps of training", "%", y_range=(0, 102)),
         *_shown(model, images[:1]),
     ]  # fmt: skip
-    return Finding(figures, _text(figures), panels, TITLE, columns=3, height=3.6)
+    return Finding(figures, _text(figures), panels, PICTURE, columns=3, height=3.6)
 
 
 def pictures(n: int, draw: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
@@ -115,10 +115,6 @@ localisation comes without being asked for, and can be read off the weights.
 """
 
 
-TITLE = "Taught what, it finds where"
-EXHIBIT = Exhibit(
-    "patches",
-    "An image as a sequence of patches",
-    "A Vision Transformer that is told only what an image shows learns to look where it is.",
-    run,
-)
+TITLE = "An image as a sequence of patches"
+CLAIM = "A Vision Transformer that is told only what an image shows learns to look where it is."
+PICTURE = "Taught what, it finds where"

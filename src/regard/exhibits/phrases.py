@@ -15,6 +15,7 @@ from random import Random
 import torch
 from torch import Tensor
 
+from regard.attention import Rows
 from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
 
@@ -103,8 +104,16 @@ class Phrasebook:
         ids = torch.tensor([row + [words.pad_id] * (width - len(row)) for row in rows])
         return cls(words, ids, torch.tensor([len(row) for row in rows]))
 
+    @property
+    def rows(self) -> Rows:
+        """The sentences as models read them."""
+        return Rows(self.ids, self.lengths)
+
+    def picked(self, rows: Tensor) -> Phrasebook:
+        """Some of the sentences, by their numbers or by yes and no."""
+        return Phrasebook(self.tokenizer, self.ids[rows], self.lengths[rows])
+
     def some(self, n: int, draw: torch.Generator) -> tuple[Tensor, Tensor]:
         """Rows drawn at random, cut to the longest of them, and their lengths."""
-        chosen = torch.randint(len(self.ids), (n,), generator=draw)
-        lengths = self.lengths[chosen]
-        return self.ids[chosen, : int(lengths.max())], lengths
+        chosen = self.picked(torch.randint(len(self.ids), (n,), generator=draw))
+        return chosen.ids[:, : int(chosen.lengths.max())], chosen.lengths

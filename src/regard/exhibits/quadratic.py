@@ -6,15 +6,15 @@ memory; a fused kernel computes it in pieces and never keeps it. Both are the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from regard.attention import attend, attend_explicitly
-from regard.exhibits.exhibit import Exhibit, Finding, Scale
+from regard.exhibits.exhibit import Finding, Scale
 from regard.exhibits.lessons import best_milliseconds
-from regard.inspection.plots.panels import Line, Lines
+from regard.inspection.plots.panels import Lines, lines_of
 
 HEADS, WIDTH = 4, 32
 WAYS: dict[str, Callable[..., Tensor]] = {"fused": attend, "written out": attend_explicitly}
@@ -33,13 +33,15 @@ def run(scale: Scale) -> Finding:
         figures[f"growth of bytes when the length doubles, {name}"] = kept[name][-1] / kept[name][-2]
         figures[f"growth of time when the length doubles, {name}"] = times[name][-1] / times[name][-2]
     figures["largest difference between the two"] = _difference(scale.of(1024, 128), seed=scale.seed)
+    mebibytes = {name: [value * 2**-20 for value in values] for name, values in kept.items()}
     panels = [
-        Lines("Kept for the backward pass", [_line(name, lengths, kept[name], 2**-20) for name in WAYS],
-              "length (words)", "mebibytes", log="xy", x_ticks=lengths),
-        Lines("Forward and backward pass", [_line(name, lengths, times[name], 1.0) for name in WAYS],
-              "length (words)", "milliseconds", log="xy", x_ticks=lengths),
-    ]  # fmt: skip
-    return Finding(figures, _text(figures, lengths), panels, TITLE, height=4.2)
+        Lines(title, lines_of(values, lengths, looks=(0, 1)), "length (words)", unit, log="xy", x_ticks=lengths)
+        for title, values, unit in (
+            ("Kept for the backward pass", mebibytes, "mebibytes"),
+            ("Forward and backward pass", times, "milliseconds"),
+        )
+    ]
+    return Finding(figures, _text(figures, lengths), panels, PICTURE, height=4.2)
 
 
 def _inputs(length: int, *, seed: int) -> list[Tensor]:
@@ -72,10 +74,6 @@ def _difference(length: int, *, seed: int) -> float:
         return float((attend(*inputs) - attend_explicitly(*inputs)).abs().max())
 
 
-def _line(name: str, lengths: tuple[int, ...], values: Sequence[float], unit: float) -> Line:
-    return Line(name, lengths, [value * unit for value in values], look=0 if name == "fused" else 1)
-
-
 def _text(figures: dict[str, float], lengths: tuple[int, ...]) -> str:
     n = lengths[-1]
     megabytes = {name: figures[f"bytes kept at length {n}, {name}"] / 2**20 for name in WAYS}
@@ -95,10 +93,6 @@ in time, but not in memory, unless one wants to *see* the weights: that is what 
 """
 
 
-TITLE = "Quadratic in time; in memory only if written out"
-EXHIBIT = Exhibit(
-    "quadratic",
-    "The n² of attention and fused kernels",
-    "Attention takes n² time either way, but n² memory only where its weights are written out.",
-    run,
-)
+TITLE = "The n² of attention and fused kernels"
+CLAIM = "Attention takes n² time either way, but n² memory only where its weights are written out."
+PICTURE = "Quadratic in time; in memory only if written out"

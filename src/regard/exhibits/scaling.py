@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from regard.attention import Dot, ScaledDot, Score, attention_weights
-from regard.exhibits.exhibit import Exhibit, Finding, Scale
-from regard.inspection.plots.panels import Heat, Line, Lines
+from regard.exhibits.exhibit import Finding, Scale
+from regard.inspection.plots.panels import Heat, Line, Lines, lines_of
 
 N_KEYS = 32
 WIDTHS = (4, 16, 64, 256, 1024)
@@ -34,7 +34,7 @@ def run(scale: Scale) -> Finding:
     figures |= {
         f"weight of score {s:g} over √64": float(w) for s, w in zip(SLIDE, slide["softmax(s / 8)"], strict=True)
     }
-    return Finding(figures, _text(figures), [*_curves(plain, scaled), _slide(slide)], TITLE)
+    return Finding(figures, _text(figures), [*_curves(plain, scaled), _slide(slide)], PICTURE)
 
 
 def measure(score: Score, width: int, *, n: int, seed: int) -> dict[str, float]:
@@ -61,20 +61,18 @@ def _softmax(scores: Tensor) -> Tensor:
 
 def _curves(plain: dict[int, dict[str, float]], scaled: dict[int, dict[str, float]]) -> list[Lines]:
     panels = []
-    for what, title, log in (
-        ("variance", "Variance of the scores", "xy"),
-        ("largest weight", f"Largest of {N_KEYS} weights", "x"),
-        ("gradient", "Gradient that reaches the scores", "x"),
+    for what, title, y_name, log in (
+        ("variance", "Variance of the scores", "variance", "xy"),
+        ("largest weight", f"Largest of {N_KEYS} weights", "mean weight", "x"),
+        ("gradient", "Gradient that reaches the scores", "mean norm", "x"),
     ):
-        lines = [
-            Line(name, WIDTHS, [measured[width][what] for width in WIDTHS], look=look)
-            for name, measured, look in (("qᵀk / √d", scaled, 0), ("qᵀk", plain, 1))
-        ]
+        by_score = {"qᵀk / √d": scaled, "qᵀk": plain}
+        curves = {name: [measured[width][what] for width in WIDTHS] for name, measured in by_score.items()}
+        lines = lines_of(curves, WIDTHS, looks=(0, 1))
         even = Line("even weights", WIDTHS, [1 / N_KEYS] * len(WIDTHS), look=3)
         panels.append(
             Lines(title, [*lines, even] if what == "largest weight" else lines, "width d of queries and keys",
-                  {"variance": "variance", "largest weight": "mean weight", "gradient": "mean norm"}[what],
-                  log=log, x_ticks=WIDTHS, y_range=RANGES[what])  # type: ignore[arg-type]
+                  y_name, log=log, x_ticks=WIDTHS, y_range=RANGES[what])  # type: ignore[arg-type]
         )  # fmt: skip
     return panels
 
@@ -109,10 +107,8 @@ sum to one (third row). Scores 112, 96, 16 and 8 over √64 weigh {weights}; the
 """
 
 
-TITLE = "Divided by √d, the softmax stays soft at every width"
-EXHIBIT = Exhibit(
-    "scaling",
-    "What √d does to the softmax",
-    "Dot products of wide vectors turn the softmax into a maximum whose gradient vanishes; dividing by √d prevents it.",
-    run,
+TITLE = "What √d does to the softmax"
+CLAIM = (
+    "Dot products of wide vectors turn the softmax into a maximum whose gradient vanishes; dividing by √d prevents it."
 )
+PICTURE = "Divided by √d, the softmax stays soft at every width"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import shift_matrix, sinusoidal
-from regard.exhibits.exhibit import Exhibit, Finding, Scale
+from regard.exhibits.exhibit import Finding, Scale
 from regard.inspection.plots.panels import Heat, Line, Lines
 
 SHOWN = 32  # features of the pictures
@@ -31,7 +31,7 @@ def run(scale: Scale) -> Finding:
     figures["largest entry of M(−7) M(7) − I"] = back
     figures[f"nearest two of {len(table)} positions, distance"] = float(gaps.min())
     figures["width"] = width
-    return Finding(figures, _text(figures, errors, spread), _panels(nearness, table, n=n), TITLE, height=3.9)
+    return Finding(figures, _text(figures, errors, spread), _panels(nearness, table, n=n), PICTURE, height=3.9)
 
 
 def shift_error(table: Tensor, shift: int, *, n: int) -> float:
@@ -80,10 +80,6 @@ A detail: the slides count frequencies ω_l = 10000^(−2l/d) from l = 1; the pa
 """
 
 
-TITLE = "One matrix moves every position by the same distance"
-EXHIBIT = Exhibit(
-    "shift",
-    "The shift matrix of sinusoids",
-    "P(t + τ) = M(τ) · P(t) for every t, with one matrix of rotations: exact to rounding.",
-    run,
-)
+TITLE = "The shift matrix of sinusoids"
+CLAIM = "P(t + τ) = M(τ) · P(t) for every t, with one matrix of rotations: exact to rounding."
+PICTURE = "One matrix moves every position by the same distance"

@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention import MLP, Additive, Dot, Gaussian, General, ScaledDot, Score, SoftCap, attention_weights
-from regard.exhibits.exhibit import Exhibit, Finding, Scale
+from regard.exhibits.exhibit import Finding, Scale
 from regard.exhibits.lessons import teach
-from regard.inspection.plots.panels import Heat, Line, Lines
+from regard.inspection.plots.panels import Heat, Lines, lines_of
 
 WIDTH, N_KEYS = 8, 16
 TASKS = ("equal lengths", "mixed lengths", "a hidden turn")
@@ -37,7 +37,7 @@ def run(scale: Scale) -> Finding:
         texts=[[f"{share:.0%}" for share in row] for row in accuracies.values()],
         top=1.0,
     )
-    return Finding(figures, _text(figures), [_fixed_scores(), table], TITLE, height=4.3)
+    return Finding(figures, _text(figures), [_fixed_scores(), table], PICTURE, height=4.3)
 
 
 def scores() -> Mapping[str, Score]:
@@ -91,10 +91,8 @@ def _fixed_scores() -> Lines:
     lengths = torch.linspace(0, 3, 31)
     query, keys = torch.tensor([[1.0, 0.0]]), torch.stack((lengths, torch.zeros(31)), -1)
     named = {"dot": Dot(), "scaled dot": ScaledDot(), "capped dot": SoftCap(Dot(), 1.5), "Gaussian": Gaussian(1.0)}
-    lines = [
-        Line(name, lengths.tolist(), score(query, keys)[0].tolist(), look=look)
-        for (name, score), look in zip(named.items(), (1, 3, 2, 0), strict=True)
-    ]
+    curves = {name: score(query, keys)[0].tolist() for name, score in named.items()}
+    lines = lines_of(curves, lengths.tolist(), looks=(1, 3, 2, 0))
     return Lines("Score of a key that points as the query does", lines, "length of the key (query: 1)", "score")
 
 
@@ -114,10 +112,8 @@ A small slip of the slides: the cosine of 140° is −{-figures["cosine of 140°
 """
 
 
-TITLE = "Which score finds the partner?"
-EXHIBIT = Exhibit(
-    "similarity",
-    "Similarity functions compared",
-    "Dot products prefer long keys, distances do not, and only learned scores find a rule that is not plain likeness.",
-    run,
+TITLE = "Similarity functions compared"
+CLAIM = (
+    "Dot products prefer long keys, distances do not, and only learned scores find a rule that is not plain likeness."
 )
+PICTURE = "Which score finds the partner?"

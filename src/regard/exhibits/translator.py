@@ -10,10 +10,9 @@ from random import Random
 
 import torch
 
-from regard.attention import Rows
-from regard.decoding import DecodeOptions, Hypothesis, decode
+from regard.decoding import DecodeOptions, Hypothesis, Stepper
 from regard.exhibits.exhibit import Scale
-from regard.exhibits.lessons import recurrent_translator
+from regard.exhibits.lessons import decoded, recurrent_translator
 from regard.exhibits.phrases import Phrasebook
 from regard.models.recurrent import RecurrentSeq2Seq
 
@@ -46,7 +45,7 @@ class Translator:
         tokenizer = self.iso.tokenizer
         rows: Steps = []
         with torch.no_grad():
-            stepper, token = self.model.start(self._read([text])), tokenizer.bos_id
+            stepper, token = self._start([text]), tokenizer.bos_id
             while token != tokenizer.eos_id and len(rows) < LONGEST:
                 best = stepper.step(torch.tensor([token]))[0].softmax(-1).topk(4)
                 token = int(best.indices[0])
@@ -68,16 +67,7 @@ class Translator:
         return [self.iso.tokenizer.decode(hypothesis.tokens) for hypothesis in hypotheses]
 
     def _decode(self, texts: Sequence[str], options: DecodeOptions) -> list[list[Hypothesis]]:
-        tokenizer = self.iso.tokenizer
-        return decode(
-            self.model.start(self._read(texts)),
-            n_rows=len(texts),
-            bos_id=tokenizer.bos_id,
-            eos_id=tokenizer.eos_id,
-            pad_id=tokenizer.pad_id,
-            options=options,
-        )
+        return decoded(self._start(texts), self.iso.tokenizer, n_rows=len(texts), options=options)
 
-    def _read(self, texts: Sequence[str]) -> Rows:
-        book = Phrasebook.of(texts, tokenizer=self.dates.tokenizer)
-        return Rows(book.ids, book.lengths)
+    def _start(self, texts: Sequence[str]) -> Stepper:
+        return self.model.start(Phrasebook.of(texts, tokenizer=self.dates.tokenizer).rows)

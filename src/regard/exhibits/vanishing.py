@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Causal, MultiHeadAttention
-from regard.exhibits.exhibit import Exhibit, Finding, Scale
-from regard.inspection.plots.panels import Line, Lines
+from regard.exhibits.exhibit import Finding, Scale
+from regard.inspection.plots.panels import Lines, lines_of
 from regard.layers import EncoderBlock, FeedForward, Recurrent
 from regard.models.flops import count_parameters
 
@@ -29,13 +29,10 @@ def run(scale: Scale) -> Finding:
         figures |= {f"gradient from {k} back, {name}": curve[distances.index(k)] for k in (1, 32, distances[-1])}
         figures[f"kept from 1 to {distances[-1]} back, {name}"] = curve[-1] / curve[0]
     figures["parameters of LSTM / RNN"] = count_parameters(_recurrent("lstm")) / count_parameters(_recurrent("rnn"))
-    lines = [
-        Line(name, distances, curve, look=look)
-        for (name, curve), look in zip(curves.items(), (1, 4, 2, 0), strict=True)
-    ]
+    lines = lines_of(curves, distances, looks=(1, 4, 2, 0))
     panel = Lines("Gradient of the last output by an input k words back", lines, "k, words back", "norm of gradient",
                   log="xy", x_ticks=distances, y_range=(1e-16, 10))  # fmt: skip
-    return Finding(figures, _text(figures, distances[-1]), [panel], TITLE, height=4.6)
+    return Finding(figures, _text(figures, distances[-1]), [panel], PICTURE, height=4.6)
 
 
 def kinds() -> dict[str, Callable[[], nn.Module]]:
@@ -101,10 +98,8 @@ between them; it does not fall with distance.
 """
 
 
-TITLE = "What is far away fades in recurrence, not in attention"
-EXHIBIT = Exhibit(
-    "vanishing",
-    "Vanishing gradients by distance",
-    "In recurrent networks gradients fade exponentially with distance; in a Transformer every word is one step away.",
-    run,
+TITLE = "Vanishing gradients by distance"
+CLAIM = (
+    "In recurrent networks gradients fade exponentially with distance; in a Transformer every word is one step away."
 )
+PICTURE = "What is far away fades in recurrence, not in attention"

@@ -10,7 +10,7 @@ at every place of the output:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from regard.attention import watch
 from regard.attention.taps import Tap
 from regard.errors import UsageError
 from regard.inspection.capture import tap_kinds
+from regard.inspection.comparison import ranked_heads
 from regard.inspection.forward_case import ForwardCase
 
 
@@ -36,9 +37,7 @@ class Ablation:
 
     def ranked(self) -> list[tuple[int, int, float]]:
         """(layer, head, kl), the head whose silence moves most first."""
-        order = np.argsort(-self.kl, axis=None, kind="stable")
-        places = [np.unravel_index(index, self.kl.shape) for index in order]
-        return [(self.layers[int(i)], int(j), float(self.kl[i, j])) for i, j in places]
+        return ranked_heads(self.kl, self.layers, range(self.kl.shape[1]))
 
 
 @torch.inference_mode()
@@ -53,7 +52,7 @@ def ablate_heads(case: ForwardCase, kind: str, *, layers: Collection[int] | None
 
     with _changing(taps, count):
         before = case.log_probs(case.run())
-    given = _given(case)
+    given = [(position, index) for position, index in enumerate(case.given) if index is not None]
     kl, change = [], []
     for layer in taps:
         for head in range(counts[layer]):
@@ -95,17 +94,8 @@ def _taps(case: ForwardCase, kind: str, layers: Collection[int] | None) -> dict[
 @contextmanager
 def _changing(taps: dict[int, Tap], change: Callable[[int, Tensor], Tensor]) -> Iterator[None]:
     """While the block runs, what leaves the taps (B, H, T, E) is what `change` makes of it."""
-    hooks = []
-    for layer, tap in taps.items():
-        hooks.append(tap.register_forward_hook(lambda _, __, output, layer=layer: change(layer, output)))
-    try:
+    with ExitStack() as hooks:
+        for layer, tap in taps.items():
+            hook = tap.register_forward_hook(lambda _, __, output, layer=layer: change(layer, output))
+            hooks.enter_context(hook)
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def _given(case: ForwardCase) -> list[tuple[int, int]]:
-    """Where it is known what was said, and what that was."""
-    given = case.output_names.given if case.output_names is not None else ()
-    return [(position, index) for position, index in enumerate(given) if index is not None]

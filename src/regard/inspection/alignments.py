@@ -10,15 +10,14 @@ last so that a piece which looked at the end of the sentence only has no say in 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from regard.errors import DataError, ShapeError, UsageError
+from regard.errors import ShapeError, UsageError
 
 Method = Literal["argmax", "mutual", "threshold"]
 Heads = Literal["mean", "sharpest"]
@@ -38,30 +37,6 @@ class Alignment:
         """The pairs as word aligners write them: `0-0 1-2`, source first."""
         return " ".join(f"{source}-{target}" for source, target in self.pairs)
 
-    def to_json(self) -> str:
-        """Everything as one JSON object, which `from_json` reads back to the last bit."""
-        return json.dumps(
-            {
-                "method": self.method,
-                "head": self.head,
-                "pairs": self.pairs,
-                "shape": self.matrix.shape,  # nested lists forget how wide no rows are
-                "matrix": self.matrix.tolist(),
-            }
-        )
-
-    @classmethod
-    def from_json(cls, text: str) -> Alignment:
-        """What `to_json` wrote."""
-        try:
-            record: dict[str, Any] = json.loads(text)
-            pairs = [(int(source), int(target)) for source, target in record["pairs"]]
-            matrix = np.array(record["matrix"], dtype=np.float64).reshape(record["shape"])
-            head = None if record["head"] is None else tuple(record["head"])
-            return cls(pairs, matrix, record["method"], head)
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"not an alignment as to_json writes it: {type(error).__name__} {error}") from error
-
 
 def align(
     weights: ArrayLike,
@@ -79,8 +54,8 @@ def align(
     most by that target word; `threshold` every pair of at least that weight. A target word that looked at nothing
     aligns to nothing. Of several heads and layers, take the mean, or the `sharpest` one.
     """
-    _check_choice("method", method, get_args(Method))
-    _check_choice("heads", heads, get_args(Heads))
+    check_choice("method", method, get_args(Method))
+    check_choice("heads", heads, get_args(Heads))
     if not 0 < threshold <= 1:
         raise UsageError(f"a threshold of {threshold} is not a weight; it is above 0 and at most 1")
     maps = _without_ends(weights, n_source=len(source_words), n_target=len(target_words))
@@ -159,6 +134,7 @@ def _marks_of_largest(matrix: Matrix, *, axis: int) -> NDArray[np.bool_]:
     return largest
 
 
-def _check_choice(name: str, given: str, allowed: tuple[str, ...]) -> None:
+def check_choice(name: str, given: str, allowed: tuple[str, ...]) -> None:
+    """Refuse what is none of the words allowed."""
     if given not in allowed:
         raise UsageError(f"{name} is {given!r}; it may be {', '.join(allowed)}")

@@ -7,7 +7,7 @@ Queries and keys are picked up where they enter attention, heads apart, position
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -31,11 +31,8 @@ def capture(
     asked = tap_kinds(case, kinds)
     with watch(case.module, layers=layers, kinds=asked) as seen, _entering(case, seen, queries=queries) as made:
         output = case.run()
-    maps: dict[str, Map] = {}
-    for kind in sorted({sight.kind for sight in seen}):
-        attention = _map(case, seen, kind, made)
-        maps[attention.kind] = attention
-    return maps, output
+    maps = [_map(case, seen, kind, made) for kind in sorted({sight.kind for sight in seen})]
+    return {attention.kind: attention for attention in maps}, output
 
 
 def tap_kinds(case: ForwardCase, kinds: Collection[str] | None) -> list[Kind] | None:
@@ -84,19 +81,14 @@ def _computed(layers: Sequence[Sequence[Made | None]]) -> Computed | None:
 def _entering(case: ForwardCase, seen: Seen, *, queries: bool) -> Iterator[dict[tuple[str, int], list[Made | None]]]:
     """Keep what enters the watched taps while the block runs, by kind and layer, one entry a call."""
     made: dict[tuple[str, int], list[Made | None]] = {}
-    hooks = []
-    for tap in case.module.modules() if queries else ():
-        if not isinstance(tap, Tap):
-            continue
-        for watcher in tap.watchers:
-            if watcher.seen is seen:
-                kept = made.setdefault((tap.kind, watcher.layer), [])
-                hooks.append(tap.register_forward_pre_hook(_keeping(kept), with_kwargs=True))
-    try:
+    taps = [part for part in case.module.modules() if isinstance(part, Tap)] if queries else []
+    with ExitStack() as hooks:
+        for tap in taps:
+            for watcher in tap.watchers:
+                if watcher.seen is seen:
+                    kept = made.setdefault((tap.kind, watcher.layer), [])
+                    hooks.enter_context(tap.register_forward_pre_hook(_keeping(kept), with_kwargs=True))
         yield made
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _keeping(kept: list[Made | None]) -> Any:

@@ -6,6 +6,7 @@ difference    the second's weights minus the first's                            
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,9 +30,14 @@ class Comparison:
 
     def most_different(self, n: int = 5) -> list[tuple[int, int, float]]:
         """(layer, head, divergence) of the heads that differ most."""
-        order = np.argsort(-self.divergence, axis=None, kind="stable")[:n]
-        places = [np.unravel_index(index, self.divergence.shape) for index in order]
-        return [(self.layers[int(i)], self.heads[int(j)], float(self.divergence[i, j])) for i, j in places]
+        return ranked_heads(self.divergence, self.layers, self.heads)[:n]
+
+
+def ranked_heads(figures: Array, layers: Sequence[int], heads: Sequence[int]) -> list[tuple[int, int, float]]:
+    """(layer, head, figure) by figures (L, H), the largest first."""
+    order = np.argsort(-figures, axis=None, kind="stable")
+    places = (np.unravel_index(index, figures.shape) for index in order)
+    return [(layers[int(i)], heads[int(j)], float(figures[i, j])) for i, j in places]
 
 
 def compare(one: Look, other: Look) -> dict[str, Comparison]:

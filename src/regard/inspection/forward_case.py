@@ -72,6 +72,11 @@ class ForwardCase:
         """Whether the output can be read as probabilities."""
         return self.output_names is not None and _has_output(self.module)
 
+    @property
+    def given(self) -> Sequence[int | None]:
+        """The ids that did come at each place, where they are known."""
+        return () if self.output_names is None else self.output_names.given
+
     def finish(self, seen: Look) -> Look:
         """The record of what was looked at, with what a task has to add to it."""
         return seen

@@ -69,6 +69,5 @@ def _choice(case: ForwardCase, explained: Tensor, position: int, choice: int | N
         if not 0 <= choice < len(explained):
             raise UsageError(f"there is no choice {choice}; there are {len(explained)}, from 0")
         return choice
-    given = case.output_names.given if case.output_names is not None else ()
-    known = given[position] if given else None
+    known = case.given[position] if case.given else None
     return int(explained.argmax()) if known is None else known

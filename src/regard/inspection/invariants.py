@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
@@ -104,10 +104,6 @@ class Trial:
         """The outputs."""
         return self.run(self.module, self.given)
 
-    def allowed(self, output: Tensor) -> float:
-        """How far apart rounding may take outputs of this size."""
-        return TOLERANCE * min(1.0, float(output.abs().max()))
-
     def apart(self, one: Tensor, other: Tensor) -> float:
         """The largest difference of two outputs, where there is text."""
         if not self.by_token:
@@ -125,31 +121,33 @@ def measure_alone(trial: Trial) -> Check:
         alone = trial.run(trial.module, trial.given.alone(i))
         among = together[i : i + 1, : alone.shape[1]] if trial.by_token else together[i : i + 1]
         apart = max(apart, float((among - alone).abs().max()))
-    return Check(f"a batch of one = a batch of {len(together)}", apart, trial.allowed(together))
+    return Check(f"a batch of one = a batch of {len(together)}", apart, _allowed(together))
 
 
 @torch.inference_mode()
 def measure_reading(trial: Trial) -> Iterator[Check]:
     """What every model promises about reading, one finding after another."""
-    if any(isinstance(part, Tap) for part in trial.module.modules()):
-        yield _explicit(trial)
-    yield _saved(trial)
-    yield from _padding(trial)
-
-
-def _explicit(trial: Trial) -> Check:
-    fused = trial()
-    with watch(trial.module, through=True):
-        explicit = trial()
-    return Check("fused = explicit", trial.apart(fused, explicit), trial.allowed(fused))
-
-
-def _saved(trial: Trial) -> Check:
     plain = trial()
-    allowed = trial.allowed(plain) if trial.rounded else 0.0
-    return measure_saved(
-        trial.module, lambda again: trial.apart(plain, replace(trial, module=again)()), allowed=allowed
-    )
+
+    def apart(module: nn.Module) -> float:
+        return trial.apart(plain, trial.run(module, trial.given))
+
+    yield from _measure_explicit(trial.module, apart, allowed=_allowed(plain))
+    yield measure_saved(trial.module, apart, allowed=_allowed(plain) if trial.rounded else 0.0)
+    yield from _padding(trial, plain)
+
+
+def _measure_explicit(module: nn.Module, apart: Callable[[nn.Module], float], *, allowed: float) -> Iterator[Check]:
+    """Attention step by step, where there is any; `apart` is how far a module is from what was computed before."""
+    if any(isinstance(part, Tap) for part in module.modules()):
+        with watch(module, through=True):
+            difference = apart(module)
+        yield Check("fused = explicit", difference, allowed)
+
+
+def _allowed(output: Tensor) -> float:
+    """How far apart rounding may take outputs of this size."""
+    return TOLERANCE * min(1.0, float(output.abs().max()))
 
 
 @torch.inference_mode()
@@ -157,17 +155,14 @@ def measure_plain(module: nn.Module, inputs: tuple[Tensor, ...]) -> Iterator[Che
     """What a model of tensors (N, …) promises about each of the N: alone as among others, explicit, saved."""
     together: Tensor = module(*inputs)
     alone = torch.cat([module(*(part[i : i + 1] for part in inputs)) for i in range(len(together))])
-    allowed = TOLERANCE * min(1.0, float(together.abs().max()))
+    allowed = _allowed(together)
 
-    def apart(other: Tensor) -> float:
-        return float((together - other).abs().max())
+    def apart(module: nn.Module) -> float:
+        return float((together - module(*inputs)).abs().max())
 
-    yield Check(f"a batch of one = a batch of {len(together)}", apart(alone), allowed)
-    if any(isinstance(part, Tap) for part in module.modules()):
-        with watch(module, through=True):
-            explicit = module(*inputs)
-        yield Check("fused = explicit", apart(explicit), allowed)
-    yield measure_saved(module, lambda again: apart(again(*inputs)), allowed=allowed)
+    yield Check(f"a batch of one = a batch of {len(together)}", float((together - alone).abs().max()), allowed)
+    yield from _measure_explicit(module, apart, allowed=allowed)
+    yield measure_saved(module, apart, allowed=allowed)
 
 
 def measure_saved(module: nn.Module, apart: Callable[[nn.Module], float], *, allowed: float) -> Check:
@@ -193,12 +188,10 @@ class Hypothesis(Protocol):
     @property
     def ids(self) -> list[int]:
         """The pieces."""
-        ...
 
     @property
     def score(self) -> float:
         """What hypotheses are ranked by."""
-        ...
 
 
 def strategies(max_length: int) -> dict[str, DecodeOptions]:
@@ -227,14 +220,13 @@ def compare_cached(steps: Sequence[Sequence[float]], whole: Sequence[Sequence[fl
     return Check("cached = uncached", apart, TOLERANCE)
 
 
-def _padding(trial: Trial) -> Iterator[Check]:
+def _padding(trial: Trial, plain: Tensor) -> Iterator[Check]:
     """Other ids in the padding; then more padding."""
-    plain = trial()
     other = trial.run(trial.module, trial.given.refilled())
     yield Check("what padding holds does not matter", trial.apart(plain, other), 0.0)
     if trial.more:
         wider = trial.run(trial.module, trial.given.refilled(more=trial.more))
-        yield Check("how much padding there is does not matter", trial.apart(plain, wider), trial.allowed(plain))
+        yield Check("how much padding there is does not matter", trial.apart(plain, wider), _allowed(plain))
 
 
 def _lengths(rows: Rows) -> Tensor:

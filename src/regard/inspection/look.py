@@ -69,9 +69,10 @@ def _outputs(case: ForwardCase, names: OutputNames, output: Any, n: int) -> Outp
     """The likeliest at each place, and how likely what did come there was."""
     log_probs = case.log_probs(output)
     best = log_probs.topk(min(n, log_probs.shape[-1]))
-    given: list[tuple[str, float] | None] = []
-    for position, index in enumerate(names.given):
-        given.append(None if index is None else (names.name(index), float(log_probs[position, index].exp())))
+    given = [
+        None if index is None else (names.name(index), float(log_probs[position, index].exp()))
+        for position, index in enumerate(names.given)
+    ]
     tokens = [[names.name(index) for index in row] for row in best.indices.tolist()]
     return Outputs(names.axis, names.says, tokens, best.values.exp().tolist(), given)
 

@@ -26,13 +26,12 @@ from numpy.typing import NDArray
 
 from regard.inspection.alignments import sharpest
 from regard.inspection.plots.colours import DARK, LIGHT, full_colour
-from regard.inspection.record import Axis, Computed, Look, Map, Outputs
+from regard.inspection.record import ORDER, Axis, Computed, Look, Map, Outputs
 from regard.inspection.summaries import HeadSummary, summarise
-from regard.inspection.words import NO_WORD, SPACE, shown
+from regard.inspection.words import SPACE, shown
 
 _SMALL = 48  # cells of a small picture, at most, along each side
 _MARK = re.compile(r"<[^<>]+>|\[[A-Z]+\]")
-_ORDER = ("cross", "masked", "self", "pool", "kernel")
 _MEANING = {
     "self": "Every piece of the {rows} looks at the whole {columns}, itself included.",
     "masked": "Every piece looks at itself and at what came before it, never ahead.",
@@ -44,9 +43,8 @@ _MEANING = {
 
 def page(look: Look) -> str:
     """The whole page as one text."""
-    maps = [look.maps[kind] for kind in _ORDER if kind in look.maps]
+    maps = [look.maps[kind] for kind in ORDER if kind in look.maps]
     map_facts = [_describe_map(look, attention) for attention in maps]
-    record = inside_script(_describe(look, maps, map_facts))
     first: list[str] = []
     rest: list[str] = []
     for name, data in _pieces(maps):
@@ -54,7 +52,7 @@ def page(look: Look) -> str:
         (first if early else rest).append(f'<script type="text/plain" id="{name}">{_deflated(data)}</script>')
     parts = {
         "title": html.escape(look.title or _text(look, maps)[:80] or "What the model looked at"),
-        "record": record,
+        "record": inside_script(_describe(look, maps, map_facts)),
         "first": "\n".join(first),
         "script": file_text("regard.inspection", "page.js"),
         "rest": "\n".join(rest),
@@ -69,7 +67,9 @@ def _describe(look: Look, maps: list[Map], map_facts: list[dict[str, Any]]) -> d
         "shades": {"light": LIGHT.shades, "dark": DARK.shades},
         "read": _text(look, maps),
         "wrote": target.text if target is not None else None,
-        "axes": {name: _describe_axis(axis) for name, axis in look.axes.items()},
+        "axes": {
+            name: {"shown": axis.shown, "kind": axis.kind, "marks": axis.marks} for name, axis in look.axes.items()
+        },
         "maps": map_facts,
         "outputs": None if look.outputs is None else _describe_outputs(look.outputs, look.axes[look.outputs.axis]),
     }
@@ -92,20 +92,12 @@ def _describe_outputs(outputs: Outputs, axis: Axis) -> dict[str, Any]:
     }
 
 
-def _describe_axis(axis: Axis) -> dict[str, Any]:
-    special = [] if axis.words is None else [i for i, word in enumerate(axis.words.of_piece) if word == NO_WORD]
-    return {"shown": axis.shown, "kind": axis.kind, "marks": special}
-
-
 def _describe_map(look: Look, attention: Map) -> dict[str, Any]:
     summaries = [_numbers(summary) for summary in summarise(look, attention.kind)]
     n_heads = len(attention.heads)
+    said = {name: getattr(attention, name) for name in ("kind", "rows", "columns", "layers", "heads")}
     return {
-        "kind": attention.kind,
-        "rows": attention.rows,
-        "columns": attention.columns,
-        "layers": attention.layers,
-        "heads": attention.heads,
+        **said,
         "most": full_colour(attention.weights.shape[-1]),
         "meaning": _MEANING[attention.kind].format(rows=attention.rows, columns=attention.columns),
         "summary": [summaries[i : i + n_heads] for i in range(0, len(summaries), n_heads)],

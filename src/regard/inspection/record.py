@@ -40,6 +40,7 @@ Form = Literal["dot", "tanh", "relu", "gaussian"]
 Says = Literal["next", "here", "label", "span"]
 Picture = Literal["auto", "alignment", "heads", "overview", "rollout"]
 PICTURES = (".png", ".svg", ".pdf")
+ORDER: tuple[MapKind, ...] = ("cross", "masked", "self", "pool", "kernel")  # what people ask about first
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,14 @@ class Axis:
         return " ".join(self.words.texts if self.words is not None else self.labels)
 
     @property
+    def marks(self) -> list[int]:
+        """The places of marks such as </s> or [CLS]."""
+        return [] if self.words is None else [i for i, word in enumerate(self.words.of_piece) if word == NO_WORD]
+
+    @property
     def real(self) -> list[int]:
-        """The places that are no marks such as </s> or [CLS]."""
-        if self.words is None:
-            return list(range(len(self.labels)))
-        return [index for index, word in enumerate(self.words.of_piece) if word != NO_WORD]
+        """The places that are no marks."""
+        return sorted(set(range(len(self.labels))) - set(self.marks))
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,8 +156,7 @@ class Look:
 
     def of(self, kind: str | None = None) -> Map:
         """The map of a kind; without one, of what people ask about first."""
-        order = ("cross", "masked", "self", "pool", "kernel") if kind is None else (kind,)
-        for name in order:
+        for name in ORDER if kind is None else (kind,):
             if name in self.maps:
                 return self.maps[name]
         raise UsageError(f"no attention of kind {kind!r} was seen; there is {', '.join(self.maps) or 'none'}")

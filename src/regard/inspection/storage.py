@@ -92,13 +92,8 @@ def _describe(look: Look, put: Put) -> dict[str, Any]:
 
 
 def _describe_map(attention: Map, put: Put) -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "rows": attention.rows,
-        "columns": attention.columns,
-        "layers": attention.layers,
-        "heads": attention.heads,
-        "weights": put(f"{attention.kind}.weights", attention.weights),
-    }
+    facts = {name: getattr(attention, name) for name in ("rows", "columns", "layers", "heads")}
+    facts["weights"] = put(f"{attention.kind}.weights", attention.weights)
     if (made := attention.computed) is not None:
         facts["computed"] = {
             "form": made.form,

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.inspection.record import Look, Map
-from regard.inspection.words import NO_WORD
 
 Array = NDArray[np.float64]
 
@@ -46,7 +45,7 @@ def summarise(look: Look, kind: str | None = None) -> list[HeadSummary]:
 
 def _of_map(look: Look, attention: Map) -> Iterator[HeadSummary]:
     """Layer by layer, for all of them at once would take many times the memory of the record."""
-    special = _marks(look, attention)
+    special = look.axes[attention.columns].marks
     alike = attention.kind in ("self", "masked")
     ceiling = _ceiling(attention.kind, *attention.weights.shape[-2:])
     for number, layer in enumerate(attention.layers):
@@ -79,8 +78,3 @@ def _correlation(rows: Array, looked: Array) -> Array:
     scale = np.sqrt((a**2).sum() * (b**2).sum(-1))
     correlation: Array = np.divide((a * b).sum(-1), scale, out=np.zeros_like(scale), where=scale > 1e-12)
     return correlation
-
-
-def _marks(look: Look, attention: Map) -> list[int]:
-    words = look.axes[attention.columns].words
-    return [] if words is None else [index for index, word in enumerate(words.of_piece) if word == NO_WORD]

@@ -9,12 +9,13 @@ of neighbours, the last followed by the first (Politis and Romano, 1992).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from regard.errors import UsageError
+from regard.metrics.scores import Metric
 
 Drawn = npt.NDArray[np.int64]
 Figures = npt.NDArray[np.float64]
@@ -47,6 +48,25 @@ def bootstrap(
     tail = 100 * (1 - level) / 2
     low, high = np.percentile(figures, (tail, 100 - tail), axis=0)
     return low, high
+
+
+def with_intervals(
+    figures: Callable[[Drawn], Mapping[str, float]],
+    n: int,
+    about: str,
+    *,
+    own: Mapping[str, str] | None = None,
+    digits: int = 2,
+    seed: int = 1,
+    resamples: int = 1000,
+) -> dict[str, Metric]:
+    """All figures of `n` examples with their 95 % intervals; their signatures begin with `about`, or their `own`."""
+    low, high = bootstrap(lambda drawn: list(figures(drawn).values()), n, seed=seed, resamples=resamples)
+    how = signature(seed=seed, resamples=resamples)
+    return {
+        name: Metric(name, value, f"{(own or {}).get(name, about)}|{how}", float(low[i]), float(high[i]), digits)
+        for i, (name, value) in enumerate(figures(np.arange(n)).items())
+    }
 
 
 def signature(*, seed: int, resamples: int, block: int = 1) -> str:

@@ -2,20 +2,17 @@
 
 paired((figures_of_a, figures_of_b), n, resamples=1000, seed=1)     one Comparison a figure
 paired(…, block=96)                                                 of examples that depend on so many neighbours
-paired_bootstrap(references, a, b, seed=1)                          of two lists of texts
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from regard.errors import UsageError
 from regard.metrics.bootstrap import Drawn, draws, signature
-from regard.metrics.scores import TextFigures, check_lines
 
 LESS_IS_BETTER = frozenset(
     {"TER", "WER", "CER", "loss", "bits per character", "rmse", "mlm loss", "mse", "mae", "pinball"}
@@ -102,26 +99,3 @@ def paired(
         p_value, how = (as_large + 1) / (resamples + 1), known.get(name, usual)
         comparisons.append(Comparison(name, first[name], second[name], observed, low, high, p_value, resamples, how))
     return comparisons
-
-
-def paired_bootstrap(
-    references: Sequence[str],
-    system_a: Sequence[str],
-    system_b: Sequence[str],
-    *,
-    metric: str = "bleu",
-    n: int = 1000,
-    seed: int,
-    tokenize: str = "13a",
-    lowercase: bool = False,
-    language: str | None = None,
-) -> Comparison:
-    """Compare two systems' texts by one of sacreBLEU's metrics, on `n` test sets drawn from the lines."""
-    check_lines(system_a=system_a, system_b=system_b, references=references)
-    if n < 1:
-        raise UsageError(f"{n} resamples cannot be drawn; n is 1 or more")
-    a, b = (
-        TextFigures(texts, references, metrics=[metric], tokenize=tokenize, lowercase=lowercase, language=language)
-        for texts in (system_a, system_b)
-    )
-    return paired((a, b), len(references), resamples=n, seed=seed, signatures=a.signatures())[0]

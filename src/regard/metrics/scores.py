@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,35 +68,27 @@ class LengthBucket:
         return f"{self.low}+" if self.high is None else f"{self.low}–{self.high}"
 
 
-def score_translations(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    *,
-    tokenize: str = "13a",
-    lowercase: bool = False,
-    language: str | None = None,
-) -> list[Metric]:
+class Cut(TypedDict, total=False):
+    """How texts are cut and compared when they are scored; by default as "13a", with upper and lower case."""
+
+    tokenize: str
+    lowercase: bool
+    language: str | None
+
+
+def score_translations(hypotheses: Sequence[str], references: Sequence[str], **cut: Unpack[Cut]) -> list[Metric]:
     """BLEU, chrF and TER; "moses-lower" needs the target `language`, such as "de".
 
     `tokenize` is BLEU's alone, `lowercase` BLEU's and chrF's: TER always compares lower case, as sacreBLEU prints it.
     """
     check_lines(hypotheses=hypotheses, references=references)
-    scorers = (_Scorer(name, tokenize=tokenize, lowercase=lowercase, language=language) for name in METRICS)
-    return [scorer.score(hypotheses, references) for scorer in scorers]
+    return [_Scorer(name, **cut).score(hypotheses, references) for name in METRICS]
 
 
-def bleu(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    *,
-    tokenize: str = "13a",
-    lowercase: bool = False,
-    language: str | None = None,
-) -> Metric:
+def bleu(hypotheses: Sequence[str], references: Sequence[str], **cut: Unpack[Cut]) -> Metric:
     """BLEU over all lines together; "moses-lower" needs the target `language`, such as "de"."""
     check_lines(hypotheses=hypotheses, references=references)
-    scorer = _Scorer("bleu", tokenize=tokenize, lowercase=lowercase, language=language)
-    return scorer.score(hypotheses, references)
+    return _Scorer("bleu", **cut).score(hypotheses, references)
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
@@ -112,15 +104,13 @@ def bleu_by_length(
     references: Sequence[str],
     *,
     edges: Sequence[int] = EDGES,
-    tokenize: str = "13a",
-    lowercase: bool = False,
-    language: str | None = None,
+    **cut: Unpack[Cut],
 ) -> list[LengthBucket]:
     """BLEU in buckets of source length in words; each edge begins a bucket, so (10, 20) gives 0–9, 10–19, 20+."""
     check_lines(sources=sources, hypotheses=hypotheses, references=references)
     if not edges or any(low >= high for low, high in pairwise((0, *edges))):
         raise UsageError(f"edges {list(edges)} do not bound buckets", hint="give rising lengths above 0: (10, 20, 30)")
-    scorer = _Scorer("bleu", tokenize=tokenize, lowercase=lowercase, language=language)
+    scorer = _Scorer("bleu", **cut)
     bucket_of_line = np.digitize([len(source.split()) for source in sources], list(edges))
     buckets = []
     for i, low in enumerate((0, *edges)):
@@ -139,13 +129,11 @@ class TextFigures:
         references: Sequence[str],
         *,
         metrics: Sequence[str] = METRICS,
-        tokenize: str = "13a",
-        lowercase: bool = False,
-        language: str | None = None,
+        **cut: Unpack[Cut],
     ) -> None:
         check_lines(hypotheses=hypotheses, references=references)
         self._texts = hypotheses, references
-        self._scorers = [_Scorer(name, tokenize=tokenize, lowercase=lowercase, language=language) for name in metrics]
+        self._scorers = [_Scorer(name, **cut) for name in metrics]
 
     def __call__(self, drawn: NDArray[np.int64]) -> dict[str, float]:
         """The metrics of these lines, by name."""
@@ -167,7 +155,9 @@ class _Scorer:
     significance tests, but that module takes its seed from the environment and gives no interval for the difference.
     """
 
-    def __init__(self, metric: str, *, tokenize: str, lowercase: bool, language: str | None) -> None:
+    def __init__(
+        self, metric: str, *, tokenize: str = "13a", lowercase: bool = False, language: str | None = None
+    ) -> None:
         if metric not in METRICS:
             raise UsageError(f"there is no metric {metric!r}; there are {', '.join(METRICS)}")
         if tokenize not in TOKENIZERS:
@@ -241,3 +231,10 @@ def probabilities(scores: Outputs) -> Outputs:
     shifted = np.exp(scores - scores.max(-1, keepdims=True))
     shares: Outputs = shifted / shifted.sum(-1, keepdims=True)
     return shares
+
+
+def ranks(values: Outputs) -> Outputs:
+    """Places from 1 in rising order; equal values share the mean of theirs."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    shared: Outputs = (np.cumsum(counts) - (counts - 1) / 2)[which]
+    return shared

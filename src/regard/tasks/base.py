@@ -59,11 +59,9 @@ class Result(Protocol):
 
     def plain(self) -> str:
         """As one line of text."""
-        ...
 
     def record(self) -> dict[str, Any]:
         """As a JSON object."""
-        ...
 
 
 Input = TypeVar("Input")
@@ -141,7 +139,6 @@ class CallOf(Protocol[Given, Output, P]):
 
     def __get__(self, model: Any, owner: type[Any] | None = None, /) -> Call[Given, Output, P]:
         """Bound to a model."""
-        ...
 
 
 def one_or_many(predict: Callable[Concatenate[Any, Sequence[Input], P], list[Output]]) -> CallOf[Input, Output, P]:
@@ -288,11 +285,8 @@ class Predictor(ABC, Generic[Input, Output]):
 
     def evaluations(self, data: ScoreData, score: Callable[[Any], Scores]) -> list[Evaluation]:
         """What a way to score says about each test set."""
-        evaluations = []
-        for name, examples in self.test_sets(data).items():
-            scores = score(examples)
-            evaluations.append(Evaluation(name, scores.n, scores.unit, scores.metrics(), scores.outputs))
-        return evaluations
+        scored = ((name, score(examples)) for name, examples in self.test_sets(data).items())
+        return [Evaluation(name, each.n, each.unit, each.metrics(), each.outputs) for name, each in scored]
 
     def test_sets(self, data: ScoreData) -> Mapping[str, Any]:
         """The examples to score on, by name: those of the files given, else of every test set of the recipe."""
@@ -326,8 +320,8 @@ class Predictor(ABC, Generic[Input, Output]):
 
     def scoring_options(self, overrides: Mapping[str, Any]) -> Any:
         """The options that a test set is decoded by; refused where nothing is decoded."""
-        if self.undecoded:
-            refuse_options(overrides, self.undecoded)
+        if self.undecoded and overrides:
+            raise UsageError(f"decode.{next(iter(overrides))} means nothing {self.undecoded}")
         return self.options(overrides)
 
     # ---- promises
@@ -397,12 +391,6 @@ def _of_one_strategy(base: dict[str, Any], given: dict[str, Any]) -> tuple[dict[
     return {name: value for name, value in base.items() if ONLY_FOR.get(name, strategy) == strategy}, given
 
 
-def refuse_options(options: Mapping[str, Any], why: str) -> None:
-    """Refuse decoding options where nothing is decoded."""
-    if options:
-        raise UsageError(f"decode.{next(iter(options))} means nothing {why}")
-
-
 def refuse_target(target: str | None) -> None:
     """A model that writes nothing cannot be made to say something."""
     if target is not None:
@@ -436,8 +424,7 @@ def tokenizer_of(pretrained: Pretrained) -> Tokenizer:
     """The tokenizer of a model, without which nothing can be asked of it."""
     if pretrained.tokenizer is None:
         raise CheckpointError(
-            f"{pretrained.origin}: there is no tokenizer beside the weights",
-            hint="put its files into the same folder",
+            f"{pretrained.origin}: there is no tokenizer beside the weights", hint="put its files into the same folder"
         )
     return pretrained.tokenizer
 

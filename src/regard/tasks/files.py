@@ -5,7 +5,7 @@ What every task does about them: names become paths, standard input is kept, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -14,9 +14,11 @@ import numpy as np
 
 from regard.data.io.lines import STDIN
 from regard.data.io.paths import find_data, keep_stdin
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError
 
 Data = TypeVar("Data")
+Example = TypeVar("Example")
+Examples = TypeVar("Examples")
 Say = Callable[[str], None]
 
 
@@ -51,6 +53,31 @@ class DataFiles(Generic[Data]):
         section: Any = self.data
         named = {"train": section.train, "valid": section.valid} | dict(section.test)
         return {name: files for name, files in named.items() if files}
+
+
+@dataclass(frozen=True)
+class Sets(Generic[Examples]):
+    """All the data of a run, read and checked: what to learn from, to choose by, and to report on."""
+
+    train: Examples
+    valid: Examples
+    tests: dict[str, Examples]
+
+
+def report_sets(files: Any, *, say: Say = lambda _: None) -> Mapping[str, Any]:
+    """The test sets that files read, else what was held out; none of a model that was trained elsewhere."""
+    if not files.data.train:
+        return {}
+    sets = files.read(say=say)
+    return sets.tests or {"valid": sets.valid}
+
+
+def hold_some_out(examples: Sequence[Example], share: float, *, what: str, hint: str) -> tuple[list[Example], ...]:
+    """What is left to learn from, and what is held out: chosen at random, the same every time."""
+    kept, held = split_off(len(examples), share)
+    if not kept:
+        raise DataError(f"{len(examples)} {what} are too few to hold some out", hint=hint)
+    return [examples[i] for i in kept], [examples[i] for i in held]
 
 
 def split_off(n: int, share: float, *, seed: int = 0) -> tuple[list[int], list[int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -41,8 +41,7 @@ def load(folder: Path | str, device: str = "auto", *, precision: str = "auto") -
 
 def predictor_of(task: str) -> type[Predictor[Any, Any]]:
     """The class of a task's predictors."""
-    predictor: type[Predictor[Any, Any]] = resolve(task_spec(task).predictor)
-    return predictor
+    return cast(type[Predictor[Any, Any]], resolve(task_spec(task).predictor))
 
 
 def recipe_of(pretrained: Pretrained) -> Recipe:

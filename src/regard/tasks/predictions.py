@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
+from regard.data.text.tokenizers import Tokenizer
+from regard.decoding import Hypothesis
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -29,6 +32,13 @@ class Prediction:
     def of(cls, best_first: Sequence[Self], **facts: Any) -> Self:
         """The best of several, with the others as its alternatives; `facts` are fields to set, such as the input."""
         return replace(best_first[0], alternatives=list(best_first[1:]), **facts)
+
+    @classmethod
+    def decoded(cls, hypothesis: Hypothesis, tokenizer: Tokenizer, text: str) -> Self:
+        """What decoding found, whose pieces spell the text."""
+        ids, score = list(hypothesis.tokens), hypothesis.score
+        tokens, finished = tokenizer.tokens(ids), hypothesis.finished
+        return cls(text, score, tokens, log_prob=hypothesis.log_prob, ids=ids, finished=finished)
 
     def plain(self) -> str:
         """The text in one line, whatever the model wrote."""

@@ -55,18 +55,14 @@ def _settled(
     line, file = override({}, overrides), dict(table)
     file["train"], wrong = settle(spec.train, table.get("train", {}), line.get("train", {}))
     names: dict[str, str] = {}
-    for section, record in _records(spec, model).items():
+    own = {"model": models.entry(model).config} if model in models.names() else {}
+    for section, record in (dict(spec.sections) | own).items():
         file[section], twice = with_new_names(record, file.get(section, {}))
         _, both = with_new_names(record, line.get(section, {}))
         wrong += [both_given(f"{section}.{old}", f"{section}.{new}") for old, new in (*twice, *both)]
         names |= {f"{section}.{old}": f"{section}.{new}" for old, new in old_names(record).items()}
     words = [text.partition("=") for text in overrides]
     return override(file, [names.get(key, key) + equals + value for key, equals, value in words]), wrong
-
-
-def _records(spec: TaskSpec, model: str) -> dict[str, type[Any]]:
-    """The types of all sections, the model's among them where there is such a model."""
-    return dict(spec.sections) | ({"model": models.entry(model).config} if model in models.names() else {})
 
 
 def shipped() -> dict[str, Path]:

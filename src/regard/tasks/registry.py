@@ -23,18 +23,7 @@ from regard.config.training import TrainConfig
 from regard.decoding.options import DecodeOptions
 from regard.errors import UsageError
 
-OURS = (
-    "translation",
-    "language",
-    "masked",
-    "labels",
-    "answers",
-    "words",
-    "series",
-    "images",
-    "captions",
-    "speech",
-)
+OURS = ("translation", "language", "masked", "labels", "answers", "words", "series", "images", "captions", "speech")
 Where = str | Callable[..., Any]  # "package.module:name", or the thing itself
 
 

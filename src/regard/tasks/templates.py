@@ -13,19 +13,23 @@ What is too long is cut at its end, the longer text of a pair first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention import Rows
+from regard.data.batching.chunks import chunks
 from regard.data.batching.plan import pad
 from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.templates import Template, TemplatedIds, template_of
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import UsageError
+
+if TYPE_CHECKING:  # loaded when a model is verified
+    from regard.inspection.invariants import Check
 
 Text = str | tuple[str, str]
 Ids = Sequence[int]
@@ -99,14 +103,12 @@ class TemplatedRows:
     """Framed texts end to end in memory: ids and segments (tokens,), and where each row begins."""
 
     def __init__(self, rows: Iterable[TemplatedIds], *, shortened: int = 0) -> None:
-        ids, segments, lengths = [], [], []
+        ids, segments = [np.zeros(0, np.int32)], [np.zeros(0, np.uint8)]
         for row in rows:
             ids.append(np.array(row.ids, np.int32))
             segments.append(np.array(row.segments, np.uint8))
-            lengths.append(len(row.ids))
-        self.lengths: npt.NDArray[np.int64] = np.array(lengths, np.int64)  # (n,)
-        self._ids = np.concatenate(ids) if ids else np.zeros(0, np.int32)
-        self._segments = np.concatenate(segments) if segments else np.zeros(0, np.uint8)
+        self.lengths: npt.NDArray[np.int64] = np.array([len(row) for row in ids[1:]], np.int64)  # (n,)
+        self._ids, self._segments = np.concatenate(ids), np.concatenate(segments)
         self._offsets = np.concatenate([[0], np.cumsum(self.lengths)])
         self.shortened = shortened
 
@@ -115,7 +117,7 @@ class TemplatedRows:
         """Encode and frame texts, a few thousand at a time; `shortened` counts those that were cut."""
         rows: list[TemplatedIds] = []
         shortened = 0
-        for chunk in _chunks(texts):
+        for chunk in chunks(texts, _CHUNK):
             for first, second in template.encode(chunk):
                 rows.append(template.frame(first, second))
                 shortened += len(first) + len(second or []) > template.room(pair=second is not None)
@@ -133,14 +135,21 @@ class TemplatedRows:
         return self._segments[self._offsets[index] : self._offsets[index + 1]]
 
 
+def measure_texts(
+    module: nn.Module, template: TextTemplate, sample: Sequence[Text], *, segmented: bool = True, **how: Any
+) -> Iterator[Check]:
+    """What a model that reads framed texts promises, measured on some; `how` it is tried is said by `Trial`."""
+    from regard.inspection.invariants import Given, Trial, measure_alone, measure_reading
+
+    rows, device = TemplatedRows.of(template, sample), next(module.parameters()).device
+    given, segments = padded(rows, range(len(rows)), template.tokenizer.pad_id, device=device)
+    trial = Trial(module, Given((given,), segments if segmented else None), **how)
+    yield measure_alone(trial)
+    yield from measure_reading(trial)
+
+
 def padded(rows: TemplatedRows, chunk: Sequence[int], pad_id: int, *, device: torch.device) -> tuple[Rows, Tensor]:
     """Some rows as a model reads them (B, T), and the segment of each of their tokens (B, T)."""
     ids, lengths = pad([rows.ids(i) for i in chunk], pad_id)
     segments, _ = pad([rows.segments(i) for i in chunk], 0)
     return Rows(ids.to(device), lengths.to(device)), segments.to(device)
-
-
-def _chunks(texts: Iterable[Text]) -> Iterator[list[Text]]:
-    texts = iter(texts)
-    while chunk := list(islice(texts, _CHUNK)):
-        yield chunk

@@ -5,19 +5,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.config.data import TextConfig, TextPieces
+from regard.config.data import TextConfig, TextPieces, TokenizerConfig
 from regard.data.io.cache import store_key
 from regard.data.io.paths import find_data
 from regard.data.text.documents import Document, TextSource
 from regard.data.text.streams import TokenStream
 from regard.data.text.tokenizers import Tokenizer
-from regard.data.text.vocabulary import learn_tokenizer
+from regard.data.text.vocabulary import learn_pieces
 from regard.tasks.files import DataFiles, Say
+
+Documents = Callable[[], Iterable[Document]]
 
 
 class EncodedTexts(NamedTuple):
@@ -60,18 +62,24 @@ class TextFiles(DataFiles[TextConfig]):
 
     def train_documents(self) -> Iterator[Document]:
         """What is learnt from."""
-        if self.valid is not None:
-            return self.train.documents()
-        return (document for held_out, document in self._parted() if not held_out)
+        return self._parted(held_out=False) if self.valid is None else self.train.documents()
 
     def valid_documents(self) -> Iterator[Document]:
         """What is chosen by."""
-        if self.valid is not None:
-            return self.valid.documents()
-        return (document for held_out, document in self._parted() if held_out)
+        return self._parted(held_out=True) if self.valid is None else self.valid.documents()
 
-    def _parted(self) -> Iterator[tuple[bool, Document]]:
-        return hold_out(self.train.documents, self.data.held_out)
+    def test_documents(self) -> dict[str, Documents]:
+        """The documents to report on, by name; else those held out, where the model was trained on some."""
+        held_out: dict[str, Documents] = {"valid": self.valid_documents} if self.data.train else {}
+        return {name: source.documents for name, source in self.tests.items()} or held_out
+
+    def given_tokenizer(self, pieces: TokenizerConfig) -> Tokenizer | None:
+        """The tokenizer that a `[tokenizer]` section names, if it does."""
+        return None if pieces.file is None else Tokenizer.load(find_data(pieces.file, self.root))
+
+    def _parted(self, *, held_out: bool) -> Iterator[Document]:
+        parted = hold_out(self.train.documents, self.data.held_out)
+        return (document for held, document in parted if held == held_out)
 
 
 def hold_out(documents: Callable[[], Iterator[Document]], share: float) -> Iterator[tuple[bool, Document]]:
@@ -104,13 +112,13 @@ def encode_texts(
     """Open or learn the tokenizer, and put the ids on disk, `separated` by end marks; reused when nothing changed."""
     data = files.data
     sources = [files.train] if files.valid is None else [files.train, files.valid]
+    given = files.given_tokenizer(pieces)
     facts = (repr((separated, data.held_out if files.valid is None else None)), repr(pieces))
-    key = store_key("texts", *(source.fingerprint() for source in sources), *facts, _made_elsewhere(files, pieces))
+    elsewhere = "" if given is None else given.fingerprint()  # its file may change
+    key = store_key("texts", *(source.fingerprint() for source in sources), *facts, elsewhere)
     made = folder / key[:24]
-    if not (made / "tokenizer.json").exists():
-        made.mkdir(parents=True, exist_ok=True)
-        _tokenizer(files, pieces).save(made / "tokenizer.json")
-    tokenizer = Tokenizer.load(made / "tokenizer.json")
+    texts = (document.text for document in files.train_documents())
+    tokenizer = kept_tokenizer(made, lambda: given or learn_pieces(texts, pieces, verbatim=pieces.verbatim))
 
     def stream(name: str, documents: Callable[[], Iterator[Document]]) -> TokenStream:
         part = store_key(key, name)
@@ -125,19 +133,11 @@ def encode_texts(
     return EncodedTexts(tokenizer, stream("train", files.train_documents), stream("valid", files.valid_documents))
 
 
-def _tokenizer(files: TextFiles, pieces: TextPieces) -> Tokenizer:
-    if pieces.file is not None:
-        return Tokenizer.load(find_data(pieces.file, files.root))
-    return learn_tokenizer(
-        (document.text for document in files.train_documents()),
-        pieces.kind,
-        size=pieces.size,
-        lowercase=pieces.lowercase,
-        min_frequency=pieces.min_frequency,
-        verbatim=pieces.verbatim,
-    )
-
-
-def _made_elsewhere(files: TextFiles, pieces: TextPieces) -> str:
-    """The fingerprint of a tokenizer that is given, since its file may change."""
-    return "" if pieces.file is None else Tokenizer.load(find_data(pieces.file, files.root)).fingerprint()
+def kept_tokenizer(folder: Path, make: Callable[[], Tokenizer]) -> Tokenizer:
+    """The tokenizer of a folder, made and kept there the first time."""
+    kept = folder / "tokenizer.json"
+    if not kept.exists():
+        made = make()
+        folder.mkdir(parents=True, exist_ok=True)
+        made.save(kept)
+    return Tokenizer.load(kept)

@@ -11,7 +11,7 @@ from regard.config.data import TokenizerConfig
 from regard.config.recipe import Recipe
 from regard.data.io.paths import find_data
 from regard.data.text.tokenizers import Tokenizer
-from regard.data.text.vocabulary import learn_tokenizer
+from regard.data.text.vocabulary import learn_pieces
 from regard.errors import CheckpointError
 from regard.training.setup import RunContext, Say
 
@@ -29,7 +29,12 @@ def tokenizer_for(
             return Tokenizer.load(kept)
         if not context.group.first:
             raise CheckpointError(f"{kept}: the first process wrote none")
-        made = _tokenizer(recipe, context, start, texts)
+        if start is not None:
+            made = start_tokenizer(start)
+        elif recipe.tokenizer.file is not None:
+            made = Tokenizer.load(find_data(recipe.tokenizer.file, context.data_root))
+        else:
+            made = learn_pieces(texts(), recipe.tokenizer)
         context.keep(made.save)
         return made
 
@@ -40,25 +45,13 @@ def with_tokenizer(pieces: Pieces, start: Pretrained | None, context: RunContext
     """The `[tokenizer]` section, changed to name the start's tokenizer where there is one."""
     if start is None:
         return pieces
-    context.keep(_start_tokenizer(start).save)
+    context.keep(start_tokenizer(start).save)
     context.group.wait()
     return replace(pieces, file=str(context.run.path / "tokenizer.json"))
 
 
-def _start_tokenizer(start: Pretrained) -> Tokenizer:
+def start_tokenizer(start: Pretrained) -> Tokenizer:
+    """The tokenizer that a start brings along."""
     if start.tokenizer is None:
         raise CheckpointError(f"{start.origin}: there is no tokenizer beside the weights")
     return start.tokenizer
-
-
-def _tokenizer(
-    recipe: Recipe, context: RunContext, start: Pretrained | None, texts: Callable[[], Iterable[str]]
-) -> Tokenizer:
-    pieces = recipe.tokenizer
-    if start is not None:
-        return _start_tokenizer(start)
-    if pieces.file is not None:
-        return Tokenizer.load(find_data(pieces.file, context.data_root))
-    return learn_tokenizer(
-        texts(), pieces.kind, size=pieces.size, lowercase=pieces.lowercase, min_frequency=pieces.min_frequency
-    )

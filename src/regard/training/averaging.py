@@ -48,8 +48,6 @@ class Ema(Averager):
     """An exponential moving average, kept in float32 at least. The first updates move it faster: it starts at noise."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
-        if not 0 <= decay < 1:
-            raise UsageError(f"the decay of a moving average is {decay}; it goes from 0 to below 1")
         self.decay = decay
         self._average = {name: _wide(p).clone() for name, p in _weights(model).items()}
         first = next(iter(self._average.values()), torch.empty(()))
@@ -86,8 +84,6 @@ class LastN(Averager):
     """The last n snapshots, in main memory: they are taken rarely, and the device needs its own for other things."""
 
     def __init__(self, model: nn.Module, n: int) -> None:
-        if n < 1:
-            raise UsageError(f"the mean of the last {n} snapshots was asked for; at least 1 is needed")
         self.n = n
         self._shapes = {name: p.shape for name, p in _weights(model).items()}
         self._snapshots: list[Weights] = []
@@ -117,19 +113,13 @@ class LastN(Averager):
         self._snapshots = taken[-self.n :]
 
     def _mean(self, tensors: list[Tensor]) -> Tensor:
-        total = tensors[0].double()
-        for tensor in tensors[1:]:
-            total = total + tensor
+        total = sum(tensors[1:], start=tensors[0].double())
         return (total / len(tensors)).to(_wide(tensors[0]).dtype)
 
 
 def make_averager(model: nn.Module, *, ema: float = 0.0, last: int = 0) -> Averager | None:
     """The averager a config asks for: a moving one, one of the last few snapshots, or none."""
-    if ema and last:
-        raise UsageError(f"a moving average ({ema}) and one of {last} snapshots were asked for; take one of them")
-    if ema:
-        return Ema(model, ema)
-    return LastN(model, last) if last else None
+    return Ema(model, ema) if ema else LastN(model, last) if last else None
 
 
 @contextmanager

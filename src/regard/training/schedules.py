@@ -22,14 +22,19 @@ def rate_at(
     step: int, *, schedule: ScheduleName, lr: float, warmup: int = 0, steps: int = 1, final: float = 0.0
 ) -> float:
     """The learning rate of update number `step` = 1, 2, … of `steps`; after the last one it stays where it is."""
-    _check(schedule, final=final)
+    names = sorted((*_SHAPES, "inverse_sqrt"))
+    if schedule not in names:
+        raise ConfigError(f"no schedule is called {schedule!r}; there are {names}")
+    if not 0 <= final <= 1:
+        raise ConfigError(f"the final share of the rate is {final}; it goes from 0 to 1")
     if step < 1:
         raise UsageError(f"there is no update number {step}; the first is 1")
     if step <= warmup:
         return lr * step / warmup
     if schedule == "inverse_sqrt":
         return lr * max(final, math.sqrt(max(1, warmup) / step))
-    return lr * max(final, _SHAPES[schedule](_progress(step, warmup, steps), final))
+    done = min(1.0, (step - warmup) / max(1, steps - warmup))  # from 0 after the warm-up to 1 at the last step
+    return lr * max(final, _SHAPES[schedule](done, final))
 
 
 # The share of lr at a step, by how much of the way from the warm-up to the last step is done, and where it ends.
@@ -38,16 +43,3 @@ _SHAPES: dict[str, Callable[[float, float], float]] = {
     "linear": lambda done, final: final + (1 - final) * (1 - done),
     "constant": lambda done, final: 1.0,
 }
-
-
-def _progress(step: int, warmup: int, steps: int) -> float:
-    """From 0 at the end of the warm-up to 1 at the last step."""
-    return min(1.0, (step - warmup) / max(1, steps - warmup))
-
-
-def _check(name: str, *, final: float) -> None:
-    names = sorted((*_SHAPES, "inverse_sqrt"))
-    if name not in names:
-        raise ConfigError(f"no schedule is called {name!r}; there are {names}")
-    if not 0 <= final <= 1:
-        raise ConfigError(f"the final share of the rate is {final}; it goes from 0 to 1")

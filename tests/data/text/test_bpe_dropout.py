@@ -147,8 +147,6 @@ def test_same_seed_same_cut_in_any_order(tokenizer: Tokenizer) -> None:
     assert forward == backward[::-1]
 
 
-def test_what_is_refused(tokenizer: Tokenizer) -> None:
-    with pytest.raises(UsageError, match=r"rate is 1\.5"):
-        BpeDropout(tokenizer, 1.5)
+def test_what_is_refused() -> None:
     with pytest.raises(UsageError, match="needs a bpe tokenizer, this one is 'bytes'"):
         BpeDropout(learn_tokenizer([], "bytes"), 0.1)

@@ -28,7 +28,7 @@ def test_detokenising_restores_the_text() -> None:
 
 def test_without_sacremoses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sacremoses", None)
-    moses._tokenizer.cache_clear()
+    moses._moses.cache_clear()
     with pytest.raises(EnvironmentProblem, match="needs sacremoses") as caught:
         moses_tokenize("a", "en")
     assert caught.value.hint == 'pip install "regard[moses]"'

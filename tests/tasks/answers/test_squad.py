@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from regard.errors import DataError, UsageError
+from regard.errors import DataError
 from regard.tasks.answers.squad import Answer, Question, read_squad, split_by_article
 
 CONTEXT = "In 1973, oil 🛢️ rose; in 1974 it fell."
@@ -119,8 +119,6 @@ def test_no_part_is_empty() -> None:
         assert all(split_by_article(some(3), (0.98, 0.01, 0.01), seed=seed))
     with pytest.raises(DataError, match="2 articles cannot be divided into 3 parts"):
         split_by_article(some(2), (1, 1, 1))
-    with pytest.raises(UsageError, match=r"shares are numbers above 0, not \[1, 0\]"):
-        split_by_article(some(2), (1, 0))
 
 
 def test_squad_as_it_is(data_root: Path) -> None:

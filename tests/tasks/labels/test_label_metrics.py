@@ -5,9 +5,11 @@ import pytest
 from scipy import stats
 from sklearn import metrics as peers
 
+from regard.data.text.label_space import LabelSpace
+from regard.data.text.labelled import Example
 from regard.errors import UsageError
 from regard.metrics.bootstrap import bootstrap
-from regard.tasks.labels.metrics import class_figures, class_metrics, number_figures, number_metrics
+from regard.tasks.labels.metrics import class_figures, label_metrics, number_figures
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 7])
@@ -62,7 +64,8 @@ def test_an_interval_of_a_mean_is_the_one_of_the_books() -> None:
 def test_intervals_repeat_and_hold_their_figure() -> None:
     random = np.random.default_rng(0)
     truth, said = random.normal(size=50), random.normal(size=50)
-    one, again, other = (number_metrics(truth, said, seed=seed) for seed in (1, 1, 2))
+    examples = [Example("", None, str(value), 1) for value in truth]
+    one, again, other = (label_metrics(LabelSpace(), said[:, None], examples, seed=seed) for seed in (1, 1, 2))
     assert one == again
     assert one["pearson"].low != other["pearson"].low
     assert all(m.low is not None and m.high is not None and m.low < m.value < m.high for m in one.values())
@@ -70,7 +73,8 @@ def test_intervals_repeat_and_hold_their_figure() -> None:
 
 
 def test_the_positive_class_is_told() -> None:
-    found = class_metrics([0, 1, 1], [0, 1, 0], names=["bad", "good"])
+    examples = [Example("", None, label, 1) for label in ("bad", "good", "good")]
+    found = label_metrics(LabelSpace(("bad", "good")), np.eye(2)[[0, 1, 0]], examples)
     assert found["f1"].signature == "positive:good|n:3|ci:95%|bootstrap:1000|seed:1"
     assert found["f1"].value == pytest.approx(2 / 3)
 

@@ -256,12 +256,6 @@ def test_samples_show_text_label_and_guess() -> None:
     assert {sample[2] for sample in samples} <= {"same", "other"}
 
 
-def test_a_language_model_is_needed_for_its_loss() -> None:
-    task = make_task("classes", lm_weight=0.5)
-    with pytest.raises(ConfigError, match=r"lm_weight is 0.5, and the backbone 'bert' does not predict the next word"):
-        task.loss(make_model(task), task.batch(SOME))
-
-
 def test_objectives_are_figures_that_rise() -> None:
     assert make_task("classes", objective="matthews").objective == "matthews"
     with pytest.raises(ConfigError, match=r"data.objective is 'rmse'; allowed: pearson, spearman"):

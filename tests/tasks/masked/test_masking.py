@@ -192,7 +192,6 @@ def test_words_go_on_with_two_hashes() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"share": 0.0}, "the share of pieces to mask is 0.0, above 0 and at most 1"),
         ({"masked": 0.8, "random": 0.3}, "together at most 1"),
         ({"mask_id": V}, r"special ids \[100\] are not among the 100 ids"),
         ({"special_ids": range(V)}, "all 100 ids are special"),

@@ -192,21 +192,6 @@ def test_a_budget_is_kept_and_filled() -> None:
     assert max(len(b) for b in plan(corpus, budget=100, marks=3, max_examples=2).epoch(0)) == 2
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"room": 1}, "room for 1 pieces, at least 2 are needed"),
-        ({"room": 0, "next_sentence": False}, "room for 0 pieces, at least 1 are needed"),
-        ({"max_examples": 0}, "a batch of 0 examples"),
-        ({"budget": 20, "marks": 3}, "20 pieces holds none of 33"),
-        ({"short": 1.5}, "share of shorter examples is 1.5, 0 to 1"),
-    ],
-)
-def test_what_cannot_be(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        plan(random_corpus(3), **options)
-
-
 def test_one_document_has_no_other() -> None:
     with pytest.raises(DataError, match="somewhere: one document only") as problem:
         plan(Corpus([[3, 4, 5]]))

@@ -16,23 +16,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.checkpoints.foreign.family import Family, Fields, TheirConfig, labels_for, labels_of
-from regard.checkpoints.foreign.names import NameMap, Rule, affine
+from regard.checkpoints.foreign.names import NameMap, Rule, affine, block_rules
 from regard.checkpoints.spec import ModelSpec
-from regard.errors import CheckpointError
 
 
 @dataclass(frozen=True)
 class Heads:
-    """The architectures of a family: their common beginning, and how its classifier transforms [CLS]."""
+    """The architectures of a family: their common beginning, and how its classifier transforms [CLS].
+
+    `fields` are what its backbones have in common with ours, `dropouts` what it calls those of our heads.
+    """
 
     name: str
     transform: str
+    fields: Fields
+    dropouts: Mapping[str, str]
 
     def recognise(
         self, config: TheirConfig, backbone: Mapping[str, Any], *, dropouts: tuple[float, float]
     ) -> ModelSpec:
         """What a config's architecture makes of the backbone; dropouts of the classifier and the span reader."""
-        kind = self._kind(config)
+        known = ("Model", "ForPreTraining", "ForMaskedLM", "ForSequenceClassification", "ForQuestionAnswering")
+        kind = config.architecture(*(self.name + kind for kind in known)).removeprefix(self.name).removeprefix("For")
         bare = {"name": "bert", **backbone, "mlm": False, "nsp": False}
         if kind == "SequenceClassification":
             labels = labels_of(config)
@@ -60,13 +65,14 @@ class Heads:
             return head == ("first", self.transform) and backbone_of(model).get("name") == "bert"
         return model.model == "bert" or (model.model == "span-reader" and backbone_of(model).get("name") == "bert")
 
-    def _kind(self, config: TheirConfig) -> str:
-        known = ("Model", "ForPreTraining", "ForMaskedLM", "ForSequenceClassification", "ForQuestionAnswering")
-        given = (config.get("architectures") or [f"{self.name}Model"])[0]
-        if given not in [self.name + kind for kind in known]:
-            allowed = ", ".join(self.name + kind for kind in known)
-            raise CheckpointError(f"{config.origin}: architecture {given!r} is not known; there are {allowed}")
-        return str(given).removeprefix(self.name).removeprefix("For")
+    def config(self, model: ModelSpec) -> dict[str, Any]:
+        """Their config.json of a model that the family expresses."""
+        backbone = backbone_of(model)
+        names = {"model_type": self.name.lower(), "architectures": [self.architecture(model)]}
+        config = {**names, **self.fields.write(backbone), "pad_token_id": backbone["pad_id"]}
+        if model.model in self.dropouts:
+            config[self.dropouts[model.model]] = model.options["dropout"]
+        return config | (labels_for(model.labels or ()) if model.model == "classifier" else {})
 
 
 def backbone_of(model: ModelSpec) -> Mapping[str, Any]:
@@ -75,7 +81,6 @@ def backbone_of(model: ModelSpec) -> Mapping[str, Any]:
     return options
 
 
-HEADS = Heads("Bert", transform="pooler")
 _FIELDS = Fields(
     {"n_tokens": "vocab_size", "d_model": "hidden_size", "n_heads": "num_attention_heads",
      "d_feedforward": "intermediate_size", "n_layers": "num_hidden_layers", "n_positions": "max_position_embeddings"},
@@ -83,6 +88,11 @@ _FIELDS = Fields(
      "attention_dropout": ("attention_probs_dropout_prob", 0.1), "norm_epsilon": ("layer_norm_eps", 1e-12),
      "tied": ("tie_word_embeddings", True)},
     ("hidden_act", "gelu"),
+)  # fmt: skip
+HEADS = Heads("Bert", transform="pooler", fields=_FIELDS, dropouts={"classifier": "classifier_dropout"})
+_LAYER = (
+    ("attention.self.query", "attention.self.key", "attention.self.value"), "attention.output.dense",
+    "attention.output.LayerNorm", "intermediate.dense", "output.dense", "output.LayerNorm",
 )  # fmt: skip
 
 
@@ -103,18 +113,7 @@ def _recognise(config: TheirConfig, names: Collection[str]) -> ModelSpec:
 
 
 def _config(model: ModelSpec) -> dict[str, Any] | None:
-    backbone = backbone_of(model)
-    if not HEADS.expresses(model) or not backbone["n_segments"]:
-        return None
-    config = {
-        "model_type": "bert",
-        "architectures": [HEADS.architecture(model)],
-        **_FIELDS.write(backbone),
-        "pad_token_id": backbone["pad_id"],
-    }
-    if model.model == "classifier":
-        config |= {"classifier_dropout": model.options["dropout"], **labels_for(model.labels or ())}
-    return config
+    return HEADS.config(model) if HEADS.expresses(model) and backbone_of(model)["n_segments"] else None
 
 
 def _names(model: ModelSpec) -> NameMap:
@@ -130,7 +129,7 @@ def _map(model: str, *, tied: bool) -> NameMap:
         ignored += ["cls.predictions.bias"]  # then `decoder.bias` is the one that is added
     word, head = "bert.embeddings.word_embeddings.weight", "cls.predictions"
     return NameMap(
-        (*_embeddings(at), *_layers(at), *_heads(model, tied=tied)),
+        (*_backbone(at), *_heads(model, tied=tied)),
         prefixes=("bert.",),
         tied={f"{head}.decoder.weight": word, f"{head}.decoder.bias": f"{head}.bias"} if tied else {},
         ignored=tuple(ignored),
@@ -138,26 +137,14 @@ def _map(model: str, *, tied: bool) -> NameMap:
     )
 
 
-def _embeddings(at: str) -> tuple[Rule, ...]:
+def _backbone(at: str) -> tuple[Rule, ...]:
     theirs = "bert.embeddings"
     return (
         Rule(f"{theirs}.word_embeddings.weight", f"{at}embedding.weight"),
         Rule(f"{theirs}.position_embeddings.weight", f"{at}positions.table.weight"),
         Rule(f"{theirs}.token_type_embeddings.weight", f"{at}segments.weight"),
         *affine(f"{theirs}.LayerNorm", f"{at}norm"),
-    )
-
-
-def _layers(at: str) -> tuple[Rule, ...]:
-    theirs, ours = "bert.encoder.layer.{i}", at + "encoder.blocks.{i}"
-    look = f"{theirs}.attention.self"
-    return (
-        *affine((f"{look}.query", f"{look}.key", f"{look}.value"), f"{ours}.attention.query_key_value"),
-        *affine(f"{theirs}.attention.output.dense", f"{ours}.attention.out"),
-        *affine(f"{theirs}.attention.output.LayerNorm", f"{ours}.around_attention.norm"),
-        *affine(f"{theirs}.intermediate.dense", f"{ours}.feedforward.inner"),
-        *affine(f"{theirs}.output.dense", f"{ours}.feedforward.outer"),
-        *affine(f"{theirs}.output.LayerNorm", f"{ours}.around_feedforward.norm"),
+        *block_rules("bert.encoder.layer.{i}.", at + "encoder.blocks.{i}", _LAYER),
     )
 
 

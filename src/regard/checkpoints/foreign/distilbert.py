@@ -9,17 +9,22 @@ from collections.abc import Collection
 from typing import Any
 
 from regard.checkpoints.foreign.bert import Heads, backbone_of
-from regard.checkpoints.foreign.family import Family, Fields, TheirConfig, labels_for
-from regard.checkpoints.foreign.names import NameMap, Rule, affine
+from regard.checkpoints.foreign.family import Family, Fields, TheirConfig
+from regard.checkpoints.foreign.names import NameMap, Rule, affine, block_rules
 from regard.checkpoints.spec import ModelSpec
 
-HEADS = Heads("DistilBert", transform="relu")
 _FIELDS = Fields(
     {"n_tokens": "vocab_size", "d_model": "dim", "n_heads": "n_heads", "d_feedforward": "hidden_dim",
      "n_layers": "n_layers", "n_positions": "max_position_embeddings"},
     {"dropout": ("dropout", 0.1), "attention_dropout": ("attention_dropout", 0.1),
      "tied": ("tie_word_embeddings", True)},
     ("activation", "gelu"),
+)  # fmt: skip
+_DROPOUTS = {"classifier": "seq_classif_dropout", "span-reader": "qa_dropout"}
+HEADS = Heads("DistilBert", transform="relu", fields=_FIELDS, dropouts=_DROPOUTS)
+_LAYER = (
+    ("attention.q_lin", "attention.k_lin", "attention.v_lin"), "attention.out_lin", "sa_layer_norm",
+    "ffn.lin1", "ffn.lin2", "output_layer_norm",
 )  # fmt: skip
 _EPSILON = 1e-12  # of every norm; the config has no word for it
 
@@ -41,17 +46,7 @@ def _config(model: ModelSpec) -> dict[str, Any] | None:
     backbone = backbone_of(model)
     if not HEADS.expresses(model) or backbone["n_segments"] or backbone["norm_epsilon"] != _EPSILON:
         return None
-    config = {
-        "model_type": "distilbert",
-        "architectures": [HEADS.architecture(model)],
-        **_FIELDS.write(backbone),
-        "pad_token_id": backbone["pad_id"],
-    }
-    if model.model == "classifier":
-        config |= {"seq_classif_dropout": model.options["dropout"], **labels_for(model.labels or ())}
-    if model.model == "span-reader":
-        config |= {"qa_dropout": model.options["dropout"]}
-    return config
+    return HEADS.config(model)
 
 
 def _names(model: ModelSpec) -> NameMap:
@@ -67,18 +62,12 @@ def _names(model: ModelSpec) -> NameMap:
 
 
 def _backbone(at: str) -> tuple[Rule, ...]:
-    first, theirs, ours = "distilbert.embeddings", "distilbert.transformer.layer.{i}", at + "encoder.blocks.{i}"
-    look = f"{theirs}.attention"
+    first = "distilbert.embeddings"
     return (
         Rule(f"{first}.word_embeddings.weight", f"{at}embedding.weight"),
         Rule(f"{first}.position_embeddings.weight", f"{at}positions.table.weight"),
         *affine(f"{first}.LayerNorm", f"{at}norm"),
-        *affine((f"{look}.q_lin", f"{look}.k_lin", f"{look}.v_lin"), f"{ours}.attention.query_key_value"),
-        *affine(f"{look}.out_lin", f"{ours}.attention.out"),
-        *affine(f"{theirs}.sa_layer_norm", f"{ours}.around_attention.norm"),
-        *affine(f"{theirs}.ffn.lin1", f"{ours}.feedforward.inner"),
-        *affine(f"{theirs}.ffn.lin2", f"{ours}.feedforward.outer"),
-        *affine(f"{theirs}.output_layer_norm", f"{ours}.around_feedforward.norm"),
+        *block_rules("distilbert.transformer.layer.{i}.", at + "encoder.blocks.{i}", _LAYER),
     )
 
 

@@ -42,6 +42,20 @@ class TheirConfig(dict[str, Any]):
             raise CheckpointError(f"{self.origin}: {key} is {value!r}, which regard does not have; it has {allowed}")
         return known[value]
 
+    def architecture(self, *known: str) -> str:
+        """Which of the known architectures it is for; the first where it does not say."""
+        given = (self.get("architectures") or known)[0]
+        if given not in known:
+            raise CheckpointError(f"{self.origin}: architecture {given!r} is not known; there are {', '.join(known)}")
+        return str(given)
+
+    def refuse_others(self, harmless: Mapping[str, Collection[Any]]) -> None:
+        """Refuse keys that ask for something that our gpt does not have; absent keys ask for nothing."""
+        asked = {key: values for key, values in harmless.items() if key in self and self[key] not in values}
+        if asked:
+            wrong = ", ".join(f"{key} = {self[key]!r}" for key in asked)
+            raise CheckpointError(f"{self.origin}: regard's gpt does not have {wrong}")
+
 
 @dataclass(frozen=True)
 class Family:

@@ -44,6 +44,11 @@ def read_json(path: Path) -> dict[str, Any]:
     return held
 
 
+def write_json(path: Path, facts: Mapping[str, Any]) -> None:
+    """Write an object as others' files have it."""
+    path.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
 def load_pickled(path: Path) -> Any:
     """What `torch.save` wrote, if it is tensors and plain values; nothing in it is run."""
     try:

@@ -8,7 +8,7 @@ so queries and keys are re-ordered into halves.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,14 @@ from torch import Tensor
 from regard.attention import Stretch
 from regard.attention.positions import frequencies
 from regard.checkpoints.foreign.family import TheirConfig
-from regard.checkpoints.foreign.gpt import TASK, pad_id_of
-from regard.checkpoints.foreign.llama import BUILD, halves, llama_names
-from regard.checkpoints.foreign.names import shapes_of
+from regard.checkpoints.foreign.gpt import pad_id_of
+from regard.checkpoints.foreign.llama import BUILD, read_neighboured
 from regard.checkpoints.foreign.pieces import merged_pieces, scored_pieces
+from regard.checkpoints.foreign.vocabularies import ROLES
 from regard.checkpoints.spec import Pretrained
 from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError, EnvironmentProblem
-from regard.models.registry import configure
 
 _SPELLED = {
     "tokens": "token_embd.weight", "norm": "output_norm.weight", "output": "output.weight", "layer": "blk.{i}.",
@@ -35,15 +34,8 @@ _SPELLED = {
     "gate": "ffn_gate", "up": "ffn_up", "down": "ffn_down",
     "attention_norm": "attn_norm", "feedforward_norm": "ffn_norm",
 }  # fmt: skip
-_ROLES = {
-    "pad": "padding",
-    "unk": "unknown",
-    "bos": "bos",
-    "eos": "eos",
-    "mask": "mask",
-    "cls": "cls",
-    "sep": "seperator",
-}
+# What it calls the tokens with a role, where that is not our word; the spelling is theirs.
+_ROLES = {role: role for role in ROLES} | {"pad": "padding", "unk": "unknown", "sep": "seperator"}
 _CONTROL = 3  # the type of a token that no text spells
 _LLAMA3_TRAINED = 8192  # the positions that Llama 3 was trained on before it was stretched; the file does not say them
 
@@ -59,17 +51,8 @@ def open_gguf(path: Path | str) -> Pretrained:
         raise CheckpointError(
             f"{path}: one of {metadata['split.count']} parts", hint="join them with gguf-split --merge"
         )
-    options = _options(metadata, tensors)
-    config = configure("gpt", **options)
-    names = llama_names(config, spelled=_SPELLED, taken=halves(config))
-    return Pretrained(
-        task=TASK,
-        model="gpt",
-        options=options,
-        tensors=names.read(tensors, shapes_of("gpt", options), origin=str(path)),
-        tokenizer=_tokenizer(metadata),
-        origin=str(path),
-    )
+    model = read_neighboured(path, read_options(metadata, tensors), tensors, spelled=_SPELLED)
+    return replace(model, tokenizer=_tokenizer(metadata))
 
 
 def _read(path: Path) -> tuple[TheirConfig, dict[str, Tensor]]:
@@ -90,11 +73,19 @@ def _read(path: Path) -> tuple[TheirConfig, dict[str, Tensor]]:
     return TheirConfig(metadata, origin=str(path)), tensors
 
 
-def _options(metadata: TheirConfig, tensors: dict[str, Tensor]) -> dict[str, Any]:
+def read_options(metadata: TheirConfig, tensors: dict[str, Tensor]) -> dict[str, Any]:
     """What the metadata and the names of the weights say; the stretch of rotary positions is taken out of these."""
     n_heads, d_model = metadata["llama.attention.head_count"], metadata["llama.embedding_length"]
     d_head = metadata.get("llama.attention.key_length", d_model // n_heads)
-    _refuse_others(metadata, d_head)
+    metadata.refuse_others(
+        {
+            "llama.expert_count": (0,),
+            "llama.rope.dimension_count": (d_head,),
+            "llama.attention.value_length": (d_head,),
+            "llama.rope.scaling.type": ("none", "linear"),
+            "llama.attention.sliding_window": (0, metadata.get("llama.context_length")),
+        }
+    )
     base = metadata.get("llama.rope.freq_base", 10000.0)
     n_tokens = len(tensors["token_embd.weight"]) if "token_embd.weight" in tensors else metadata["llama.vocab_size"]
     return {
@@ -114,23 +105,8 @@ def _options(metadata: TheirConfig, tensors: dict[str, Tensor]) -> dict[str, Any
         ),
         "attention_bias": "blk.0.attn_q.bias" in tensors,
         "tied": "output.weight" not in tensors,
-        "pad_id": pad_id_of(_special_ids(metadata), n_tokens),
+        "pad_id": pad_id_of({f"{role}_token_id": i for role, i in _special_ids(metadata).items()}, n_tokens),
     }
-
-
-def _refuse_others(metadata: TheirConfig, d_head: int) -> None:
-    harmless = {
-        "llama.expert_count": (0,),
-        "llama.rope.dimension_count": (d_head,),
-        "llama.attention.value_length": (d_head,),
-        "llama.rope.scaling.type": ("none", "linear"),
-        "llama.attention.sliding_window": (0, metadata.get("llama.context_length")),
-    }
-    wrong = [
-        f"{key} = {metadata[key]!r}" for key, values in harmless.items() if metadata.get(key, values[0]) not in values
-    ]
-    if wrong:
-        raise CheckpointError(f"{metadata.origin}: regard's gpt does not have {', '.join(wrong)}")
 
 
 def _stretch(metadata: TheirConfig, divisors: Tensor | None, *, rates: Tensor) -> dict[str, Any] | None:
@@ -145,18 +121,16 @@ def _stretch(metadata: TheirConfig, divisors: Tensor | None, *, rates: Tensor) -
 
 
 def _special_ids(metadata: Mapping[str, Any]) -> dict[str, int]:
-    """The ids with a role, by the keys of a config.json."""
+    """The ids with a role."""
     ids = {role: metadata.get(f"tokenizer.ggml.{theirs}_token_id") for role, theirs in _ROLES.items()}
-    return {f"{role}_token_id": index for role, index in ids.items() if index is not None}
+    return {role: index for role, index in ids.items() if index is not None}
 
 
 def _tokenizer(metadata: TheirConfig) -> Tokenizer | None:
     model, pieces = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.tokens")
     if model is None or pieces is None or model == "none":
         return None
-    special_tokens = SpecialTokens(
-        **{key.removesuffix("_token_id"): index for key, index in _special_ids(metadata).items()}
-    )
+    special_tokens = SpecialTokens(**_special_ids(metadata))
     types = metadata.get("tokenizer.ggml.token_type", [])
     special = [index for index, kind in enumerate(types) if kind == _CONTROL]
     shared: dict[str, Any] = {"special_tokens": special_tokens, "special": special}

@@ -10,16 +10,17 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from regard.checkpoints.foreign.family import ACTIVATIONS, Family, Fields, TheirConfig, their_activation
-from regard.checkpoints.foreign.names import NameMap, Rule, affine
+from regard.checkpoints.foreign.names import NameMap, Rule, affine, block_rules
 from regard.checkpoints.spec import ModelSpec
-from regard.errors import CheckpointError
 from regard.models.gpt import GPTConfig
 from regard.models.registry import configure
 
 TASK = "language"
+_BLOCK = ("attn.c_attn", "attn.c_proj", "ln_1", "mlp.c_fc", "mlp.c_proj", "ln_2")
 
 # GPT-1's "gelu" is the approximation by tanh, whatever the name is elsewhere.
 _GPT1_ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu", "silu": "silu", "swish": "silu"}
+_GPT2_BUILD = {"scale_attn_weights": [True], "scale_attn_by_inverse_layer_idx": [False], "add_cross_attention": [False]}
 _FIELDS = Fields(
     {"n_tokens": "vocab_size", "d_model": "n_embd", "n_heads": "n_head", "n_layers": "n_layer",
      "n_positions": "n_positions"},
@@ -48,37 +49,15 @@ def pad_id_of(config: Mapping[str, Any], n_tokens: int) -> int:
     return 0
 
 
-def refuse_others(config: TheirConfig, *architectures: str, **harmless: Collection[Any]) -> None:
-    """Refuse other heads than a language model's, and every key that asks for something we do not have.
-
-    Absent keys ask for nothing.
-    """
-    given = (config.get("architectures") or architectures)[0]
-    if given not in architectures:
-        allowed = ", ".join(architectures)
-        raise CheckpointError(f"{config.origin}: architecture {given!r} is not known; there are {allowed}")
-    wrong = [
-        f"{key} = {config[key]!r}" for key, values in harmless.items() if key in config and config[key] not in values
-    ]
-    if wrong:
-        raise CheckpointError(f"{config.origin}: regard's gpt does not have {', '.join(wrong)}")
-
-
 def _recognise_gpt1(config: TheirConfig, names: Collection[str]) -> ModelSpec:
-    refuse_others(config, "OpenAIGPTLMHeadModel", "OpenAIGPTModel")
+    config.architecture("OpenAIGPTLMHeadModel", "OpenAIGPTModel")
     options = {"order": "post", "activation": config.choose("afn", _GPT1_ACTIVATIONS, default="gelu")}
     return ModelSpec(TASK, "gpt", {**_shared_options(config), **options})
 
 
 def _recognise_gpt2(config: TheirConfig, names: Collection[str]) -> ModelSpec:
-    refuse_others(
-        config,
-        "GPT2LMHeadModel",
-        "GPT2Model",
-        scale_attn_weights=(True,),
-        scale_attn_by_inverse_layer_idx=(False,),
-        add_cross_attention=(False,),
-    )
+    config.architecture("GPT2LMHeadModel", "GPT2Model")
+    config.refuse_others(_GPT2_BUILD)
     options = {
         "order": "pre",
         "activation": config.choose("activation_function", ACTIVATIONS, default="gelu_new"),
@@ -132,21 +111,10 @@ def _their_shared(config: GPTConfig) -> dict[str, Any]:
     return _FIELDS.write(vars(config)) | {"embd_pdrop": embedding_dropout, "pad_token_id": config.pad_id}
 
 
-def _block_rules() -> tuple[Rule, ...]:
-    theirs, ours = "transformer.h.{i}", "stack.blocks.{i}"
-    return (
-        *affine(f"{theirs}.attn.c_attn", f"{ours}.attention.query_key_value", transposed=True),
-        *affine(f"{theirs}.attn.c_proj", f"{ours}.attention.out", transposed=True),
-        *affine(f"{theirs}.mlp.c_fc", f"{ours}.feedforward.inner", transposed=True),
-        *affine(f"{theirs}.mlp.c_proj", f"{ours}.feedforward.outer", transposed=True),
-        *affine(f"{theirs}.ln_1", f"{ours}.around_attention.norm"),
-        *affine(f"{theirs}.ln_2", f"{ours}.around_feedforward.norm"),
-    )
-
-
 def _names(model: ModelSpec, *, tokens: str, positions: str, final_norm: bool) -> NameMap:
     tied = bool(model.options.get("tied", True))
-    rules = [Rule(tokens, "embedding.weight"), Rule(positions, "positions.table.weight"), *_block_rules()]
+    rules = block_rules("transformer.h.{i}.", "stack.blocks.{i}", _BLOCK, transposed=True)
+    rules += [Rule(tokens, "embedding.weight"), Rule(positions, "positions.table.weight")]
     if final_norm:
         rules += affine("transformer.ln_f", "stack.final_norm")
     if not tied:

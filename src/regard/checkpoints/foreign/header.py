@@ -114,10 +114,10 @@ def _pieces(folder: Path, config: Mapping[str, Any]) -> tuple[tuple[int, ...], s
 
 
 def _llama2c(path: Path) -> Header:
-    from regard.checkpoints.foreign.llama2c import _read_header, _tokenizer_beside
+    from regard.checkpoints.foreign.llama2c import read_options, tokenizer_beside
 
-    options = _read_header(path)
-    beside = _tokenizer_beside(path, options["n_tokens"])
+    options = read_options(path)
+    beside = tokenizer_beside(path, options["n_tokens"])
     pieces = () if beside is None else (int(options["n_tokens"]),)
     missing = None if beside else f"{path}: no tokenizer.bin lies beside it"
     spec = with_defaults(ModelSpec(LANGUAGE, "gpt", options))
@@ -125,7 +125,7 @@ def _llama2c(path: Path) -> Header:
 
 
 def _gguf(path: Path) -> Header:
-    from regard.checkpoints.foreign.gguf import _options
+    from regard.checkpoints.foreign.gguf import read_options
 
     try:
         from gguf import GGUFReader, GGUFValueType
@@ -148,7 +148,7 @@ def _gguf(path: Path) -> Header:
     config = TheirConfig(metadata, origin=str(path))
     if config["general.architecture"] != "llama":
         raise CheckpointError(f"{path}: architecture {config['general.architecture']!r} is not known; there is 'llama'")
-    options = _options(config, tensors)
+    options = read_options(config, tensors)
     pieces = reader.fields.get("tokenizer.ggml.tokens")
     return Header(
         path,
@@ -162,16 +162,16 @@ def _gguf(path: Path) -> Header:
 
 
 def _whisper(path: Path) -> Header:
-    from regard.checkpoints.foreign.whisper import MODEL, TASK, _options, _read
+    from regard.checkpoints.foreign.whisper import MODEL, TASK, read_openai, read_options
     from regard.checkpoints.foreign.whisper_tokens import find_tokenizer
 
-    held = _on_disk(path, lambda path: dict(zip(("dims", "model_state_dict"), _read(path), strict=True)))
+    held = _on_disk(path, lambda path: dict(zip(("dims", "model_state_dict"), read_openai(path), strict=True)))
     if not isinstance(held, Mapping) or not {"dims", "model_state_dict"} <= held.keys():
         raise CheckpointError(
             f"{path}: no Whisper model (it has no dims and model_state_dict)",
             hint="of .pt files regard opens OpenAI's Whisper",
         )
-    options = _options(TheirConfig(held["dims"], origin=str(path)))
+    options = read_options(TheirConfig(held["dims"], origin=str(path)))
     types = Counter(_type(tensor.dtype) for tensor in held["model_state_dict"].values())
     try:
         tokenizer, missing = find_tokenizer(path, n_tokens=int(options["n_target"])), None

@@ -9,9 +9,7 @@ Nothing that a folder holds is ever run.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +18,16 @@ from torch import Tensor
 from regard.checkpoints.foreign.bert import BERT
 from regard.checkpoints.foreign.distilbert import DISTILBERT
 from regard.checkpoints.foreign.family import Family, TheirConfig
-from regard.checkpoints.foreign.files import read_folder_weights, read_json
+from regard.checkpoints.foreign.files import read_folder_weights, read_json, write_json
+from regard.checkpoints.foreign.gguf import open_gguf
 from regard.checkpoints.foreign.gpt import GPT1, GPT2
 from regard.checkpoints.foreign.llama import LLAMA
+from regard.checkpoints.foreign.llama2c import open_llama2c
 from regard.checkpoints.foreign.marian import MARIAN
 from regard.checkpoints.foreign.names import shapes_of
 from regard.checkpoints.foreign.vit import VIT
 from regard.checkpoints.foreign.vocabularies import read_tokenizers, write_tokenizer
-from regard.checkpoints.foreign.whisper import WHISPER
+from regard.checkpoints.foreign.whisper import WHISPER, open_openai
 from regard.checkpoints.spec import ModelSpec, Pretrained, with_defaults
 from regard.checkpoints.weights import write_tensors
 from regard.data.text.tokenizers import Tokenizer
@@ -37,6 +37,8 @@ FAMILIES: Mapping[str, Family] = {
     family.model_type: family for family in (BERT, DISTILBERT, GPT1, GPT2, LLAMA, MARIAN, WHISPER, VIT)
 }
 
+_FILES: Mapping[str, Callable[[Path], Pretrained]] = {".gguf": open_gguf, ".bin": open_llama2c, ".pt": open_openai}
+
 
 def open_foreign(path: Path | str) -> Pretrained:
     """A model that others trained, in our terms."""
@@ -45,22 +47,12 @@ def open_foreign(path: Path | str) -> Pretrained:
         return _open_folder(path)
     if not path.exists():
         raise CheckpointError(f"{path}: there is no such folder or file")
-    if path.suffix == ".gguf":
-        from regard.checkpoints.foreign.gguf import open_gguf
-
-        return open_gguf(path)
-    if path.suffix == ".bin":
-        from regard.checkpoints.foreign.llama2c import open_llama2c
-
-        return open_llama2c(path)
-    if path.suffix == ".pt":
-        from regard.checkpoints.foreign.whisper import open_openai
-
-        return open_openai(path)
-    raise CheckpointError(
-        f"{path}: not a model that regard can open",
-        hint="give a Hugging Face folder, a llama2.c .bin, a .gguf file, or Whisper's .pt",
-    )
+    if path.suffix not in _FILES:
+        raise CheckpointError(
+            f"{path}: not a model that regard can open",
+            hint="give a Hugging Face folder, a llama2.c .bin, a .gguf file, or Whisper's .pt",
+        )
+    return _FILES[path.suffix](path)
 
 
 def write_hub(
@@ -75,16 +67,12 @@ def write_hub(
     config = (_special_ids(tokenizer, config) if tokenizer else {}) | config
     theirs = family.names(model).write(tensors) | family.stored(model)
     folder.mkdir(parents=True, exist_ok=True)
-    _write_json(folder / "config.json", config)
+    write_json(folder / "config.json", config)
     write_tensors(folder / "model.safetensors", theirs)
     if tokenizer is not None:
         write_tokenizer(folder, tokenizer, template=family.template)
         if family.generation is not None:
-            _write_json(folder / "generation_config.json", family.generation(model, tokenizer))
-
-
-def _write_json(path: Path, facts: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            write_json(folder / "generation_config.json", family.generation(model, tokenizer))
 
 
 def _open_folder(folder: Path) -> Pretrained:
@@ -100,17 +88,14 @@ def _open_folder(folder: Path) -> Pretrained:
     except UsageError as problem:  # the numbers in the config make no model
         raise CheckpointError(f"{path}: {problem}", hint=problem.hint) from problem
     ours = family.names(spec).read(tensors, shapes, origin=str(origin))
-    facts = {field.name: getattr(spec, field.name) for field in fields(ModelSpec)}
     tokenizer, target = (None, None) if family.template is None else read_tokenizers(folder, config)
-    return Pretrained(**facts, tensors=ours, tokenizer=tokenizer, target_tokenizer=target, origin=str(folder))
+    return Pretrained(**vars(spec), tensors=ours, tokenizer=tokenizer, target_tokenizer=target, origin=str(folder))
 
 
 def _special_ids(tokenizer: Tokenizer, config: Mapping[str, Any]) -> dict[str, int]:
     """What a config.json says of the tokenizer's special tokens."""
-    played = {
-        role: index for role, index in tokenizer.special_tokens.present().items() if role in ("pad", "bos", "eos")
-    }
-    ids = {f"{role}_token_id": index for role, index in played.items()}
+    played = tokenizer.special_tokens.present()
+    ids = {f"{role}_token_id": index for role, index in played.items() if role in ("pad", "bos", "eos")}
     return ids | {"decoder_start_token_id": played["bos"]} if config.get("is_encoder_decoder") else ids
 
 

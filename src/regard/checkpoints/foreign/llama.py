@@ -7,6 +7,7 @@ halves (l with l + E/2), as ours do; files that pair neighbours instead (llama2.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,16 +15,24 @@ from torch import Tensor
 
 from regard.attention import Stretch
 from regard.checkpoints.foreign.family import Family, Fields, TheirConfig
-from regard.checkpoints.foreign.gpt import TASK, gpt_config, pad_id_of, refuse_others
-from regard.checkpoints.foreign.names import NameMap, Rule
-from regard.checkpoints.spec import ModelSpec
+from regard.checkpoints.foreign.gpt import TASK, gpt_config, pad_id_of
+from regard.checkpoints.foreign.names import NameMap, Rule, shapes_of
+from regard.checkpoints.spec import ModelSpec, Pretrained
 from regard.errors import CheckpointError
 from regard.models.gpt import GPTConfig
+from regard.models.registry import configure
 
 # What every Llama has, whatever its size.
 BUILD: Mapping[str, Any] = {"order": "pre", "norm": "rms", "positions": "rotary", "gated": True, "dropout": 0.0,
                             "activation": "silu", "attention_bias": False, "feedforward_bias": False}  # fmt: skip
 
+# How rotary positions are slowed down, by the name that others have for it: ours → theirs.
+_STRETCHES: Mapping[str, Mapping[str, str]] = {
+    "default": {},
+    "linear": {"factor": "factor"},
+    "llama3": {"factor": "factor", "low": "low_freq_factor", "high": "high_freq_factor",
+               "n_trained": "original_max_position_embeddings"},
+}  # fmt: skip
 _FIELDS = Fields(
     {"n_tokens": "vocab_size", "d_model": "hidden_size", "n_layers": "num_hidden_layers",
      "n_heads": "num_attention_heads", "d_feedforward": "intermediate_size"},
@@ -82,8 +91,19 @@ def halves(config: GPTConfig) -> Callable[[Tensor], Tensor]:
     return taken
 
 
+def read_neighboured(
+    path: Path, options: Mapping[str, Any], tensors: Mapping[str, Tensor], *, spelled: Mapping[str, str]
+) -> Pretrained:
+    """A Llama in our terms, from tensors whose rotary features pair neighbours; its tokenizer is not in it."""
+    config = configure("gpt", **options)
+    names = llama_names(config, spelled=spelled, taken=halves(config))
+    ours = names.read(tensors, shapes_of("gpt", options), origin=str(path))
+    return Pretrained(TASK, "gpt", options, tensors=ours, origin=str(path))
+
+
 def _recognise(config: TheirConfig, names: Collection[str]) -> ModelSpec:
-    refuse_others(config, "LlamaForCausalLM", "LlamaModel", partial_rotary_factor=(None, 1.0))
+    config.architecture("LlamaForCausalLM", "LlamaModel")
+    config.refuse_others({"partial_rotary_factor": (None, 1.0)})
     pad = {"pad_id": pad_id_of(config, config["vocab_size"])}
     return ModelSpec(TASK, "gpt", {**BUILD, **_FIELDS.read(config), **pad, **_rotary_options(config)})
 
@@ -93,21 +113,12 @@ def _rotary_options(config: TheirConfig) -> dict[str, Any]:
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     base = rope.get("rope_theta", config.get("rope_theta", 10000.0))
     kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind == "default":
-        return {"rotary_base": base, "rotary_stretch": None}
-    if kind == "linear":
-        return {"rotary_base": base, "rotary_stretch": {"factor": rope["factor"]}}
-    if kind == "llama3":
-        stretch = {
-            "factor": rope["factor"],
-            "n_trained": rope["original_max_position_embeddings"],
-            "low": rope["low_freq_factor"],
-            "high": rope["high_freq_factor"],
-        }
-        return {"rotary_base": base, "rotary_stretch": stretch}
-    raise CheckpointError(
-        f"{config.origin}: rotary positions are scaled by {kind!r}; regard has 'default', 'linear' and 'llama3'"
-    )
+    if kind not in _STRETCHES:
+        raise CheckpointError(
+            f"{config.origin}: rotary positions are scaled by {kind!r}; regard has 'default', 'linear' and 'llama3'"
+        )
+    stretch = {ours: rope[theirs] for ours, theirs in _STRETCHES[kind].items()}
+    return {"rotary_base": base, "rotary_stretch": stretch or None}
 
 
 def _config(model: ModelSpec) -> dict[str, Any] | None:
@@ -135,15 +146,8 @@ def is_llama(config: GPTConfig) -> bool:
 def _their_scaling(stretch: Stretch | None) -> dict[str, Any] | None:
     if stretch is None:
         return None
-    if stretch.n_trained is None:
-        return {"rope_type": "linear", "factor": stretch.factor}
-    return {
-        "rope_type": "llama3",
-        "factor": stretch.factor,
-        "low_freq_factor": stretch.low,
-        "high_freq_factor": stretch.high,
-        "original_max_position_embeddings": stretch.n_trained,
-    }
+    kind = "linear" if stretch.n_trained is None else "llama3"
+    return {"rope_type": kind} | {theirs: getattr(stretch, ours) for ours, theirs in _STRETCHES[kind].items()}
 
 
 _SPELLED = {

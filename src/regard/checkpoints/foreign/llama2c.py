@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.checkpoints.foreign.gpt import TASK
-from regard.checkpoints.foreign.llama import BUILD, halves, llama_names
-from regard.checkpoints.foreign.names import shapes_of
+from regard.checkpoints.foreign.llama import BUILD, read_neighboured
 from regard.checkpoints.foreign.pieces import scored_pieces
 from regard.checkpoints.spec import Pretrained
 from regard.data.text.special_tokens import SpecialTokens
@@ -44,19 +43,11 @@ _SPELLED = {
 def open_llama2c(path: Path | str, *, tokenizer: Path | str | None = None) -> Pretrained:
     """A llama2.c model in our terms, with the tokenizer given or the one that lies beside it, if any."""
     path = Path(path)
-    options = _read_header(path)
+    options = read_options(path)
     config = GPTConfig(**options)
-    names = llama_names(config, spelled=_SPELLED, taken=halves(config))
-    tensors = names.read(_read_weights(path, config), shapes_of("gpt", options), origin=str(path))
-    beside = Path(tokenizer) if tokenizer is not None else _tokenizer_beside(path, config.n_tokens)
-    return Pretrained(
-        task=TASK,
-        model="gpt",
-        options=options,
-        tensors=tensors,
-        tokenizer=None if beside is None else read_llama2c_tokenizer(beside, n_tokens=config.n_tokens),
-        origin=str(path),
-    )
+    model = read_neighboured(path, options, _read_weights(path, config), spelled=_SPELLED)
+    beside = tokenizer or tokenizer_beside(path, config.n_tokens)
+    return replace(model, tokenizer=read_llama2c_tokenizer(beside, n_tokens=config.n_tokens) if beside else None)
 
 
 def read_llama2c_tokenizer(path: Path | str, *, n_tokens: int) -> Tokenizer:
@@ -77,7 +68,8 @@ def read_llama2c_tokenizer(path: Path | str, *, n_tokens: int) -> Tokenizer:
     return scored_pieces(pieces, scores, special_tokens=_ROLES)
 
 
-def _read_header(path: Path) -> dict[str, Any]:
+def read_options(path: Path) -> dict[str, Any]:
+    """What the numbers at the beginning of a file say of its model."""
     with path.open("rb") as file:
         head = file.read(_HEADER.size)
     numbers = _HEADER.unpack(head) if len(head) == _HEADER.size else (0,) * 7
@@ -133,6 +125,7 @@ def _read_weights(path: Path, config: GPTConfig) -> dict[str, Tensor]:
     return tensors
 
 
-def _tokenizer_beside(path: Path, n_tokens: int) -> Path | None:
+def tokenizer_beside(path: Path, n_tokens: int) -> Path | None:
+    """The tokenizer that lies beside a file, if any."""
     names = (f"tok{n_tokens}.bin", "tokenizer.bin")
     return next((path.with_name(name) for name in names if path.with_name(name).exists()), None)

@@ -8,12 +8,13 @@ and the models are equal. Decoding begins with the padding's token, which must n
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from regard.checkpoints.foreign.family import Family, Fields, TheirConfig, refuse_uneven
-from regard.checkpoints.foreign.names import NameMap, Rule
+from regard.checkpoints.foreign.names import NameMap, Rule, affine
 from regard.checkpoints.spec import ModelSpec
 
 # What is added to the logits is one row of a matrix in theirs.
@@ -82,10 +83,10 @@ def _names(model: ModelSpec) -> NameMap:
     sides = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
     tied = model.options["tied"]
     if tied == "all":
-        rules.append(names.columns("model.shared.weight", "source_embedding.weight"))
+        rules.append(names.columns(Rule("model.shared.weight", "source_embedding.weight")))
         return NameMap(tuple(rules), tied=dict.fromkeys(sides, "model.shared.weight"), ignored=ignored)
     rules += [
-        names.columns(theirs, f"{ours}.weight")
+        names.columns(Rule(theirs, f"{ours}.weight"))
         for theirs, ours in zip(sides, ("source_embedding", "target_embedding", "output"), strict=True)
     ]
     return NameMap(tuple(rules), tied={sides[2]: sides[1]} if tied == "output" else {}, ignored=ignored)
@@ -123,26 +124,20 @@ class _Names:
 
     def reads(self, theirs: tuple[str, ...], ours: str) -> list[Rule]:
         """A layer, or several joined, that takes the features in: its columns are they."""
-        biases = tuple(f"{layer}.bias" for layer in theirs)
-        weights = tuple(f"{layer}.weight" for layer in theirs)
-        return [self.columns(weights, f"{ours}.weight"), Rule(biases, f"{ours}.bias")]
+        weight, bias = affine(theirs, ours)
+        return [self.columns(weight), bias]
 
     def rows(self, theirs: str, ours: str) -> list[Rule]:
         """A layer that puts the features out, or a norm: the rows of its weight and its bias are they."""
         return [
-            Rule(
-                f"{theirs}.{part}",
-                f"{ours}.{part}",
-                taken=lambda tensor: tensor[self.to_ours],
-                given=lambda tensor: tensor[self.to_theirs],
-            )
-            for part in ("weight", "bias")
+            replace(rule, taken=lambda tensor: tensor[self.to_ours], given=lambda tensor: tensor[self.to_theirs])
+            for rule in affine(theirs, ours)
         ]
 
-    def columns(self, theirs: str | tuple[str, ...], ours: str) -> Rule:
-        """A weight whose columns are the features."""
-        return Rule(
-            theirs, ours, taken=lambda tensor: tensor[:, self.to_ours], given=lambda tensor: tensor[:, self.to_theirs]
+    def columns(self, rule: Rule) -> Rule:
+        """The rule of a weight whose columns are the features."""
+        return replace(
+            rule, taken=lambda tensor: tensor[:, self.to_ours], given=lambda tensor: tensor[:, self.to_theirs]
         )
 
 

@@ -15,8 +15,8 @@ Whatever is missing, unknown or misshapen is said in one message.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -52,8 +52,8 @@ class Rule:
 
     def numbered(self, layer: str) -> Rule:
         """The rule of one layer."""
-        parts = tuple(_numbered(part, layer) for part in self.parts)
-        return Rule(parts, _numbered(self.ours, layer), self.transposed, self.rows, self.taken, self.given)
+        parts = tuple(part.replace("{i}", layer) for part in self.parts)
+        return replace(self, theirs=parts, ours=self.ours.replace("{i}", layer))
 
     def shapes(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
         """The shape of each of their parts, when ours has this one."""
@@ -91,7 +91,8 @@ class NameMap:
 
     def canonical(self, names: Iterable[str]) -> dict[str, str]:
         """Their names as the rules spell them → as the file does."""
-        known = re.compile("|".join(_pattern(name) for name in self._known()))
+        parts = (part for rule in self.rules for part in rule.parts)
+        known = re.compile("|".join(_pattern(name) for name in (*parts, *self.tied, *self.ignored)))
         return {self._spelling(name, known): name for name in names}
 
     def read(
@@ -126,12 +127,6 @@ class NameMap:
         _refuse(problems, "export", hint="the model has parts that this format cannot hold")
         return theirs
 
-    def _known(self) -> Iterator[str]:
-        for rule in self.rules:
-            yield from rule.parts
-        yield from self.tied
-        yield from self.ignored
-
     def _spelling(self, name: str, known: re.Pattern[str]) -> str:
         for old, new in self.respelled.items():
             name = name.removesuffix(old) + new if name.endswith(old) else name
@@ -141,7 +136,7 @@ class NameMap:
     def _rule_of(self, ours: str) -> Rule | None:
         for rule in self.rules:
             if match := re.fullmatch(_pattern(rule.ours), ours):
-                return rule.numbered(match[1]) if match.groups() else rule.numbered("")
+                return rule.numbered(match[1] if match.groups() else "")
         return None
 
     def _ignores(self, name: str) -> bool:
@@ -165,14 +160,35 @@ def affine(
     return Rule(weights, f"{ours}.weight", transposed, rows), Rule(biases, f"{ours}.bias", rows=rows)
 
 
+# What a Transformer's block is made of, as far as all have it.
+_BLOCK = (
+    "attention.query_key_value", "attention.out", "around_attention.norm",
+    "feedforward.inner", "feedforward.outer", "around_feedforward.norm",
+)  # fmt: skip
+
+
+def block_rules(
+    theirs: str, ours: str, parts: Sequence[str | tuple[str, ...] | None], *, transposed: bool = False
+) -> list[Rule]:
+    """The rules of a block, from what its parts are called behind `theirs`; None: a part that has rules of its own.
+
+    Parts are queries with keys and values, what mixes the heads, and their norm; then the two layers of the
+    feed-forward, and its norm. `transposed` says so of all but norms.
+    """
+    rules: list[Rule] = []
+    for part, name in zip(parts, _BLOCK, strict=True):
+        layers = () if part is None else (part,) if isinstance(part, str) else part
+        turned = transposed and not name.endswith("norm")
+        rules += (
+            affine(tuple(theirs + layer for layer in layers), f"{ours}.{name}", transposed=turned) if layers else ()
+        )
+    return rules
+
+
 def shapes_of(model: str, options: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """The shapes of a registered model's weights by name, without making the weights."""
     with torch.device("meta"):
         return {name: tuple(tensor.shape) for name, tensor in weights_of(build(model, options)).items()}
-
-
-def _numbered(name: str, layer: str) -> str:
-    return name.replace("{i}", layer)
 
 
 def _pattern(name: str) -> str:

@@ -47,12 +47,16 @@ def read_spm(path: Path) -> Spm:
     try:
         spm = Spm()
         for number, value in _fields(path.read_bytes()):
+            fields = dict(_fields(_bytes(value))) if number in (1, 2, 3) else {}
             if number == 1:
-                _add_piece(spm, dict(_fields(_bytes(value))))
+                spm.pieces.append(_bytes(fields.get(1, b"")).decode("utf-8"))
+                spm.scores.append(float(fields.get(2, 0.0)))
+                spm.kinds.append(int(fields.get(3, _NORMAL)))
             elif number == 2:
-                spm.model = int(dict(_fields(_bytes(value))).get(3, UNIGRAM))
+                spm.model = int(fields.get(3, UNIGRAM))
             elif number == 3:
-                _set_normalizer(spm, dict(_fields(_bytes(value))))
+                spm.characters = _bytes(fields.get(2, b""))
+                spm.leading_space, spm.single_spaces = bool(fields.get(3, True)), bool(fields.get(4, True))
     except FileNotFoundError as problem:
         raise CheckpointError(f"{path}: there is no such file") from problem
     except (ValueError, IndexError, TypeError, struct.error) as problem:
@@ -91,14 +95,14 @@ def _marian(path: Path, ids: Mapping[str, int]) -> Tokenizer:
             raise CheckpointError(f"{path.parent / 'vocab.json'}: {token} is missing")
     rated = zip(spm.pieces, spm.scores, spm.kinds, strict=True)
     scores = {piece: score for piece, score, kind in rated if kind in (_NORMAL, _OWN)}
-    pieces = [""] * (max(ids.values()) + 1)
-    for piece, index in ids.items():
-        pieces[index] = piece
+    by_id = {index: piece for piece, index in ids.items()}
+    pieces = [by_id.get(index, "") for index in range(max(by_id) + 1)]
     vocabulary = [(piece, scores.get(piece, _FAR * max(1, len(piece)))) for piece in pieces]
     core = Core(models.Unigram(vocabulary, ids["<unk>"], False))
     core.normalizer = _normalizer(spm)
-    core.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always" if spm.leading_space else "never")
-    core.decoder = decoders.Metaspace(prepend_scheme="always" if spm.leading_space else "never")
+    prepend = "always" if spm.leading_space else "never"
+    core.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=prepend)
+    core.decoder = decoders.Metaspace(prepend_scheme=prepend)
     core.post_processor = processors.TemplateProcessing(
         single="$A </s>", pair="$A $B </s>", special_tokens=[("</s>", ids["</s>"])]
     )
@@ -113,17 +117,6 @@ def _normalizer(spm: Spm) -> normalizers.Normalizer:
     if spm.single_spaces:
         steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
     return normalizers.Sequence(steps)
-
-
-def _add_piece(spm: Spm, fields: Mapping[int, Value]) -> None:
-    spm.pieces.append(_bytes(fields[1]).decode("utf-8") if 1 in fields else "")
-    spm.scores.append(float(fields.get(2, 0.0)))
-    spm.kinds.append(int(fields.get(3, _NORMAL)))
-
-
-def _set_normalizer(spm: Spm, fields: Mapping[int, Value]) -> None:
-    spm.characters = _bytes(fields.get(2, b""))
-    spm.leading_space, spm.single_spaces = bool(fields.get(3, True)), bool(fields.get(4, True))
 
 
 def _bytes(value: Value) -> bytes:

@@ -13,10 +13,14 @@ from collections.abc import Collection
 from typing import Any
 
 from regard.checkpoints.foreign.family import Family, Fields, TheirConfig, labels_for, labels_of
-from regard.checkpoints.foreign.names import NameMap, Rule, affine
+from regard.checkpoints.foreign.names import NameMap, Rule, affine, block_rules
 from regard.checkpoints.spec import ModelSpec
 from regard.errors import CheckpointError
 
+_LAYER = (
+    ("attention.attention.query", "attention.attention.key", "attention.attention.value"), "attention.output.dense",
+    "layernorm_before", "intermediate.dense", "output.dense", "layernorm_after",
+)  # fmt: skip
 _KNOWN = ("ViTModel", "ViTForImageClassification")
 _FIELDS = Fields(
     {"d_model": "hidden_size", "n_heads": "num_attention_heads", "d_feedforward": "intermediate_size",
@@ -28,9 +32,7 @@ _FIELDS = Fields(
 
 
 def _recognise(config: TheirConfig, names: Collection[str]) -> ModelSpec:
-    kind = (config.get("architectures") or ["ViTModel"])[0]
-    if kind not in _KNOWN:
-        raise CheckpointError(f"{config.origin}: architecture {kind!r} is not known; there are {', '.join(_KNOWN)}")
+    kind = config.architecture(*_KNOWN)
     config.choose("pooler_act", {"tanh": True}, default="tanh")
     labels = labels_of(config) if kind == "ViTForImageClassification" else None
     held = _map().canonical(names)
@@ -76,25 +78,12 @@ def _map(*, headed: bool = False) -> NameMap:
                 f"{stem}.position_embeddings", "positions.table.weight", taken=lambda t: t[0], given=lambda t: t[None]
             ),
             *affine(f"{stem}.patch_embeddings.projection", "stem.projection"),
-            *_layers(),
+            *block_rules("vit.encoder.layer.{i}.", "encoder.blocks.{i}", _LAYER),
             *affine("vit.layernorm", "encoder.final_norm"),
             *head,
         ),
         prefixes=("vit.",),
         ignored=(f"{stem}.mask_token", *(pooler if headed else ())),  # parts that nothing in the model uses
-    )
-
-
-def _layers() -> tuple[Rule, ...]:
-    theirs, ours = "vit.encoder.layer.{i}", "encoder.blocks.{i}"
-    look = f"{theirs}.attention.attention"
-    return (
-        *affine((f"{look}.query", f"{look}.key", f"{look}.value"), f"{ours}.attention.query_key_value"),
-        *affine(f"{theirs}.attention.output.dense", f"{ours}.attention.out"),
-        *affine(f"{theirs}.layernorm_before", f"{ours}.around_attention.norm"),
-        *affine(f"{theirs}.intermediate.dense", f"{ours}.feedforward.inner"),
-        *affine(f"{theirs}.output.dense", f"{ours}.feedforward.outer"),
-        *affine(f"{theirs}.layernorm_after", f"{ours}.around_feedforward.norm"),
     )
 
 

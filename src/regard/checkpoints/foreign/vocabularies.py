@@ -12,7 +12,6 @@ the family's habit decides.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from tokenizers import Tokenizer as Core
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.checkpoints.foreign.family import Template
-from regard.checkpoints.foreign.files import read_json
+from regard.checkpoints.foreign.files import read_json, write_json
 from regard.checkpoints.foreign.spm import llama_tokenizer, marian_tokenizers
 from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
@@ -79,12 +78,8 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer, *, template: Template | 
         core.post_processor = processors.TemplateProcessing(single=f"$A {end[0][0]}", special_tokens=end)
     config = {f"{role}_token": token for role, token in names.items()}
     core.save(str(folder / "tokenizer.json"))
-    for name, extra in (
-        ("tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"}),
-        ("special_tokens_map.json", {}),
-    ):
-        text = json.dumps({**extra, **config}, indent=2, ensure_ascii=False) + "\n"
-        (folder / name).write_text(text, encoding="utf-8")
+    write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **config})
+    write_json(folder / "special_tokens_map.json", config)
 
 
 def _core(folder: Path, family: str) -> Core | Tokenizer:
@@ -122,7 +117,8 @@ def _named_tokens(folder: Path) -> dict[str, str]:
 def _byte_pairs(folder: Path, family: str) -> Core:
     vocabulary: dict[str, int] = read_json(folder / "vocab.json")
     lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
-    merges = [_pair(line) for line in lines if line and not line.startswith("#version")]
+    pairs = (line.split() for line in lines if line and not line.startswith("#version"))
+    merges = [(first, second) for first, second in pairs]
     if family == "openai-gpt":
         core = Core(models.BPE(vocab=vocabulary, merges=merges, unk_token="<unk>", end_of_word_suffix="</w>"))
         core.normalizer = normalizers.BertNormalizer(lowercase=True)
@@ -133,11 +129,6 @@ def _byte_pairs(folder: Path, family: str) -> Core:
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
     return core
-
-
-def _pair(line: str) -> tuple[str, str]:
-    first, second = line.split()
-    return first, second
 
 
 def _word_pieces(folder: Path, family: str) -> Core:

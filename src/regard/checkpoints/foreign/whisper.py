@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regard.checkpoints.foreign.family import Family, Fields, TheirConfig, refuse_uneven
 from regard.checkpoints.foreign.files import load_pickled, read_json
-from regard.checkpoints.foreign.names import NameMap, Rule, affine, shapes_of
+from regard.checkpoints.foreign.names import NameMap, Rule, affine, block_rules, shapes_of
 from regard.checkpoints.foreign.whisper_tokens import (
     ENGLISH_TOKENS,
     ENGLISH_VOCABULARY,
@@ -66,8 +66,8 @@ _OPENAI_SIZES = {
 def open_openai(path: Path | str) -> Pretrained:
     """OpenAI's file in our terms, its weights in single precision."""
     path = Path(path)
-    sizes, tensors = _read(path)
-    options = _options(sizes)
+    sizes, tensors = read_openai(path)
+    options = read_options(sizes)
     names = _map(_OPENAI, int(options["d_model"]), prefixes=())
     ours = names.read(tensors, shapes_of(MODEL, options), origin=str(path))
     tokenizer = find_tokenizer(path, n_tokens=int(options["n_target"]))
@@ -76,7 +76,8 @@ def open_openai(path: Path | str) -> Pretrained:
     return Pretrained(TASK, MODEL, options, decode=decode, tensors=ours, tokenizer=tokenizer, origin=str(path))
 
 
-def _read(path: Path) -> tuple[TheirConfig, dict[str, Tensor]]:
+def read_openai(path: Path) -> tuple[TheirConfig, dict[str, Tensor]]:
+    """The sizes and the weights that a file holds."""
     held = load_pickled(path)
     if not isinstance(held, Mapping) or not {"dims", "model_state_dict"} <= held.keys():
         raise CheckpointError(
@@ -86,7 +87,8 @@ def _read(path: Path) -> tuple[TheirConfig, dict[str, Tensor]]:
     return TheirConfig(held["dims"], origin=str(path)), dict(held["model_state_dict"])
 
 
-def _options(sizes: TheirConfig) -> dict[str, Any]:
+def read_options(sizes: TheirConfig) -> dict[str, Any]:
+    """What the sizes say of the model."""
     refuse_uneven(sizes, ("n_audio_state", "n_text_state"), ("n_audio_head", "n_text_head"))
     return {
         **WHISPER_OPTIONS,
@@ -194,13 +196,10 @@ def _map(spelled: Mapping[str, str], d_model: int, *, prefixes: tuple[str, ...])
 
 def _layer(s: Mapping[str, str], side: str, d_model: int) -> tuple[Rule, ...]:
     theirs, ours = f"{s['at']}{side}.{s['layer']}", f"{side}.blocks.{{i}}"
+    parts = (None, f"{s['own']}.{s['out']}", s["own_norm"], s["inner"], s["outer"], s["norm"])
     rules = [
         *_looks(f"{theirs}{s['own']}.", f"{ours}.attention.query_key_value", s, d_model),
-        *affine(f"{theirs}{s['own']}.{s['out']}", f"{ours}.attention.out"),
-        *affine(f"{theirs}{s['own_norm']}", f"{ours}.around_attention.norm"),
-        *affine(f"{theirs}{s['inner']}", f"{ours}.feedforward.inner"),
-        *affine(f"{theirs}{s['outer']}", f"{ours}.feedforward.outer"),
-        *affine(f"{theirs}{s['norm']}", f"{ours}.around_feedforward.norm"),
+        *block_rules(theirs, ours, parts),
     ]
     if side == "decoder":
         cross = f"{theirs}{s['cross']}."

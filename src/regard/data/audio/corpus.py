@@ -91,31 +91,25 @@ class Utterances(Protocol):
     @property
     def texts(self) -> Sequence[str]:
         """What is said in each."""
-        ...
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
         """How many samples each has."""
-        ...
 
     @property
     def rate(self) -> int:
         """Samples a second."""
-        ...
 
     def __len__(self) -> int: ...
 
     def samples(self, index: int) -> Samples:
         """The samples of one recording."""
-        ...
 
     def where(self, index: int) -> str:
         """What messages call it."""
-        ...
 
     def fingerprint(self) -> str:
         """A SHA-256 over sound and texts."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

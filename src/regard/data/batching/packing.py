@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.batching.plan import EpochPlan, Indices
+from regard.data.batching.plan import EpochPlan, Indices, check_lengths
 from regard.data.batching.ragged import Ragged
 from regard.errors import UsageError
 
@@ -30,14 +30,7 @@ class PackedPlan(EpochPlan):
         self.source_lengths, self.target_lengths = np.asarray(source_lengths), np.asarray(target_lengths)
         self.budget_tokens, self.seed = budget_tokens, seed
         longer = np.maximum(self.source_lengths, self.target_lengths)
-        if not len(longer):
-            raise UsageError("there are no examples to make batches of")
-        if longer.max() > budget_tokens:
-            raise UsageError(
-                f"example {int(longer.argmax())} has {int(longer.max())} tokens on its longer side, "
-                f"the budget is {budget_tokens}",
-                hint="raise the budget, or leave out long examples",
-            )
+        check_lengths(longer, budget_tokens)
         self.longest = int(longer.max())
         # A quarter more than the average batch holds; the filler takes up to one document for each `longest` tokens.
         usual = 1.25 * budget_tokens / float(longer.mean())

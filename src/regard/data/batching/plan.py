@@ -8,8 +8,9 @@ checkpoint has to keep.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,19 +37,19 @@ class EpochPlan(ABC):
     """Which examples go together, epoch by epoch."""
 
     @abstractmethod
-    def epoch(self, number: int) -> list[Indices]:
+    def epoch(self, number: int) -> Iterable[Any]:
         """The batches of an epoch."""
 
-    def iterate(self, position: Position = Position()) -> Iterator[tuple[Position, Indices]]:  # noqa: B008 - frozen
+    def iterate(self, position: Position = Position()) -> Iterator[tuple[Position, Any]]:  # noqa: B008 - frozen
         """Batches without end from `position` on; resuming at a yielded position gives exactly what comes next."""
         number, done = position.epoch, position.batch
         while True:
-            batches = self.epoch(number)
-            if not 0 <= done <= len(batches):
-                raise no_such_batch(position, len(batches))
-            for index in range(done, len(batches)):
-                last = index + 1 == len(batches)
-                yield Position(number + 1) if last else Position(number, index + 1), batches[index]
+            index = 0
+            for index, (batch, after) in enumerate(pairwise(chain(self.epoch(number), [None])), start=1):
+                if index > done >= 0:
+                    yield Position(number + 1) if after is None else Position(number, index), batch
+            if not 0 <= done <= index:
+                raise no_such_batch(position, index)
             number, done = number + 1, 0
 
 
@@ -58,6 +59,18 @@ def no_such_batch(position: Position, n: int) -> UsageError:
         f"batch {position.batch} of epoch {position.epoch} does not exist, the epoch has {n}",
         hint="the data, the budget or the seed is not that of the run to be resumed",
     )
+
+
+def check_lengths(longer: Indices, budget_tokens: int) -> None:
+    """Refuse examples, by the lengths of their longer sides, of which there are none, or one is over the budget."""
+    if not len(longer):
+        raise UsageError("there are no examples to make batches of")
+    if longer.max() > budget_tokens:
+        raise UsageError(
+            f"example {int(longer.argmax())} has {int(longer.max())} tokens on its longer side, "
+            f"the budget is {budget_tokens}",
+            hint="raise the budget, or leave out long examples",
+        )
 
 
 def example_plan(
@@ -97,22 +110,8 @@ class BatchPlan(EpochPlan):
         self.source_lengths: Indices = np.asarray(source_lengths, np.int64)  # (n,)
         self.target_lengths: Indices = np.asarray(target_lengths, np.int64)  # (n,)
         self.budget_tokens, self.seed = budget_tokens, seed
-        source, target = self.source_lengths, self.target_lengths
-        if budget_tokens < 1:
-            raise UsageError(f"budget_tokens is {budget_tokens}, at least 1 is needed")
-        if source.ndim != 1 or source.shape != target.shape:
-            raise UsageError(
-                f"lengths are one number an example on both sides, given {source.shape} and {target.shape}"
-            )
-        if not len(source):
-            raise UsageError("there are no examples to make batches of")
-        self._longer = np.maximum(1, np.maximum(source, target))
-        worst = int(np.argmax(self._longer))
-        if self._longer[worst] > budget_tokens:
-            raise UsageError(
-                f"example {worst} has {self._longer[worst]} tokens on its longer side, the budget is {budget_tokens}",
-                hint="raise the budget, or leave out long examples",
-            )
+        self._longer = np.maximum(1, np.maximum(self.source_lengths, self.target_lengths))
+        check_lengths(self._longer, budget_tokens)
 
     def epoch(self, number: int) -> list[Indices]:
         """The batches of an epoch: index arrays that together hold every example once."""

@@ -11,13 +11,12 @@ them, the last one goes on with the next epoch's rows. An epoch's batches are th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import get_args
 
 import numpy as np
 
 from regard.config.data import RowOrder
 from regard.data.batching.plan import Indices, Position, no_such_batch
-from regard.errors import DataError, UsageError
+from regard.errors import DataError
 
 
 class RowPlan:
@@ -26,10 +25,7 @@ class RowPlan:
     def __init__(
         self, n_tokens: int, context: int, *, rows_per_batch: int, seed: int, order: RowOrder = "rows"
     ) -> None:
-        if order not in get_args(RowOrder):
-            raise UsageError(f"the order of rows is '{order}'; allowed: {', '.join(get_args(RowOrder))}")
-        if context < 1 or rows_per_batch < 1:
-            raise UsageError(f"context is {context} and rows_per_batch {rows_per_batch}, at least 1 is needed of both")
+
         if n_tokens <= context:
             raise DataError(
                 f"the text has {n_tokens:,} tokens, and a row of context {context:,} needs {context + 1:,}",
@@ -77,8 +73,5 @@ class RowPlan:
             raise no_such_batch(position, n)
         while True:
             number += 1
-            yield self._position(number), self.batch(number - 1)
-
-    def _position(self, number: int) -> Position:
-        epoch = number * self.rows_per_batch // self.rows_per_epoch
-        return Position(epoch, number - self.first_batch(epoch))
+            epoch = number * self.rows_per_batch // self.rows_per_epoch
+            yield Position(epoch, number - self.first_batch(epoch)), self.batch(number - 1)

@@ -139,10 +139,9 @@ class CaptionSource:
 
     def _rows(self) -> Iterator[tuple[str, str, int]]:
         if self.resolved_format == "flickr":
-            yield from self._flickr()
-            return
-        for (image, caption), line in read_texts(self.table, (self.image, self.caption), format=self.resolved_format):
-            yield image, caption, line
+            return self._flickr()
+        rows = read_texts(self.table, (self.image, self.caption), format=self.resolved_format)
+        return ((image, caption, line) for (image, caption), line in rows)
 
     def _flickr(self) -> Iterator[tuple[str, str, int]]:
         for number, line in enumerate(stream_lines(self.table), start=1):

@@ -50,16 +50,13 @@ def read_image(path: Path, *, size: int | tuple[int, int] | None = None, fit: Fi
 
 def decode_image(content: bytes, *, where: str, size: int | tuple[int, int] | None = None, fit: Fit = COVER) -> Tensor:
     """The image whose file holds `content`: uint8 (3, H, W); errors name it `where`."""
-    pillow = _pillow()
-    height, width = _sides(size)
+    pillow, sides = _pillow(), _sides(size)
     if not content:
         raise DataError(f"{where}: is empty, not an image", hint="leave it out, or fetch it again")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # pillow's remarks on odd metadata; what matters is whether the pixels come
-            image = _upright_rgb(pillow.open(io.BytesIO(content)))
-            if size is not None:
-                image = _fitted(image, (height, width), fit)
+            image = _fitted(_upright_rgb(pillow.open(io.BytesIO(content))), sides, fit)
     except (OSError, SyntaxError, ValueError, EOFError, ZeroDivisionError, pillow.DecompressionBombError) as error:
         reason = str(error).partition(" <_io.BytesIO")[0]
         raise DataError(
@@ -71,18 +68,16 @@ def decode_image(content: bytes, *, where: str, size: int | tuple[int, int] | No
 
 def convert_image(image: Any, *, size: int | tuple[int, int] | None = None, fit: Fit = COVER) -> Tensor:
     """An image of pillow as `read_image` gives the file that it came from: uint8 (3, H, W)."""
-    height, width = _sides(size)
-    image = _upright_rgb(image)
-    return _as_tensor(image if size is None else _fitted(image, (height, width), fit))
+    sides = _sides(size)
+    return _as_tensor(_fitted(_upright_rgb(image), sides, fit))
 
 
 def fit_image(pixels: Tensor, *, size: int | tuple[int, int] | None, fit: Fit = COVER) -> Tensor:
     """Pixels (3, H, W) brought to a size."""
-    height, width = _sides(size)
-    if size is None or pixels.shape[1:] == (height, width):
+    sides = _sides(size)
+    if sides is None or pixels.shape[1:] == sides:
         return pixels
-    image = _pillow().fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
-    return _as_tensor(_fitted(image, (height, width), fit))
+    return _as_tensor(_fitted(_pillow().fromarray(pixels.permute(1, 2, 0).contiguous().numpy()), sides, fit))
 
 
 def _as_tensor(image: Any) -> Tensor:
@@ -122,9 +117,9 @@ def _turned(image: Any, turn: int) -> Any:
     return image.transpose(steps[int(turn) - 2]) if turn in range(2, 9) else image
 
 
-def _fitted(image: Any, size: tuple[int, int], fit: Fit) -> Any:
-    height, width = size
-    if image.size == (width, height) and fit.shortest is None:
+def _fitted(image: Any, size: tuple[int, int] | None, fit: Fit) -> Any:
+    height, width = size or (image.height, image.width)
+    if size is None or (image.size == (width, height) and fit.shortest is None):
         return image
     resample = getattr(_pillow().Resampling, fit.resample.upper())
     if fit.how == "stretch":
@@ -138,11 +133,11 @@ def _fitted(image: Any, size: tuple[int, int], fit: Fit) -> Any:
     return image.crop((left, top, left + width, top + height))
 
 
-def _sides(size: int | tuple[int, int] | None) -> tuple[int, int]:
-    height, width = (0, 0) if size is None else (size, size) if isinstance(size, int) else size
-    if size is not None and min(height, width) < 1:
-        raise UsageError(f"an image's size is at least 1 × 1, given {height} × {width}")
-    return height, width
+def _sides(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
+    sides = (size, size) if isinstance(size, int) else size
+    if sides is not None and min(sides) < 1:
+        raise UsageError(f"an image's size is at least 1 × 1, given {sides[0]} × {sides[1]}")
+    return sides
 
 
 def _pillow() -> Any:

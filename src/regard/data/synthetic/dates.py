@@ -7,10 +7,8 @@ and test, by a hash of the day: a model that is right on test has understood dat
 """
 
 import datetime
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from hashlib import blake2b
-from itertools import islice
 from pathlib import Path
 from random import Random
 
@@ -28,35 +26,24 @@ def split_of(day: datetime.date) -> str:
     return "train" if bucket >= 3 else "valid" if bucket == 2 else "test"
 
 
-@dataclass(frozen=True)
-class DateGenerator:
-    """An endless stream of (text, ISO date); iterating anew starts over with the same pairs."""
-
-    seed: int
-    languages: Sequence[str] = LANGUAGES
-    split: str | None = None
-
-    def __post_init__(self) -> None:
-        unknown = [language for language in self.languages if language not in CALENDARS]
-        if unknown or not self.languages:
-            given = ", ".join(unknown) or "none"
-            raise UsageError(f"dates are written in {', '.join(LANGUAGES)}; given {given}")
-        if self.split not in (None, *SPLITS):
-            raise UsageError(f"split '{self.split}' is not known; allowed: {', '.join(SPLITS)}")
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        # A string seed is hashed the same way on every machine; the split keeps the streams apart.
-        random = Random(f"dates/{self.seed}/{self.split}")
-        while True:
-            day = self._day(random)
-            calendar = CALENDARS[random.choice(self.languages)]
-            yield _write(day, calendar, random), day.isoformat()
-
-    def _day(self, random: Random) -> datetime.date:
-        while True:
-            day = datetime.date.fromordinal(random.randint(FIRST.toordinal(), LAST.toordinal()))
-            if self.split is None or split_of(day) == self.split:
-                return day
+def date_pairs(
+    n: int, seed: int, *, split: str | None = None, languages: Sequence[str] = LANGUAGES
+) -> list[tuple[str, str]]:
+    """The first `n` pairs (text, ISO date) of a stream that has no end, and is the same for the same seed."""
+    unknown = [language for language in languages if language not in CALENDARS]
+    if unknown or not languages:
+        raise UsageError(f"dates are written in {', '.join(LANGUAGES)}; given {', '.join(unknown) or 'none'}")
+    if split not in (None, *SPLITS):
+        raise UsageError(f"split '{split}' is not known; allowed: {', '.join(SPLITS)}")
+    # A string seed is hashed the same way on every machine; the split keeps the streams apart.
+    random = Random(f"dates/{seed}/{split}")
+    pairs: list[tuple[str, str]] = []
+    while len(pairs) < n:
+        day = datetime.date.fromordinal(random.randint(FIRST.toordinal(), LAST.toordinal()))
+        if split in (None, split_of(day)):
+            calendar = CALENDARS[random.choice(languages)]
+            pairs.append((_write(day, calendar, random), day.isoformat()))
+    return pairs
 
 
 def _write(day: datetime.date, calendar: Calendar, random: Random) -> str:
@@ -69,13 +56,6 @@ def _write(day: datetime.date, calendar: Calendar, random: Random) -> str:
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def date_pairs(
-    n: int, seed: int, *, split: str | None = None, languages: Sequence[str] = LANGUAGES
-) -> list[tuple[str, str]]:
-    """The first `n` pairs of a `DateGenerator`."""
-    return list(islice(DateGenerator(seed, languages, split), n))
 
 
 def write_dates(

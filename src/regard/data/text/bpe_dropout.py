@@ -31,8 +31,7 @@ class BpeDropout:
     def __init__(self, tokenizer: Tokenizer, rate: float, *, seed: int = 0) -> None:
         if tokenizer.kind != "bpe":
             raise UsageError(f"BPE-dropout needs a bpe tokenizer, this one is '{tokenizer.kind}'")
-        if not 0.0 <= rate <= 1.0:
-            raise UsageError(f"the dropout rate is {rate}, between 0 and 1 is allowed")
+
         self.tokenizer, self.rate, self.seed = tokenizer, rate, seed
         self._merges = Merges(tokenizer)
         self._words = _Words(self._merges.ids)

@@ -13,11 +13,10 @@ hashes of 8 bytes: one set entry for each pair, whatever its length. For each pr
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import get_args
 
 from regard.config.data import Action
 from regard.data.text.pairs import Pair
-from regard.errors import DataError, UsageError
+from regard.errors import DataError
 
 PROBLEMS = ("empty", "long", "ratio", "duplicate", "overlap")
 _SHORT = 10  # characters: below this a ratio says nothing ("Ja." and "Yes, of course.")
@@ -33,12 +32,6 @@ class Policy:
     ratio: Action = "drop"
     duplicate: Action = "keep"
     overlap: Action = "drop"
-
-    def __post_init__(self) -> None:
-        for problem in PROBLEMS:
-            if self.action(problem) not in get_args(Action):
-                allowed = ", ".join(get_args(Action))
-                raise UsageError(f"policy for {problem} is '{self.action(problem)}'; allowed: {allowed}")
 
     def action(self, problem: str) -> Action:
         """The action for a problem."""
@@ -72,9 +65,6 @@ class Report:
                 text += [f"    {example}" for example in self.examples[problem]]
         return text
 
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
 
 class CheckedPairs:
     """The pairs that pass, streamed once; `report` grows as they are read and is complete at the end."""
@@ -96,8 +86,7 @@ def check_pairs(
     held_out: Set[int] = frozenset(),
 ) -> CheckedPairs:
     """Check a stream of pairs, as it is read. `held_out` are the `pair_hashes` of data that training must not see."""
-    if max_length < 1 or max_ratio < 1:
-        raise UsageError(f"max_length is {max_length} and max_ratio {max_ratio}, both have to be at least 1")
+
     report = Report(name, policy or Policy())
     return CheckedPairs(_check(pairs, report, max_length=max_length, max_ratio=max_ratio, held_out=held_out), report)
 
@@ -122,8 +111,8 @@ def _check(
             report.kept += 1
             yield pair
     if not report.kept:
-        message = f"{report.name}: no usable pairs, {report.read:,} were read"
-        raise DataError(message, hint="; ".join(line.strip() for line in report.lines()[1:]) or None)
+        hint = "; ".join(line.strip() for line in report.lines()[1:]) or None
+        raise DataError(f"{report.name}: no usable pairs, {report.read:,} were read", hint=hint)
 
 
 def _problems_of_text(pair: Pair, *, max_length: int, max_ratio: float) -> list[str]:
@@ -138,7 +127,7 @@ def _settle(pair: Pair, problems: list[str], report: Report) -> bool:
     """Count the problems of a pair; whether it is kept."""
     for problem in problems:
         report.counts[problem] += 1
-        shown = f"{report.name}:{pair.line}: {_shorten(pair.source)} | {_shorten(pair.target)}"
+        shown = f"{report.name}:{pair.line}: {shorten(pair.source)} | {shorten(pair.target)}"
         if report.policy.action(problem) == "refuse":
             raise DataError(
                 f"{shown}: refused, {problem}", hint=f"mend the data, or set the policy for {problem} to drop"
@@ -148,9 +137,10 @@ def _settle(pair: Pair, problems: list[str], report: Report) -> bool:
     return all(report.policy.action(problem) == "keep" for problem in problems)
 
 
-def _shorten(text: str) -> str:
+def shorten(text: str, most: int = 40) -> str:
+    """A text in quotes and in one line, as a message shows it: no more of it than so many characters."""
     text = " ".join(text.split())
-    return repr(text if len(text) <= 40 else text[:39] + "…")
+    return repr(text if len(text) <= most else text[: most - 1] + "…")
 
 
 def _hash(pair: Pair) -> int:

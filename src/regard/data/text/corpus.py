@@ -9,21 +9,21 @@ A folder holds, for each side, the ids of all sentences in one flat array and wh
 It is written under a temporary name and renamed, so a folder is whole or absent; what was cut short later is noticed.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from regard.data.batching.chunks import chunks
 from regard.data.batching.ragged import Ragged
 from regard.data.io.cache import Header, Store, whole_numbers
 from regard.data.text.memmap_ids import ID_TYPES, MemmapIds, MemmapIdWriter
 from regard.data.text.pairs import Pair
 from regard.data.text.tokenizers import Tokenizer
-from regard.errors import DataError, UsageError
+from regard.errors import DataError
 
 _CHUNK = 4096  # pairs encoded at once
 
@@ -93,8 +93,7 @@ class Corpus(Store):
 
         Pairs with more than `max_tokens` on a side are left out; the header counts them as `dropped_long`.
         """
-        if max_tokens is not None and max_tokens < 1:
-            raise UsageError(f"max_tokens is {max_tokens}, at least 1 is needed")
+
         folder = Path(folder)
         with cls.writing(folder) as draft:
             with (
@@ -121,7 +120,7 @@ class Corpus(Store):
 def _encode(pairs: Iterable[Pair], source: MemmapIdWriter, target: MemmapIdWriter, *, max_tokens: int | None) -> int:
     """Write all pairs that are short enough; how many were not."""
     dropped = 0
-    for chunk in _chunks(pairs):
+    for chunk in chunks(pairs, _CHUNK):
         sources = source.tokenizer.encode_batch([pair.source for pair in chunk])
         targets = target.tokenizer.encode_batch([pair.target for pair in chunk])
         if max_tokens is not None:
@@ -131,9 +130,3 @@ def _encode(pairs: Iterable[Pair], source: MemmapIdWriter, target: MemmapIdWrite
         source.append(sources)
         target.append(targets)
     return dropped
-
-
-def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-    pairs = iter(pairs)
-    while chunk := list(islice(pairs, _CHUNK)):
-        yield chunk

@@ -125,15 +125,6 @@ def _nothing_in(file: Path | str) -> DataError:
     return DataError(f"{display_name(file)}: holds no text, only empty lines", hint="at least one line is needed")
 
 
-def _whole(file: Path | str) -> Iterator[Document]:
-    return _cut(file, lambda line, after: False)
-
-
-def _by_heading(file: Path | str) -> Iterator[Document]:
-    # The blank line tells a title from a line like " = 7 / 2 = " that a formula was broken into.
-    return _cut(file, lambda line, after: not after.strip() and _HEADING.fullmatch(line) is not None)
-
-
 def _cut(file: Path | str, begins: Callable[[str, str], bool]) -> Iterator[Document]:
     """Documents that begin where a line, seen with the one after it, says so; blank lines alone are none."""
     lines: list[str] = []
@@ -170,8 +161,9 @@ def _by_line(file: Path | str) -> Iterator[Document]:
 
 
 _SPLITTERS: dict[str, Callable[[Path | str], Iterator[Document]]] = {
-    "file": _whole,
+    "file": lambda file: _cut(file, lambda line, after: False),
     "blank": _by_blank,
-    "heading": _by_heading,
+    # The blank line tells a title from a line like " = 7 / 2 = " that a formula was broken into.
+    "heading": lambda file: _cut(file, lambda line, after: not after.strip() and bool(_HEADING.fullmatch(line))),
     "line": _by_line,
 }

@@ -116,11 +116,10 @@ class LabelSource:
 
     def examples(self) -> Iterator[Example]:
         """Stream what is there, good or bad; an input without any row is an error."""
-        empty = True
+        example = None
         for example in self._trec() if self.resolved_format.startswith("trec") else self._table():
-            empty = False
             yield example
-        if empty:
+        if example is None:
             raise empty_file(self.path)
 
     def fingerprint(self) -> str:

@@ -35,7 +35,3 @@ class Markers:
         framed = begin if begin and tuple(tokenizer.frame([]).ids[:1]) == begin else ()
         after = end if separated else ()
         return cls(before=framed, after=after, opening=framed, nothing=framed or begin or end, end=special_tokens.eos)
-
-    def around(self, ids: list[int]) -> list[int]:
-        """The ids of a text with its marks."""
-        return [*self.before, *ids, *self.after]

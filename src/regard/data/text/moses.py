@@ -15,31 +15,22 @@ def moses_tokenize(text: str, language: str, *, split_dashes: bool = False) -> s
     By default dashes are left alone, as in the published test sets: "t @-@ shirt" would count three words where
     "t-shirt" is one.
     """
-    tokenized: str = _tokenizer(language).tokenize(
-        text, aggressive_dash_splits=split_dashes, return_str=True, escape=False
-    )
+    tool = _moses("MosesTokenizer", language)
+    tokenized: str = tool.tokenize(text, aggressive_dash_splits=split_dashes, return_str=True, escape=False)
     return tokenized
 
 
 def moses_detokenize(text: str, language: str) -> str:
     """Undo `moses_tokenize`, as far as the language's rules can tell where spaces were."""
-    joined: str = _detokenizer(language).detokenize(text.replace(" @-@ ", "-").split(), unescape=False)
+    tool = _moses("MosesDetokenizer", language)
+    joined: str = tool.detokenize(text.replace(" @-@ ", "-").split(), unescape=False)
     return joined
 
 
-@lru_cache(maxsize=8)
-def _tokenizer(language: str) -> Any:
-    return _sacremoses().MosesTokenizer(lang=language)
-
-
-@lru_cache(maxsize=8)
-def _detokenizer(language: str) -> Any:
-    return _sacremoses().MosesDetokenizer(lang=language)
-
-
-def _sacremoses() -> Any:
+@lru_cache(maxsize=16)
+def _moses(tool: str, language: str) -> Any:
     try:
         import sacremoses  # type: ignore[import-untyped, unused-ignore]
     except ImportError:
         raise EnvironmentProblem("Moses tokenisation needs sacremoses", hint='pip install "regard[moses]"') from None
-    return sacremoses
+    return getattr(sacremoses, tool)(lang=language)

@@ -73,11 +73,7 @@ class PairSource:
     @property
     def resolved_format(self) -> str:
         """The format that will be read: as given, or by the file's suffix."""
-        if self.format is not None:
-            return self.format
-        if self.target is not None:
-            return "lines"
-        return table_format(self.source)
+        return self.format or ("lines" if self.target is not None else table_format(self.source))
 
     @property
     def resolved_columns(self) -> tuple[Column, Column]:
@@ -93,12 +89,10 @@ class PairSource:
 
     def pairs(self) -> Iterator[Pair]:
         """Stream the pairs; an input without any is an error."""
-        rows = self._parallel() if self.target is not None else self._table()
-        empty = True
-        for row in rows:
-            empty = False
+        row = None
+        for row in self._parallel() if self.target is not None else self._table():
             yield row
-        if empty:
+        if row is None:
             raise empty_file(self.source)
 
     def _table(self) -> Iterator[Pair]:
@@ -112,20 +106,15 @@ class PairSource:
             if source is None or target is None:
                 longer = targets if source is None else sources
                 total = number + sum(1 for _ in longer)
-                counts = (number - 1, total) if source is None else (total, number - 1)
-                raise self._unequal(*counts)
+                n, m = (number - 1, total) if source is None else (total, number - 1)
+                raise DataError(
+                    f"{display_name(self.source)} has {n} lines but {display_name(self.target)} has {m}",
+                    hint="the n-th lines of both files must belong together",
+                )
             yield Pair(source, target, number)
-
-    def _unequal(self, n_source: int, n_target: int) -> DataError:
-        first, second = display_name(self.source), display_name(self.target or "")
-        message = f"{first} has {n_source} lines but {second} has {n_target}"
-        return DataError(message, hint="the n-th lines of both files must belong together")
 
     def fingerprint(self) -> str:
         """A SHA-256 over the bytes of the files and the way they are read; the same contents give the same one."""
-        total = hashlib.sha256()
-        for path in (self.source, self.target):
-            if path is not None:
-                total.update(hash_file(path).encode())
-        total.update(repr((self.resolved_format, self.resolved_columns)).encode())
-        return total.hexdigest()
+        hashes = [hash_file(path) for path in (self.source, self.target) if path is not None]
+        how = repr((self.resolved_format, self.resolved_columns))
+        return hashlib.sha256("".join([*hashes, how]).encode()).hexdigest()

@@ -74,12 +74,10 @@ def make_special(core: Core, special_tokens: SpecialTokens) -> None:
 
 def write_special_tokens(description: dict[str, Any], special_tokens: SpecialTokens) -> dict[str, Any]:
     """A tokenizer's JSON with the roles noted beside the tokens that play them."""
-    played = special_tokens.present()
-    added = [
-        {**token, "roles": [role for role, index in played.items() if index == token["id"]]}
-        for token in description["added_tokens"]
-    ]
-    added = [token if token["roles"] else {k: v for k, v in token.items() if k != "roles"} for token in added]
+    added = []
+    for token in description["added_tokens"]:
+        roles = [role for role, index in special_tokens.present().items() if index == token["id"]]
+        added.append({**token, "roles": roles} if roles else token)
     return {**description, "added_tokens": added}
 
 

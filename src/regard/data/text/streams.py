@@ -11,14 +11,15 @@ It is whole or absent; what was cut short later is noticed. `batching.rows` says
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
+from regard.data.batching.chunks import chunks
 from regard.data.io.cache import Header, Store, whole_numbers
 from regard.data.text.documents import Document
 from regard.data.text.markers import Markers
@@ -73,8 +74,8 @@ class TokenStream(Store):
 
     def __init__(self, folder: Path, header: StreamHeader) -> None:
         super().__init__(folder, header)
-        self._file = MemmapIds(folder, "stream", sentences=header.documents, tokens=header.tokens, dtype=header.dtype)
-        self.ids = self._file.flat  # (tokens,)
+        file = MemmapIds(folder, "stream", sentences=header.documents, tokens=header.tokens, dtype=header.dtype)
+        self.ids = file.flat  # (tokens,)
 
     def __len__(self) -> int:
         return int(self.header.tokens)
@@ -84,10 +85,6 @@ class TokenStream(Store):
         """How much text it is made of."""
         header = self.header
         return Extent(header.documents, header.characters, header.bytes, header.words)
-
-    def document(self, index: int) -> npt.NDArray[Any]:
-        """The ids of a document with its marks, (length,), as a view of the file."""
-        return self._file[index]
 
     def rows(self, starts: npt.ArrayLike, width: int) -> npt.NDArray[np.int64]:
         """`width` ids from each start on, (B, width); after the last id comes the first again."""
@@ -116,7 +113,8 @@ class TokenStream(Store):
         markers, extent = Markers.of(tokenizer, separated=separated), Extent()
         with cls.writing(folder) as draft:
             with MemmapIdWriter(draft, "stream", tokenizer) as writer:
-                for chunk in _chunks(documents):
+                # A document costs something even if it is short.
+                for chunk in chunks(documents, _CHUNK, size=lambda document: len(document.text) + 256):
                     _write(chunk, tokenizer, writer, markers=markers)
                     for document in chunk:
                         extent = extent.plus(document)
@@ -132,19 +130,6 @@ class TokenStream(Store):
             )
             cls.write_header(draft, header)
         return cls.open(folder)
-
-
-def _chunks(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    chunk: list[Document] = []
-    size = 0
-    for document in documents:
-        chunk.append(document)
-        size += len(document.text) + 256  # a document costs something even if it is short
-        if size >= _CHUNK:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
 
 
 def _write(chunk: list[Document], tokenizer: Tokenizer, writer: MemmapIdWriter, *, markers: Markers) -> None:

@@ -167,25 +167,22 @@ class Tokenizer:
 
         The words are those of `normalise(text)`; a space belongs to the word after it.
         """
-        if self._properties.foreign or self.verbatim:
-            return words_of(text, self.core.encode(text, add_special_tokens=False).offsets)
         encoding = self.core.encode(text, add_special_tokens=False)
-        normal = self.core.normalizer.normalize_str(text)
-        if not self._properties.leading_space:
-            return count_spaces(encoding.tokens, start=0)
-        if self.kind in BYTE_KINDS:
-            return count_spaces(encoding.tokens, start=-1)
+        if self._properties.foreign or self.verbatim:
+            return words_of(text, encoding.offsets)
+        if not self._properties.leading_space or self.kind in BYTE_KINDS:
+            return count_spaces(encoding.tokens, start=-int(self._properties.leading_space))
         # Unknown words do not spell their space, so these are read off the pre-tokenizer, one piece a word.
-        return count_spaces([piece for piece, _ in self.core.pre_tokenizer.pre_tokenize_str(normal)], start=-1)
+        split = self.core.pre_tokenizer.pre_tokenize_str(self.core.normalizer.normalize_str(text))
+        return count_spaces([piece for piece, _ in split], start=-1)
 
     def save(self, path: Path | str) -> None:
         """Write `tokenizer.json`, or another file where one is named, whole or not at all."""
         path = Path(path) / "tokenizer.json" if Path(path).is_dir() else Path(path)
         content = self.core.to_str(pretty=True)
         if self._properties.foreign:
-            content = json.dumps(
-                write_special_tokens(describe(self.core), self.special_tokens), indent=2, ensure_ascii=False
-            )
+            noted = write_special_tokens(describe(self.core), self.special_tokens)
+            content = json.dumps(noted, indent=2, ensure_ascii=False)
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         draft.write_text(content, encoding="utf-8")
         os.replace(draft, path)

@@ -13,6 +13,7 @@ from typing import Any
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Core
 
+from regard.config.data import LearntTokenizer
 from regard.data.text.bytechars import byte_to_char
 from regard.data.text.properties import EACH_CHARACTER
 from regard.data.text.tokenizers import BYTE_KINDS, KINDS, MASK, SPECIALS, Tokenizer
@@ -63,6 +64,14 @@ def learn_tokenizer(
         raise DataError("no text to learn a tokenizer from", hint="every line was empty, or there was none")
     _check_size(size, core.get_vocab_size() if kind == "chars" else 0, what="the alphabet of these texts")
     return Tokenizer(_with_short_scores(core) if kind == "unigram" else core)
+
+
+def learn_pieces(
+    texts: Iterable[str], pieces: LearntTokenizer, *, verbatim: bool = False, mask: bool = False
+) -> Tokenizer:
+    """Learn a tokenizer as a `[tokenizer]` section describes it."""
+    section: dict[str, Any] = {name: getattr(pieces, name) for name in ("kind", "size", "lowercase", "min_frequency")}
+    return learn_tokenizer(texts, **section, verbatim=verbatim, mask=mask)
 
 
 def _with_short_scores(core: Core) -> Core:
@@ -141,12 +150,12 @@ def _byte_model(specials: Sequence[str]) -> Any:
 
 def _trainer(kind: str, *, size: int, min_frequency: int, specials: Sequence[str]) -> Any:
     options: dict[str, Any] = {"vocab_size": size, "special_tokens": list(specials), "show_progress": False}
+    alphabet = list(byte_to_char())
     if kind == "unigram":
-        return trainers.UnigramTrainer(**options, unk_token=SPECIALS[1], initial_alphabet=list(byte_to_char()))
+        return trainers.UnigramTrainer(**options, unk_token=SPECIALS[1], initial_alphabet=alphabet)
     options["min_frequency"] = min_frequency
     if kind == "bpe":
-        return trainers.BpeTrainer(**options, initial_alphabet=list(byte_to_char()))
+        return trainers.BpeTrainer(**options, initial_alphabet=alphabet)
     if kind == "wordpiece":
-        alphabet = list(byte_to_char())
         return trainers.WordPieceTrainer(**options, initial_alphabet=alphabet, continuing_subword_prefix="")
     return trainers.WordLevelTrainer(**options)

@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 
 from regard.errors import ShapeError, UsageError
 from regard.inspection.alignments import Alignment
-from regard.inspection.plots.colours import DARK, LIGHT, Theme, full_colour
+from regard.inspection.plots.colours import DARK, LIGHT, Theme, full_colour, plain, save_picture, style
 from regard.metrics.scores import LengthBucket
 
 LINES = ("#0b3c73", "#c4620a", "#4b8b3b", "#7b3f99")
-_DPI = 160
 _CELL_INCHES = 0.34
 _MARKERS = "osD^vP"
 
@@ -59,17 +58,21 @@ def draw_alignment(
         cell * len(rows) + _room(columns, size) + (0.8 if title else 0.4),
     )
     theme = DARK if dark else LIGHT
-    with matplotlib.rc_context(_style(theme)):
+    with matplotlib.rc_context(style(theme)):
         figure = Figure(figsize=inches)
         figure.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1)
         axis = figure.subplots()
         axis.imshow(matrix, cmap=_shades(theme), vmin=0, vmax=1, aspect="equal", interpolation="nearest")
-        _label(axis, rows, columns, size=size)
+        thinned = (max(1, round(len(rows) / 48)), max(1, round(len(columns) / 48)))  # they could not be read anyway
+        turn = 90 if max(map(len, columns)) > 2 else 0  # words stand on end and never run into each other
+        _label(axis, rows, columns, steps=thinned, turn=turn, size=size)
+        axis.tick_params(length=0)
+        axis.spines[:].set_visible(False)
         _grid(axis, matrix.shape, theme)
         sources, targets = [source for source, _ in alignment.pairs], [target for _, target in alignment.pairs]
         axis.scatter(sources, targets, s=(14 * cell) ** 2, color=theme.accent, linewidths=0)
         figure.suptitle(title or "", fontsize=12)
-        return _save(figure, path, theme)
+        return save_picture(figure, path, theme)
 
 
 def draw_grid(
@@ -95,7 +98,7 @@ def draw_grid(
     room = (_room(rows, size), _room(columns, size)) if labelled else (0.3, 0.2)
     inches = (n_across * (n_columns * cell + 0.16) + room[0] + 1.1, n_down * (n_rows * cell + 0.34) + room[1] + 0.6)
     most = full_colour(n_columns)
-    with matplotlib.rc_context(_style(theme)):
+    with matplotlib.rc_context(style(theme)):
         figure = Figure(figsize=inches, layout="constrained")
         axes = figure.subplots(n_down, n_across, squeeze=False)
         for (i, j), axis in np.ndenumerate(axes):
@@ -104,16 +107,20 @@ def draw_grid(
                 continue
             norm = PowerNorm(0.5, vmin=0, vmax=most, clip=True)
             image = axis.imshow(weights[i, j], cmap=_shades(theme), norm=norm, aspect="equal", interpolation="nearest")
-            _frame(axis, theme)
+            axis.set(xticks=[], yticks=[])
+            axis.spines[:].set_color(theme.rule)
             if labelled:
-                _thinned(axis, rows if j == 0 else (), columns if i == 0 else (), cell=cell, size=size)
+                step = max(1, int(np.ceil(size * 1.5 / 72 / cell)))  # as many as have room
+                sides = rows if j == 0 else (), columns if i == 0 else ()
+                _label(axis, *sides, steps=(step, step), turn=90, size=size)
+                axis.tick_params(length=0, pad=5)  # at the corner the first labels of both sides come close
                 axis.set_xlabel(names[i][j], fontsize=10)
             else:
                 axis.set_title(names[i][j].partition("\n")[2] if i == 0 else "", fontsize=9)
                 axis.set_ylabel(names[i][j].partition("\n")[0] if j == 0 else "", fontsize=9, rotation=0, labelpad=12)
         _bar(figure, image, axes, most)
         figure.suptitle(title or "", fontsize=12)
-        return _save(figure, path, theme)
+        return save_picture(figure, path, theme)
 
 
 def draw_lengths(path: Path | str, *, models: Mapping[str, Sequence[LengthBucket]], title: str | None = None) -> Path:
@@ -141,7 +148,7 @@ def draw_lengths(path: Path | str, *, models: Mapping[str, Sequence[LengthBucket
         axis.spines[["top", "right"]].set_visible(False)
         axis.tick_params(length=0)
     figure.suptitle(title or "", fontsize=12)
-    return _save(figure, path)
+    return save_picture(figure, path)
 
 
 def _shared_labels(models: Mapping[str, Sequence[LengthBucket]]) -> list[str]:
@@ -153,11 +160,6 @@ def _shared_labels(models: Mapping[str, Sequence[LengthBucket]]) -> list[str]:
             hint="score at least one model, and all on the same sentences with the same edges",
         )
     return [label for label, _ in kinds.pop()]
-
-
-def _style(theme: Theme) -> Any:
-    names = ("text.color", "axes.labelcolor", "xtick.color", "ytick.color")
-    return {"font.family": "DejaVu Sans", "axes.facecolor": theme.paper} | dict.fromkeys(names, theme.ink)
 
 
 def _shades(theme: Theme) -> LinearSegmentedColormap:
@@ -178,21 +180,17 @@ def _cell(n_down: int, n_across: int, n_rows: int, n_columns: int, *, labelled: 
     return min(most, 11.5 / (n_across * n_columns), 11.5 / (n_down * n_rows))
 
 
-def _frame(axis: Any, theme: Theme) -> None:
-    axis.set_xticks([])
-    axis.set_yticks([])
-    axis.spines[:].set_color(theme.rule)
-
-
-def _thinned(axis: Any, rows: Sequence[str], columns: Sequence[str], *, cell: float, size: float) -> None:
-    """Labels at the left and above, as many as have room."""
-    step = max(1, int(np.ceil(size * 1.5 / 72 / cell)))
-    places = range(0, len(rows), step)
-    axis.set_yticks(places, [_clip(rows[i]) for i in places], fontsize=size)
-    places = range(0, len(columns), step)
-    axis.set_xticks(places, [_clip(columns[i]) for i in places], fontsize=size, rotation=90)
+def _label(
+    axis: Any, rows: Sequence[str], columns: Sequence[str], *, steps: tuple[int, int], turn: int, size: float
+) -> None:
+    """Every so manieth label at the left and above; those above are turned."""
+    for set_ticks, labels, step, angle in (
+        (axis.set_yticks, rows, steps[0], 0),
+        (axis.set_xticks, columns, steps[1], turn),
+    ):
+        shown = range(0, len(labels), step)
+        set_ticks(shown, [_clip(labels[i]) for i in shown], rotation=angle, fontsize=size)
     axis.xaxis.tick_top()
-    axis.tick_params(length=0, pad=5)  # at the corner the first row's and the first column's label come close
 
 
 def _bar(figure: Figure, image: Any, axes: Any, most: float) -> None:
@@ -217,31 +215,5 @@ def _grid(axis: Any, shape: tuple[int, ...], theme: Theme) -> None:
     axis.tick_params(which="minor", length=0)
 
 
-def _label(axis: Any, rows: Sequence[str], columns: Sequence[str], *, size: float | None = None) -> None:
-    for n, labels, setter, turn in (
-        (len(rows), rows, axis.set_yticks, 0),
-        (len(columns), columns, axis.set_xticks, _turn(columns)),
-    ):
-        step = max(1, round(n / 48))  # thin out what could not be read anyway
-        shown = range(0, n, step)
-        setter(shown, [_clip(labels[i]) for i in shown], rotation=turn, fontsize=size or (9 if n <= 30 else 7))
-    axis.xaxis.tick_top()
-    axis.tick_params(length=0)
-    axis.spines[:].set_visible(False)
-
-
-def _turn(columns: Sequence[str]) -> int:
-    """Single characters stand upright; words stand on end so that they never run into each other."""
-    return 90 if max(map(len, columns), default=1) > 2 else 0
-
-
 def _clip(label: str) -> str:
-    shown = label if len(label) <= 24 else label[:23] + "…"
-    return shown.replace("$", r"\$")
-
-
-def _save(figure: Figure, path: Path | str, theme: Theme = LIGHT) -> Path:
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=_DPI, facecolor=theme.paper)
-    return path
+    return plain(label if len(label) <= 24 else label[:23] + "…")

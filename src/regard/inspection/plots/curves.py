@@ -23,11 +23,10 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from numpy.typing import NDArray
 
 from regard.errors import UsageError
-from regard.inspection.plots.colours import DARK, LIGHT, Theme
+from regard.inspection.plots.colours import DARK, LIGHT, PLAIN_AXES, Theme, plain, save_picture, style
 
 PICTURES = (".png", ".svg", ".pdf")
 MOST_RUNS = 24
-_DPI = 160
 _WIDTH, _HEIGHT = 5.0, 3.0  # inches of a panel
 _MANY = 150  # so many reports are smoothed
 _FEW = 40  # so few evaluations get a marker each
@@ -80,7 +79,7 @@ def draw_curves(panels: Sequence[CurvePanel], path: Path | str, *, title: str = 
     spare, alone = down * across > len(panels), len(runs) == 1
     below = 0.0 if spare or alone else _legend_room(runs, across)
     last = max(max(curve.steps, default=0) for panel in panels for curve in panel.curves)
-    with matplotlib.rc_context(_style(theme)):
+    with matplotlib.rc_context(style(theme) | PLAIN_AXES | _style(theme)):
         figure = Figure(figsize=(_WIDTH * across, _HEIGHT * down + (0.35 if title else 0.0) + below))
         figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.08, wspace=0.02, hspace=0.03)
         axes = figure.subplots(down, across, squeeze=False).flat
@@ -89,7 +88,7 @@ def draw_curves(panels: Sequence[CurvePanel], path: Path | str, *, title: str = 
         if spare:
             axes[len(panels)].set_axis_off()
         if title:
-            figure.suptitle(_plain(title), fontsize=12, fontweight="bold", x=0.012, ha="left")
+            figure.suptitle(plain(title), fontsize=12, fontweight="bold", x=0.012, ha="left")
         if not alone:
             ringed = any(curve.best is not None for panel in panels for curve in panel.curves)
             handles = [*_handles(runs, looks), *([_ring_handle(theme)] if ringed else [])]
@@ -98,7 +97,7 @@ def draw_curves(panels: Sequence[CurvePanel], path: Path | str, *, title: str = 
                 axes[len(panels)].legend(handles=handles, loc="center", fontsize=9.5, ncols=ncols)
             else:
                 figure.legend(handles=handles, loc="outside lower center", ncols=_columns(runs, across), fontsize=9.5)
-        return _save(figure, Path(path), theme)
+        return save_picture(figure, path, theme)
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ def _draw(axis: Any, panel: CurvePanel, looks: dict[str, _Look], theme: Theme, *
     for curve in shown:
         _line(axis, curve, looks[curve.run], theme, alone=alone)
     values = np.concatenate([np.asarray(curve.values, float) for curve in shown])
-    axis.set_ylabel(_plain(panel.name))
+    axis.set_ylabel(plain(panel.name))
     axis.set_xlabel("step")
     own = max(max(curve.steps) for curve in shown)
     axis.set_xlim(0, 1.03 * max(1, last if own > last / 2 else own))
@@ -232,38 +231,18 @@ def _steps(value: float, _: object) -> str:
 
 
 def _style(theme: Theme) -> Any:
-    named = ("text.color", "axes.labelcolor", "xtick.color", "ytick.color", "axes.titlecolor")
     return {
-        "font.family": "DejaVu Sans",
         "font.size": 10,
-        "axes.facecolor": theme.paper,
         "axes.edgecolor": theme.rule,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "axes.axisbelow": True,
+        "axes.titlecolor": theme.ink,
         "grid.color": theme.rule,
         "grid.linewidth": 0.7,
-        "xtick.major.size": 0,
-        "ytick.major.size": 0,
-        "ytick.minor.size": 0,
-        "xtick.labelsize": 9,
-        "ytick.labelsize": 9,
-        "legend.frameon": False,
+        **dict.fromkeys(("xtick.major.size", "ytick.major.size", "ytick.minor.size"), 0),
+        **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 9),
         "svg.fonttype": "none",
-    } | dict.fromkeys(named, theme.ink)
+    }
 
 
 def _clip(name: str) -> str:
     shown = name if len(name) <= _NAME else f"{name[: _NAME // 2]}…{name[-(_NAME // 2 - 1) :]}"
-    return _plain(shown)
-
-
-def _plain(text: str) -> str:
-    return text.replace("$", r"\$")
-
-
-def _save(figure: Figure, path: Path, theme: Theme) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=_DPI, facecolor=theme.paper)
-    return path
+    return plain(shown)

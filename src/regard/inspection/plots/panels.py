@@ -12,7 +12,7 @@ on telling colours apart. Legends stand below their panel and texts shrink befor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from regard.errors import UsageError
+from regard.inspection.plots.colours import PLAIN_AXES, plain
 
 Numbers = Sequence[float] | NDArray[np.floating[Any]]
 Logs = Literal["", "x", "y", "xy"]
@@ -42,12 +43,8 @@ STYLE: Any = {
     "axes.edgecolor": "#9aa0a6",
     "xtick.color": GREY,
     "ytick.color": GREY,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
     "grid.color": "#e8eaed",
-    "legend.frameon": False,
+    **PLAIN_AXES,
 }
 _INCHES, _DPI = 9.6, 150
 
@@ -61,6 +58,11 @@ class Line:
     y: Numbers
     look: int = 0
     dots: bool = False
+
+
+def lines_of(curves: Mapping[str, Numbers], x: Numbers, *, looks: Sequence[int]) -> list[Line]:
+    """A line for each name, all over the same places, as far as its values go."""
+    return [Line(name, x[: len(y)], y, look=look) for (name, y), look in zip(curves.items(), looks, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -112,13 +114,12 @@ class Heat:
 
 @dataclass(frozen=True)
 class Points:
-    """Places in a plane, one look a group; `notes` are written beside single places."""
+    """Places in a plane, one look a group."""
 
     title: str
     groups: Mapping[str, tuple[Numbers, Numbers]]
     x_name: str
     y_name: str
-    notes: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 Panel = Lines | Bars | Heat | Points
@@ -139,7 +140,9 @@ def draw_panels(
         parts = figure.subfigures(n_rows, columns, squeeze=False).flat
         for part, panel in zip(parts, panels, strict=False):
             part.suptitle(panel.title, fontsize=11)
-            _DRAW[type(panel)](part, part.subplots(), panel)
+            axis = part.subplots()
+            axis.set(xlabel=panel.x_name, ylabel="" if isinstance(panel, Bars) else panel.y_name)
+            _DRAW[type(panel)](part, axis, panel)
         return _save(figure, Path(path))
 
 
@@ -158,26 +161,18 @@ def _lines(part: Any, axis: Any, panel: Lines) -> None:
         colour, dash, marker = _LOOKS[line.look % len(_LOOKS)]
         if panel.ramp and not line.dots:
             colour, dash = shades[i], "-"
-        few = len(line.x) <= 16
-        axis.plot(
-            line.x,
-            line.y,
-            color=colour,
-            linestyle="none" if line.dots else dash,
-            marker=marker if few or line.dots else None,
-            markersize=8 if line.dots else 5,
-            linewidth=2,
-            label=line.name,
-            zorder=3 if line.dots else 2,
-        )
-    _scales(axis, panel.log)
+        apart = {"linestyle": "none", "markersize": 8, "zorder": 3}
+        joined = {"linestyle": dash, "markersize": 5, "zorder": 2}
+        how: Any = apart if line.dots else joined
+        shown = marker if line.dots or len(line.x) <= 16 else None
+        axis.plot(line.x, line.y, color=colour, marker=shown, linewidth=2, label=line.name, **how)
+    for side in panel.log:
+        getattr(axis, f"set_{side}scale")("log")
     if panel.y_range:
         axis.set_ylim(*panel.y_range)
     if panel.x_ticks is not None:
         axis.set_xticks(panel.x_ticks, [f"{x:g}" for x in panel.x_ticks])
         axis.xaxis.set_minor_formatter(NullFormatter())
-    axis.set_xlabel(panel.x_name)
-    axis.set_ylabel(panel.y_name)
     if any(line.name for line in panel.lines):
         _legend(part, [line.name for line in panel.lines])
 
@@ -197,7 +192,6 @@ def _bars(part: Any, axis: Any, panel: Bars) -> None:
     else:
         low, high = axis.get_xlim()
         axis.set_xlim(low, high * (high / low) ** 0.15 if panel.log else high * 1.15)  # room for the numbers
-    axis.set_xlabel(panel.x_name)
 
 
 def _heat(part: Any, axis: Any, panel: Heat) -> None:
@@ -210,21 +204,18 @@ def _heat(part: Any, axis: Any, panel: Heat) -> None:
     axis.spines[:].set_visible(False)
     axis.tick_params(length=0, labelcolor=INK)
     if panel.rows:
-        axis.set_yticks(range(len(panel.rows)), [_plain(name) for name in panel.rows])
+        axis.set_yticks(range(len(panel.rows)), [plain(name) for name in panel.rows])
     if panel.columns:
         turn = 90 if max(map(len, panel.columns)) * len(panel.columns) > 40 else 0
-        axis.set_xticks(range(len(panel.columns)), [_plain(name) for name in panel.columns], rotation=turn)
+        axis.set_xticks(range(len(panel.columns)), [plain(name) for name in panel.columns], rotation=turn)
     widest = max((len(line) for row in panel.texts for text in row for line in text.split("\n")), default=1)
     size = min(10.0, 420 / values.shape[1] / max(widest, 1))
     for row, texts in enumerate(panel.texts):
         for column, text in enumerate(texts):
-            dark = abs(values[row, column]) > 0.6 * top
-            colour = "white" if dark else INK
-            axis.text(column, row, _plain(text), ha="center", va="center", fontsize=size, color=colour)
+            colour = "white" if abs(values[row, column]) > 0.6 * top else INK
+            axis.text(column, row, plain(text), ha="center", va="center", fontsize=size, color=colour)
     for row, column in panel.marks:
         axis.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=INK, linewidth=1.8))
-    axis.set_xlabel(panel.x_name)
-    axis.set_ylabel(panel.y_name)
     if panel.unit:
         part.colorbar(image, ax=axis, shrink=0.9, pad=0.02).set_label(panel.unit)
 
@@ -232,11 +223,7 @@ def _heat(part: Any, axis: Any, panel: Heat) -> None:
 def _points(part: Any, axis: Any, panel: Points) -> None:
     for (name, (x, y)), (colour, _, marker) in zip(panel.groups.items(), _LOOKS, strict=False):
         axis.plot(x, y, linestyle="none", marker=marker, markersize=6, color=colour, alpha=0.75, label=name)
-    for text, point in panel.notes.items():
-        axis.annotate(text, point, xytext=(6, 5), textcoords="offset points", fontsize=9, color=INK)
     axis.margins(0.12)
-    axis.set_xlabel(panel.x_name)
-    axis.set_ylabel(panel.y_name)
     _legend(part, list(panel.groups))
 
 
@@ -244,17 +231,6 @@ def _legend(part: Any, names: Sequence[str]) -> None:
     """Below the panel, in as many columns as fit its width."""
     longest = max(map(len, names))
     part.legend(loc="outside lower center", ncols=max(1, min(len(names), 60 // (longest + 6))), fontsize=10)
-
-
-def _scales(axis: Any, log: Logs) -> None:
-    if "x" in log:
-        axis.set_xscale("log")
-    if "y" in log:
-        axis.set_yscale("log")
-
-
-def _plain(text: str) -> str:
-    return text.replace("$", r"\$")
 
 
 _DRAW: dict[type, Any] = {Lines: _lines, Bars: _bars, Heat: _heat, Points: _points}

@@ -6,22 +6,14 @@ Without validation data the training file is split by article, so that no passag
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 
 from regard.data.io.lines import hash_file
 from regard.tasks.answers.config import AnswerData
 from regard.tasks.answers.squad import Question, read_squad, split_by_article
-from regard.tasks.files import DataFiles, Say
+from regard.tasks.files import DataFiles, Say, Sets
 
-
-@dataclass(frozen=True)
-class QuestionSets:
-    """All the data of a run, read and checked."""
-
-    train: list[Question]
-    valid: list[Question]
-    tests: dict[str, list[Question]]
+QuestionSets = Sets[list[Question]]
 
 
 class AnswerFiles(DataFiles[AnswerData]):

@@ -10,17 +10,20 @@ import re
 import string
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from regard.errors import UsageError
-from regard.metrics.bootstrap import Drawn, bootstrap, signature
+from regard.metrics.bootstrap import Drawn, with_intervals
 from regard.metrics.scores import Metric
 from regard.tasks.answers.answerer import Answerer
 from regard.tasks.answers.config import AnswerOptions
 from regard.tasks.answers.squad import Question
 from regard.tasks.measuring import Scores
 
+Table = npt.NDArray[np.float64]
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -56,40 +59,32 @@ def answer_figures(said: Sequence[str], questions: Sequence[Question]) -> dict[s
     return {"exact": float(table[:, 0].mean()), "f1": float(table[:, 1].mean())}
 
 
-def answer_metrics(
-    said: Sequence[str], questions: Sequence[Question], *, seed: int = 1, resamples: int = 1000
-) -> dict[str, Metric]:
+def answer_metrics(said: Sequence[str], questions: Sequence[Question]) -> dict[str, Metric]:
     """Exact match and F1 with their intervals; where some questions have no answer, also of either kind alone."""
     table = _table(said, questions)
     answerable = np.array([bool(question.answers) for question in questions])
     parts = {"": np.ones(len(table), bool)}
     if not answerable.all():
         parts |= {"answerable_": answerable, "unanswerable_": ~answerable}
-    found = {}
+    found: dict[str, Metric] = {}
     for prefix, chosen in parts.items():
-        part = table[chosen]
-        if not len(part):
-            continue
-        means = part.mean(0)
-        low, high = bootstrap(lambda drawn, part=part: part[drawn].mean(0), len(part), seed=seed, resamples=resamples)  # type: ignore[misc]
-        how = f"squad|n:{len(part)}|{signature(seed=seed, resamples=resamples)}"
-        for i, name in enumerate(("exact", "f1")):
-            found[prefix + name] = Metric(prefix + name, float(means[i]), how, float(low[i]), float(high[i]))
+        if n := int(chosen.sum()):
+            found |= with_intervals(partial(_drawn_figures, table[chosen], prefix), n, f"squad|n:{n}")
     return found
 
 
 def score_answers(answerer: Answerer, questions: Sequence[Question], options: AnswerOptions) -> Scores:
     """What a reader answers to questions, against what people answered."""
     answers = [answer.text for answer in answerer.answer(questions, options)]
-    table = _table(answers, questions)
-
-    def figures(drawn: Drawn) -> dict[str, float]:
-        return dict(zip(("exact", "f1"), table[drawn].mean(0).tolist(), strict=True))
-
-    return Scores(len(questions), "questions", lambda: answer_metrics(answers, questions), figures, answers, digits=2)
+    figures = partial(_drawn_figures, _table(answers, questions), "")
+    return Scores(len(questions), "questions", partial(answer_metrics, answers, questions), figures, answers, digits=2)
 
 
-def _table(said: Sequence[str], questions: Sequence[Question]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+def _drawn_figures(table: Table, prefix: str, drawn: Drawn) -> dict[str, float]:
+    return dict(zip((f"{prefix}exact", f"{prefix}f1"), table[drawn].mean(0).tolist(), strict=True))
+
+
+def _table(said: Sequence[str], questions: Sequence[Question]) -> Table:
     """Exact match and F1 of each answer, in percent: (n, 2)."""
     if len(said) != len(questions) or not said:
         raise UsageError(f"{len(said)} answers to {len(questions)} questions; one each is needed, and at least one")

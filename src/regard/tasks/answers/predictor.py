@@ -22,17 +22,10 @@ from regard.tasks.answers.metrics import score_answers
 from regard.tasks.answers.squad import Question
 from regard.tasks.answers.windows import Windows
 from regard.tasks.backbones import longest
-from regard.tasks.base import (
-    Predictor,
-    ScoreData,
-    one_or_many,
-    random_texts,
-    refuse_target,
-    tokenizer_of,
-    varied,
-)
+from regard.tasks.base import Predictor, ScoreData, one_or_many, random_texts, refuse_target, tokenizer_of, varied
+from regard.tasks.files import report_sets
 from regard.tasks.measuring import Scores
-from regard.tasks.templates import TemplatedRows, Text, padded
+from regard.tasks.templates import Text, measure_texts
 
 if TYPE_CHECKING:
     from regard.inspection.forward_case import ForwardCase
@@ -91,10 +84,7 @@ class AnswerPredictor(Predictor[str, Answered]):
 
     def recipe_tests(self, data: ScoreData) -> Mapping[str, Sequence[Question]]:
         """The questions of every test set of the recipe, else those held out."""
-        if not self.config.data.train:  # it was trained elsewhere
-            return {}
-        sets = AnswerFiles(self.config.data, data.root).read()
-        return sets.tests or {"valid": sets.valid}
+        return report_sets(AnswerFiles(self.config.data, data.root))
 
     def score(self, examples: Sequence[Question], options: AnswerOptions) -> Scores:
         """Exact match and F1 of the answers to a test set."""
@@ -112,15 +102,8 @@ class AnswerPredictor(Predictor[str, Answered]):
 
     def promises(self, sample: list[Text]) -> Iterator[Check]:
         """Batching, fused kernels, saving and padding."""
-        from regard.inspection.invariants import Given, Trial, measure_alone, measure_reading
-
-        template = self.windows.template
-        rows = TemplatedRows.of(template, sample)
-        given, segments = padded(rows, range(len(rows)), template.tokenizer.pad_id, device=self.device)
         limit = self.answerer.model.config.backbone.get("n_positions")
-        trial = Trial(self.module, Given((given,), segments), limit=limit)
-        yield measure_alone(trial)
-        yield from measure_reading(trial)
+        return measure_texts(self.module, self.windows.template, sample, limit=limit)
 
 
 def _parts(text: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regard.data.io.lines import display_name, open_bytes
-from regard.errors import DataError, UsageError
+from regard.errors import DataError
 
 
 class Answer(NamedTuple):
@@ -75,8 +75,6 @@ def split_by_article(
     questions: Sequence[Question], shares: Sequence[float], *, seed: int = 0
 ) -> tuple[list[Question], ...]:
     """Parts with about these shares of the questions; an article, with all its passages, is in one part only."""
-    if not shares or min(shares) <= 0:
-        raise UsageError(f"shares are numbers above 0, not {list(shares)}")
     sizes = Counter(question.article for question in questions)
     if len(sizes) < len(shares):
         raise DataError(f"{len(sizes)} articles cannot be divided into {len(shares)} parts")

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from regard.data.images.arrays import Array
-from regard.data.images.captions import CaptionSource, Held, hold_pictures, without_punctuation
+from regard.data.images.captions import CaptionSource, hold_pictures, without_punctuation
 from regard.data.io.archives import is_archive
 from regard.data.io.lines import hash_file
 from regard.data.io.paths import find_data
@@ -23,7 +23,7 @@ from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions
 from regard.errors import ConfigError, DataError
 from regard.tasks.captions.config import CaptionData
-from regard.tasks.files import DataFiles, Say
+from regard.tasks.files import DataFiles, Say, Sets, split_off
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +33,6 @@ class Pictures:
     pixels: Array
     names: list[str]
     captions: list[tuple[str, ...]]
-
-    @classmethod
-    def of(cls, held: Held) -> Pictures:
-        """What was read from files."""
-        return cls(held.pixels, [e.image for e in held.examples], [e.captions for e in held.examples])
 
     def __len__(self) -> int:
         return len(self.names)
@@ -51,20 +46,11 @@ class Pictures:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class CaptionSets:
-    """All the data of a run, read and checked."""
-
-    train: Pictures
-    valid: Pictures
-    tests: Mapping[str, Pictures]
+CaptionSets = Sets[Pictures]
 
 
-@dataclass(frozen=True)
 class CaptionFiles(DataFiles[CaptionData]):
     """The images and captions of a recipe; what is decoded is kept under `made`."""
-
-    seed: int = 0
 
     def read(self, *, say: Say = lambda _: None) -> CaptionSets:
         """Read and check everything."""
@@ -78,7 +64,7 @@ class CaptionFiles(DataFiles[CaptionData]):
             train, valid = self._divided(train)
         return CaptionSets(train, valid, self.tests(say=say))
 
-    def tests(self, *, say: Say = lambda _: None) -> Mapping[str, Pictures]:
+    def tests(self, *, say: Say = lambda _: None) -> dict[str, Pictures]:
         """The images to report on, by name."""
         if self.data.synthetic:
             return {"test": self._drawn("test")}
@@ -103,7 +89,8 @@ class CaptionFiles(DataFiles[CaptionData]):
     def pictures(self, source: CaptionSource, *, say: Say = lambda _: None) -> Pictures:
         """Read the captions of a source and decode its images."""
         data, made, images = self.data, self.made / "images", self._images or source.folder
-        return Pictures.of(hold_pictures(source, images, size=data.image_size, folder=made, bad=data.bad, say=say))
+        held = hold_pictures(source, images, size=data.image_size, folder=made, bad=data.bad, say=say)
+        return Pictures(held.pixels, [e.image for e in held.examples], [e.captions for e in held.examples])
 
     def fingerprints(self) -> dict[str, Any]:
         """Of every set, and of the archive of images."""
@@ -118,7 +105,7 @@ class CaptionFiles(DataFiles[CaptionData]):
         return None if self.data.images is None else Path(find_data(self.data.images, self.root))
 
     def _divided(self, whole: Pictures) -> tuple[Pictures, Pictures]:
-        """A share of the images kept back, the same for the same seed."""
+        """A share of the images kept back, the same every time."""
         n = round(len(whole) * self.data.held_out)
         if not 1 <= n < len(whole):
             raise DataError(
@@ -126,11 +113,11 @@ class CaptionFiles(DataFiles[CaptionData]):
                 "and at least one is needed on each side",
                 hint="name images to choose by: --valid FILE",
             )
-        order = np.random.default_rng(self.seed).permutation(len(whole)).tolist()
-        return whole.part(sorted(order[n:])), whole.part(sorted(order[:n]))
+        kept, held = split_off(len(whole), self.data.held_out)
+        return whole.part(kept), whole.part(held)
 
     def _drawn(self, part: str) -> Pictures:
-        scenes = shape_scenes(getattr(self.data, f"n_{part}"), self.seed, split=part)
+        scenes = shape_scenes(getattr(self.data, f"n_{part}"), 0, split=part)
         names = [f"{part}-{i}.png" for i in range(len(scenes))]
         return Pictures(np.stack([scene.pixels for scene in scenes]), names, [scene.captions for scene in scenes])
 

@@ -148,11 +148,10 @@ def png_of(image: Pixels) -> bytes:
     rows[:, 1:] = image.transpose(1, 2, 0).reshape(height, -1)
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     parts = ((b"IHDR", head), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, content) for kind, content in parts)
-
-
-def _chunk(kind: bytes, content: bytes) -> bytes:
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        for kind, content in parts
+    )
 
 
 def draw_captions(
@@ -168,9 +167,8 @@ def draw_captions(
     downs = [-(-(len(words) + 1) // across) for _, words, _, _ in looks]
     style: Any = {"font.family": "DejaVu Sans", "text.color": theme.ink, "savefig.facecolor": theme.paper}
     with matplotlib.rc_context(style):
-        height = sum(down * (_PANEL + 0.3) + 0.45 for down in downs)
-        figure = Figure(figsize=(across * (_PANEL + 0.08) + 0.2, height), facecolor=theme.paper)
         ratios = [down * (_PANEL + 0.3) + 0.45 for down in downs]
+        figure = Figure(figsize=(across * (_PANEL + 0.08) + 0.2, sum(ratios)), facecolor=theme.paper)
         parts: Any = figure.subfigures(len(looks), 1, height_ratios=ratios, squeeze=False)
         for part, down, look in zip(parts[:, 0], downs, looks, strict=True):
             _fill(part, look, down=down, across=across, dark=dark)

@@ -48,21 +48,19 @@ def caption_loss(
     )
     total = losses.total
     if weights.words:
-        bag = bag_of_words(
-            labels.view(len(images), -1, labels.shape[-1]), len(model.output_weight), leave_out=(pad_id,)
-        )
+        by_image = labels.view(len(images), -1, labels.shape[-1])
+        bag = bag_of_words(by_image, len(model.output_weight), pad_id=pad_id)
         total = total + weights.words * bag_loss(model.words(locations), bag)
     if weights.doubly:
         total = total + weights.doubly * unseen(seen, labels != pad_id)
     return Losses(total, losses.nll, losses.n_tokens)
 
 
-def bag_of_words(labels: Tensor, n_words: int, *, leave_out: Iterable[int]) -> Tensor:
-    """In how many of its captions (B, K, T) each word occurs: (B, V)."""
+def bag_of_words(labels: Tensor, n_words: int, *, pad_id: int) -> Tensor:
+    """In how many of its captions (B, K, T) each word but padding occurs: (B, V)."""
     present = torch.zeros(*labels.shape[:2], n_words, device=labels.device)
     present.scatter_(2, labels, 1.0)
-    for index in leave_out:
-        present[:, :, index] = 0
+    present[:, :, pad_id] = 0
     return present.sum(1)
 
 

@@ -9,7 +9,7 @@ from regard.errors import ConfigError
 from regard.models.interfaces.captions import as_captioner
 from regard.models.registry import entry
 from regard.tasks.captions.config import CaptionConfig
-from regard.tasks.captions.data import CaptionFiles, CaptionSets, as_text
+from regard.tasks.captions.data import CaptionFiles, as_text
 from regard.tasks.captions.loss import Weights
 from regard.tasks.captions.metrics import score_captions
 from regard.tasks.captions.training import CaptionTraining, Views
@@ -30,7 +30,10 @@ class CaptionSetup(TaskSetup):
         _check(recipe, train)
         self.files = CaptionFiles(recipe.data, context.data_root, context.data)
         self.sets = context.first(lambda say: self.files.read(say=say))
-        self.tokenizer = tokenizer_for(recipe, context, None, lambda: texts_of(recipe, self.sets))
+        captions = self.sets.train.captions
+        self.tokenizer = tokenizer_for(
+            recipe, context, None, lambda: [as_text(recipe.data, text) for several in captions for text in several]
+        )
         shape = {"n_target": len(self.tokenizer), "pad_id": self.tokenizer.pad_id, "image_size": recipe.data.image_size}
         self.model, self.spec = begin_model(recipe, own_options(recipe) | shape)
         self.task: CaptionTraining = CaptionTraining(
@@ -63,11 +66,6 @@ class CaptionSetup(TaskSetup):
         """Every test set, captioned and scored."""
         writer = CaptionWriter([as_captioner(self.model)], self.tokenizer)
         return measure(self.sets.tests, lambda pictures: score_captions(writer, pictures, self.recipe.decode), say=say)
-
-
-def texts_of(recipe: Recipe, sets: CaptionSets) -> list[str]:
-    """The training captions as the tokenizer gets them."""
-    return [as_text(recipe.data, text) for several in sets.train.captions for text in several]
 
 
 def _check(recipe: Recipe, train: CaptionConfig) -> None:

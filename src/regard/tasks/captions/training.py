@@ -139,10 +139,8 @@ class CaptionTraining(BatchPlanMixin):
         self.train = train if len(kept) == len(train) else train.part(kept)
         self.gallery = Gallery(self.train.pixels)
         self.judge = CaptionJudge(valid.captions)
-        self._valid_gallery, self._valid_ids = (
-            Gallery(valid.pixels),
-            [self._ids(captions) for captions in valid.captions],
-        )
+        self._valid_gallery = Gallery(valid.pixels)
+        self._valid_ids = [self._ids(captions) for captions in valid.captions]
         self.plan = example_plan(
             np.ones(len(self.train), np.int64), budget_tokens=0, batch_examples=batch_images, seed=seed
         )

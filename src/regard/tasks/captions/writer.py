@@ -10,7 +10,7 @@ import torch
 
 from regard.data.images.arrays import Array
 from regard.data.text.tokenizers import Tokenizer
-from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, decode
+from regard.decoding import DecodeOptions, EnsembleStepper, decode
 from regard.models.interfaces.captions import Captioner
 from regard.tasks.captions.data import without_unknown
 from regard.tasks.predictions import Prediction
@@ -66,11 +66,4 @@ class CaptionWriter:
             prefixes=[prefix] * len(images) if prefix else None,
             row_keys=keys,
         )
-        return [[self._caption(hypothesis) for hypothesis in several] for several in hypotheses]
-
-    def _caption(self, hypothesis: Hypothesis) -> Caption:
-        ids = list(hypothesis.tokens)
-        text, tokens = self.tokenizer.decode(ids), self.tokenizer.tokens(ids)
-        return Caption(
-            text, hypothesis.score, tokens, log_prob=hypothesis.log_prob, ids=ids, finished=hypothesis.finished
-        )
+        return [[Caption.decoded(h, tokenizer, tokenizer.decode(h.tokens)) for h in several] for several in hypotheses]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -58,26 +59,22 @@ class Augmentation:
             levels = pixels.float()
             for _ in range(self.operations):
                 levels, shape = self._operate(levels)
-                maps = shape if maps is None else joined(maps, shape)
+                maps.append(shape)
             images = space.normalised(levels)
-            if maps is not None:
-                images = warped(images, maps)
+            if maps:
+                images = warped(images, reduce(joined, maps))
             if self.erase:
                 chosen = boxes(n, size, share=torch.empty(n, device=device).uniform_(0.02, 1 / 3))
                 chosen = chosen & (torch.rand(n, 1, 1, 1, device=device) < self.erase)
                 images = torch.where(chosen, torch.randn_like(images), images)
             return mixed(images, targets, mixup=self.mixup, cutmix=self.cutmix, share=self.mix)
 
-    def _framing(self, n: int, device: torch.device, size: tuple[int, int]) -> Tensor | None:
-        """Crop, zoom and flip as maps; None where there is none of them."""
+    def _framing(self, n: int, device: torch.device, size: tuple[int, int]) -> list[Tensor]:
+        """Crop, zoom and flip as maps, one after the other."""
         padding = (round(self.crop * size[0]), round(self.crop * size[1]))
-        maps = crops(n, device, padding) if any(padding) else None
-        if self.zoom != (1.0, 1.0):
-            zoomed = zooms(n, device, size=size, share=self.zoom)
-            maps = zoomed if maps is None else joined(maps, zoomed)
-        if self.flip:
-            maps = flips(n, device) if maps is None else joined(maps, flips(n, device))
-        return maps
+        maps = [crops(n, device, padding)] if any(padding) else []
+        maps += [zooms(n, device, size=size, share=self.zoom)] if self.zoom != (1.0, 1.0) else []
+        return maps + ([flips(n, device)] if self.flip else [])
 
     def _operate(self, levels: Tensor) -> tuple[Tensor, Tensor]:
         """One operation for each image: levels with new colours, and the maps (B, 2, 3) of new shapes."""

@@ -7,7 +7,7 @@ pixels are kept in the run's data folder.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.images.sources import ImageExample, ImageSource, Part
+from regard.data.images.sources import ImageSource, Part
 from regard.data.images.space import Channels, ImageSpace
 from regard.data.images.store import ImageStore, Size
 from regard.data.text.labelled import is_number
 from regard.errors import DataError
-from regard.tasks.files import DataFiles, Say, split_off
+from regard.tasks.files import DataFiles, Say, Sets, split_off
 from regard.tasks.images.config import ImageData
 
 Indices = npt.NDArray[np.int64]
@@ -54,13 +54,10 @@ class ImageSet:
 
 
 @dataclass(frozen=True)
-class ImageSets:
-    """All the data of a run, read and checked."""
+class ImageSets(Sets[ImageSet]):
+    """The images of a run, and what they are read as."""
 
     space: ImageSpace
-    train: ImageSet
-    valid: ImageSet
-    tests: dict[str, ImageSet]
 
 
 class ImageFiles(DataFiles[ImageData]):
@@ -90,7 +87,7 @@ class ImageFiles(DataFiles[ImageData]):
         mean, std = _scale_of(train)
         present = {name: images for name, images in tests.items() if images is not None}
         assert held is not None
-        return ImageSets(replace(space, mean=mean, std=std), train, held, present)
+        return ImageSets(train, held, present, replace(space, mean=mean, std=std))
 
     def train_examples(self) -> Iterator[ImageExample]:
         """What there is to learn from, undecoded."""
@@ -130,7 +127,7 @@ class ImageFiles(DataFiles[ImageData]):
 
         def build(folder: Path) -> ImageStore:
             say(f"{name}: decoding the images of {', '.join(str(source.path) for source, _ in chosen)}")
-            examples = _all_examples(chosen)
+            examples = (example for source, which in chosen for example in source.examples(which))
             store = ImageStore.build(examples, folder, size=size, bad=self.data.bad, fingerprint=key)
             dropped = f", {store.header.dropped:,} dropped" if store.header.dropped else ""
             say(f"{name}: {len(store):,} images of {store.size[0]} × {store.size[1]}{dropped}")
@@ -149,11 +146,6 @@ def _part(*wanted: Part) -> Callable[[ImageSource], Part | None]:
         return next((part for part in wanted if part in present), None)
 
     return choose
-
-
-def _all_examples(chosen: Sequence[tuple[ImageSource, Part | None]]) -> Iterator[ImageExample]:
-    for source, part in chosen:
-        yield from source.examples(part)
 
 
 def _class_names(store: ImageStore) -> tuple[str, ...]:

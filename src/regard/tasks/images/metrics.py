@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.errors import UsageError
-from regard.metrics.bootstrap import bootstrap, signature
+from regard.metrics.bootstrap import with_intervals
 from regard.metrics.scores import Metric
 from regard.tasks.images.classifier import ImageClassifier, outputs_of
 from regard.tasks.images.data import ImageSet
@@ -34,23 +34,16 @@ def image_metrics(
     outputs: Outputs, labels: Labels, names: tuple[str, ...], *, seed: int = 1, resamples: int = 1000
 ) -> dict[str, Metric]:
     """The same, and the accuracy of each class, with their intervals."""
-    guesses = _Guesses(outputs, labels)
-    every = np.arange(len(labels))
-    values = guesses.figures(every) | guesses.by_class(every, names)
-
-    def of(drawn: npt.NDArray[np.int64]) -> list[float]:
-        return list((guesses.figures(drawn) | guesses.by_class(drawn, names)).values())
-
-    low, high = bootstrap(of, len(labels), seed=seed, resamples=resamples)
-    how = signature(seed=seed, resamples=resamples)
-    counts = np.bincount(labels, minlength=outputs.shape[1])
-    sizes = dict.fromkeys(values, len(labels)) | {
-        f"accuracy of {name}": int(count) for name, count in zip(names, counts, strict=True)
-    }
-    return {
-        name: Metric(name, value, f"n:{sizes[name]}|{how}", float(low[i]), float(high[i]), digits=4)
-        for i, (name, value) in enumerate(values.items())
-    }
+    guesses, counts = _Guesses(outputs, labels), np.bincount(labels, minlength=outputs.shape[1])
+    return with_intervals(
+        lambda drawn: guesses.figures(drawn) | guesses.by_class(drawn, names),
+        len(labels),
+        f"n:{len(labels)}",
+        own={f"accuracy of {name}": f"n:{count}" for name, count in zip(names, counts, strict=True)},
+        digits=4,
+        seed=seed,
+        resamples=resamples,
+    )
 
 
 def score_images(classifier: ImageClassifier, images: ImageSet) -> Scores:

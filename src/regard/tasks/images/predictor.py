@@ -27,6 +27,7 @@ from regard.errors import UsageError
 from regard.models.vit import ViT
 from regard.tasks.base import Predictor, ScoreData, folder_of, one_or_many, refuse_target
 from regard.tasks.decode_settings import GuessSettings
+from regard.tasks.files import report_sets
 from regard.tasks.images.classifier import ImageClassifier, ImageGuess
 from regard.tasks.images.config import ImageOptions
 from regard.tasks.images.data import ImageFiles, ImageSet
@@ -106,10 +107,7 @@ class ImagePredictor(Predictor[ImageInput, ImageGuess]):
 
     def recipe_tests(self, data: ScoreData) -> Mapping[str, ImageSet]:
         """The images of every test set of the recipe, else those held out."""
-        if not self.config.data.train:  # it was trained elsewhere
-            return {}
-        sets = ImageFiles(self.config.data, data.root, data.made).read(say=self.say)
-        return sets.tests or {"valid": sets.valid}
+        return report_sets(ImageFiles(self.config.data, data.root, data.made), say=self.say)
 
     def score(self, examples: ImageSet, options: ImageOptions) -> Scores:
         """Accuracy, top 5, macro F1 and the accuracy of each class."""

@@ -17,20 +17,17 @@ from pathlib import Path
 from regard.data.text.label_space import LabelSpace
 from regard.data.text.labelled import Example, LabelSource, read_examples
 from regard.errors import DataError
-from regard.tasks.files import DataFiles, Say, split_off
+from regard.tasks.files import DataFiles, Say, Sets, hold_some_out
 from regard.tasks.labels.config import LabelData
 
 _PARTS = {"train": ("train",), "valid": ("dev", "valid", "validation", "val"), "test": ("test",)}
 
 
 @dataclass(frozen=True)
-class LabelledSets:
-    """All the data of a run, read and checked."""
+class LabelledSets(Sets[list[Example]]):
+    """The examples of a run, and what labels they have."""
 
     space: LabelSpace
-    train: list[Example]
-    valid: list[Example]
-    tests: dict[str, list[Example]]
 
 
 class LabelFiles(DataFiles[LabelData]):
@@ -70,10 +67,11 @@ class LabelFiles(DataFiles[LabelData]):
             space = LabelSpace.of(train, numbers=self.numbers)
             valid = self.read_known(self.valid, space, say=say)
         else:
-            train, valid = _held_out(train, share=self.data.valid_share)
+            hint = "give validation data, or more"
+            train, valid = hold_some_out(train, self.data.valid_share, what="examples", hint=hint)
             space = LabelSpace.of([*train, *valid], numbers=self.numbers)
         tests = {name: self.read_known(sources, space, say=say) for name, sources in self.tests.items()}
-        return LabelledSets(space, train, valid, tests)
+        return LabelledSets(train, valid, tests, space)
 
     def read_known(
         self, sources: Sequence[LabelSource], space: LabelSpace, *, say: Say = lambda _: None
@@ -120,11 +118,3 @@ def _has_labels(source: LabelSource) -> bool:
         return source.layout is not None
     except DataError:
         return False
-
-
-def _held_out(examples: list[Example], *, share: float) -> tuple[list[Example], list[Example]]:
-    """What is left to learn from, and what is held out: chosen at random, the same every time."""
-    kept, held = split_off(len(examples), share)
-    if not kept:
-        raise DataError(f"{len(examples)} examples are too few to hold some out", hint="give validation data, or more")
-    return [examples[i] for i in kept], [examples[i] for i in held]

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from regard.data.text.label_space import LabelSpace
 from regard.data.text.labelled import Example
 from regard.errors import UsageError
-from regard.metrics.bootstrap import bootstrap, signature
-from regard.metrics.scores import Metric, Outputs, probabilities
+from regard.metrics.bootstrap import with_intervals
+from regard.metrics.scores import Metric, Outputs, probabilities, ranks
 from regard.tasks.labels.labeller import Labeller
 from regard.tasks.measuring import Scores
 from regard.tasks.templates import TemplatedRows, Text
@@ -46,10 +46,16 @@ def label_metrics(
     space: LabelSpace, outputs: Outputs, examples: Sequence[Example], *, seed: int = 1, resamples: int = 1000
 ) -> dict[str, Metric]:
     """The same with 95 % intervals."""
-    pair = truth_and_labels(space, outputs, examples)
-    if space.numeric:
-        return number_metrics(*pair, seed=seed, resamples=resamples)
-    return class_metrics(*pair, names=space.names, seed=seed, resamples=resamples)
+    truth, predicted = truth_and_labels(space, outputs, examples)
+    return with_intervals(
+        lambda drawn: _figures(space, truth[drawn], predicted[drawn]),
+        len(truth),
+        f"n:{len(truth)}",
+        own={"f1": f"positive:{''.join(space.names[-1:])}|n:{len(truth)}"},
+        digits=4,
+        seed=seed,
+        resamples=resamples,
+    )
 
 
 def score_labels(labeller: Labeller, examples: Sequence[Example], rows: TemplatedRows) -> Scores:
@@ -88,8 +94,12 @@ def _figures(space: LabelSpace, truth: npt.ArrayLike, predicted: npt.ArrayLike) 
 
 def class_figures(truth: npt.ArrayLike, predicted: npt.ArrayLike, *, n_classes: int) -> dict[str, float]:
     """All figures of predicted classes, by name; classes are numbers from 0."""
-    confusion = _confusion(_paired(truth, predicted, np.int64), n_classes=n_classes)
-    by_class = _f1(confusion)
+    a, b = _paired(truth, predicted, np.int64)
+    counts = np.bincount(a * n_classes + b, minlength=n_classes**2)
+    # How often each class (row) was taken for each (column).
+    confusion: Numbers = counts.reshape(n_classes, n_classes).astype(np.float64)
+    # F1 of each class: 2 · hits / (times true + times predicted).
+    by_class = 2 * np.diag(confusion) / np.maximum(confusion.sum(0) + confusion.sum(1), 1)
     figures = {"accuracy": float(np.trace(confusion) / confusion.sum()), "macro_f1": float(by_class.mean())}
     if n_classes == 2:
         figures["f1"] = float(by_class[1])
@@ -101,43 +111,8 @@ def number_figures(truth: npt.ArrayLike, predicted: npt.ArrayLike) -> dict[str, 
     a, b = _paired(truth, predicted, np.float64)
     return {
         "pearson": _pearson(a, b),
-        "spearman": _pearson(_ranks(a), _ranks(b)),
+        "spearman": _pearson(ranks(a), ranks(b)),
         "rmse": float(np.sqrt(np.mean((a - b) ** 2))),
-    }
-
-
-def class_metrics(
-    truth: npt.ArrayLike, predicted: npt.ArrayLike, *, names: Sequence[str], seed: int = 1, resamples: int = 1000
-) -> dict[str, Metric]:
-    """All figures of predicted classes, with their intervals."""
-    a, b = _paired(truth, predicted, np.int64)
-
-    def of(drawn: npt.NDArray[np.int64]) -> dict[str, float]:
-        return class_figures(a[drawn], b[drawn], n_classes=len(names))
-
-    notes = {"f1": f"positive:{names[-1]}|"}
-    return _with_intervals(of, len(a), seed=seed, resamples=resamples, notes=notes)
-
-
-def number_metrics(
-    truth: npt.ArrayLike, predicted: npt.ArrayLike, *, seed: int = 1, resamples: int = 1000
-) -> dict[str, Metric]:
-    """All figures of predicted numbers, with their intervals."""
-    a, b = _paired(truth, predicted, np.float64)
-
-    def of(drawn: npt.NDArray[np.int64]) -> dict[str, float]:
-        return number_figures(a[drawn], b[drawn])
-
-    return _with_intervals(of, len(a), seed=seed, resamples=resamples, notes={})
-
-
-def _with_intervals(of: Any, n: int, *, seed: int, resamples: int, notes: dict[str, str]) -> dict[str, Metric]:
-    figures: dict[str, float] = of(np.arange(n))
-    low, high = bootstrap(lambda drawn: list(of(drawn).values()), n, seed=seed, resamples=resamples)
-    how = f"n:{n}|{signature(seed=seed, resamples=resamples)}"
-    return {
-        name: Metric(name, value, notes.get(name, "") + how, float(low[i]), float(high[i]), digits=4)
-        for i, (name, value) in enumerate(figures.items())
     }
 
 
@@ -146,20 +121,6 @@ def _paired(truth: npt.ArrayLike, predicted: npt.ArrayLike, dtype: Any) -> tuple
     if a.ndim != 1 or a.shape != b.shape or not len(a):
         raise UsageError(f"{a.shape} true labels and {b.shape} predicted ones do not pair up; one each, at least one")
     return a, b
-
-
-def _confusion(pair: tuple[Any, Any], *, n_classes: int) -> Numbers:
-    """How often each class (row) was taken for each (column)."""
-    truth, predicted = pair
-    counts = np.bincount(truth * n_classes + predicted, minlength=n_classes**2)
-    return counts.reshape(n_classes, n_classes).astype(np.float64)
-
-
-def _f1(confusion: Numbers) -> Numbers:
-    """2 · hits / (times true + times predicted) of each class."""
-    total = confusion.sum(0) + confusion.sum(1)
-    scores: Numbers = 2 * np.diag(confusion) / np.maximum(total, 1)
-    return scores
 
 
 def _matthews(confusion: Numbers) -> float:
@@ -173,10 +134,3 @@ def _pearson(a: Numbers, b: Numbers) -> float:
     spread = float(np.sqrt(a @ a) * np.sqrt(b @ b))
     # All values alike leave rounding errors of about their size behind, not zeros.
     return float(a @ b) / spread if spread > 1e-300 and min(np.ptp(a), np.ptp(b)) > 0 else 0.0
-
-
-def _ranks(values: Numbers) -> Numbers:
-    """Places from 1 in rising order; equal values share the mean of theirs."""
-    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return (last - (counts - 1) / 2)[which]

@@ -32,12 +32,13 @@ from regard.tasks.base import (
     varied,
 )
 from regard.tasks.decode_settings import NoSettings
+from regard.tasks.files import report_sets
 from regard.tasks.labels.data import LabelFiles
 from regard.tasks.labels.labeller import Labeller, Labelling
 from regard.tasks.labels.metrics import score_labels, text_of
 from regard.tasks.measuring import Scores
 from regard.tasks.registry import NoOptions
-from regard.tasks.templates import TemplatedRows, Text, TextTemplate, padded
+from regard.tasks.templates import TemplatedRows, Text, TextTemplate, measure_texts
 
 if TYPE_CHECKING:
     from regard.inspection.forward_case import ForwardCase
@@ -111,10 +112,7 @@ class LabelPredictor(Predictor[str, Labelling]):
 
     def recipe_tests(self, data: ScoreData) -> Mapping[str, Sequence[Example]]:
         """The examples of every test set of the recipe, else those held out."""
-        if not self.config.data.train:  # it was trained elsewhere
-            return {}
-        sets = LabelFiles(self.config.data, data.root).read()
-        return sets.tests or {"valid": sets.valid}
+        return report_sets(LabelFiles(self.config.data, data.root))
 
     def score(self, examples: Sequence[Example], options: NoOptions) -> Scores:
         """All figures of the labels of a test set."""
@@ -136,15 +134,8 @@ class LabelPredictor(Predictor[str, Labelling]):
 
     def promises(self, sample: list[Text]) -> Iterator[Check]:
         """Batching, fused kernels, saving and padding."""
-        from regard.inspection.invariants import Given, Trial, measure_alone, measure_reading
-
-        rows = TemplatedRows.of(self.labeller.template, sample)
-        pad_id = self.labeller.template.tokenizer.pad_id
-        given, segments = padded(rows, range(len(rows)), pad_id, device=self.device)
         limit = self.labeller.model.config.backbone.get("n_positions")
-        trial = Trial(self.module, Given((given,), segments), by_token=False, limit=limit)
-        yield measure_alone(trial)
-        yield from measure_reading(trial)
+        return measure_texts(self.module, self.labeller.template, sample, by_token=False, limit=limit)
 
     def _rows(self, texts: Sequence[Text]) -> TemplatedRows:
         rows = TemplatedRows.of(self.labeller.template, texts)

@@ -107,12 +107,6 @@ class LabelTraining(BatchPlanMixin):
 
     def loss(self, model: Classifier, batch: LabelBatch) -> Losses:
         """The summed loss of a batch's examples, with gradients."""
-        if self.lm_weight and not hasattr(model.backbone, "start"):
-            raise ConfigError(
-                f"lm_weight is {self.lm_weight}, and the backbone {model.config.backbone.get('name')!r} does not "
-                "predict the next word",
-                hint="leave it 0, or use a gpt",
-            )
         tensors = (batch.ids, batch.lengths, batch.segments, batch.targets, batch.real, batch.following)
         return Losses(*self._loss(model, *tensors, batch.longest, self.label_smoothing, self._lm_scale, self.r_drop))
 

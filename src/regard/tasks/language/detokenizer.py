@@ -44,9 +44,8 @@ class IncrementalDetokenizer:
         self.ids.append(token)
         text, self.over = cut_at(text_after(self.tokenizer, self.before, self.ids), self.stops)
         new = self._say(text if self.over else text[: len(text) - self._held(text)])
-        if len(self.ids) >= 4 * _OVERLAP and self.n_shown == len(
-            text
-        ):  # spelling all of it each time would take ever longer
+        # Spelling all of it each time would take ever longer.
+        if len(self.ids) >= 4 * _OVERLAP and self.n_shown == len(text):
             self.before, self.ids, self.n_shown = self.ids, [], 0
         return new
 

@@ -13,7 +13,7 @@ before any tokenizer, and the loss of the marks between documents is part of the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from regard.data.batching.chunks import chunks
 from regard.data.text.documents import Document
 from regard.data.text.markers import Markers
 from regard.data.text.streams import Extent
@@ -31,9 +32,9 @@ from regard.metrics.cross_entropy import linear_cross_entropy
 from regard.metrics.scores import Metric
 from regard.models.interfaces.text import LanguageModel
 from regard.tasks.measuring import Scores
+from regard.tasks.texts import Documents
 
 Ids = npt.NDArray[Any]
-Documents = Callable[[], Iterable[Document]]
 UNCOUNTED = -1  # the label of what another window predicts
 
 
@@ -217,7 +218,7 @@ def windows(stream: Ids, *, context: int, stride: int) -> Iterator[Window]:
 @torch.no_grad()
 def _summed_loss(model: LanguageModel, stream: Ids, *, context: int, stride: int, rows: int) -> float:
     device, total = model.output_weight.device, 0.0
-    for some in _batches(windows(stream, context=context, stride=stride), rows):
+    for some in chunks(windows(stream, context=context, stride=stride), rows):
         ids, labels = (torch.from_numpy(np.stack(side)).to(device) for side in zip(*some, strict=True))
         hidden = model.hidden(ids).flatten(0, 1)
         losses = linear_cross_entropy(
@@ -225,17 +226,6 @@ def _summed_loss(model: LanguageModel, stream: Ids, *, context: int, stride: int
         )
         total += float(losses.nll)
     return total
-
-
-def _batches(each: Iterator[Window], n: int) -> Iterator[list[Window]]:
-    batch: list[Window] = []
-    for window in each:
-        batch.append(window)
-        if len(batch) == n:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 def _exp(value: float) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 import torch
 from torch import nn
@@ -36,10 +36,10 @@ from regard.tasks.base import (
     varied,
 )
 from regard.tasks.decode_settings import DecodeSettings
-from regard.tasks.language.metrics import Documents, Passages, score_documents, score_passages
+from regard.tasks.language.metrics import Passages, score_documents, score_passages
 from regard.tasks.language.writer import Continuation, Writer, context_of
 from regard.tasks.measuring import Scores
-from regard.tasks.texts import TextFiles
+from regard.tasks.texts import Documents, TextFiles
 
 if TYPE_CHECKING:
     from regard.inspection.forward_case import ForwardCase
@@ -60,7 +60,8 @@ class LanguagePredictor(Predictor[str, Continuation]):
         self, module: nn.Module, tokenizer: Tokenizer, config: Recipe, *, context: int, precision: str = "auto"
     ) -> None:
         super().__init__(module, config)
-        self.tokenizer, self.context = tokenizer, context
+        self.tokenizer, self.context, self.model = tokenizer, context, cast(Any, module)
+        self._reading: Any = {"context": context, "separated": config.data.separated}
         self.writer = self._writer(in_precision(module, precision))
 
     @classmethod
@@ -123,12 +124,7 @@ class LanguagePredictor(Predictor[str, Continuation]):
         return text_case(self.module, self.tokenizer, ids, says="next")
 
     def evaluate(
-        self,
-        data: TestData = None,
-        *,
-        data_root: Path | str | None = None,
-        stride: int | None = None,
-        **options: Any,
+        self, data: TestData = None, *, data_root: Path | str | None = None, stride: int | None = None, **options: Any
     ) -> list[Evaluation]:
         """Loss, perplexity and bits per character of each test text; `stride` is by how much the window moves."""
         self.scoring_options(options)
@@ -140,9 +136,7 @@ class LanguagePredictor(Predictor[str, Continuation]):
 
     def recipe_tests(self, data: ScoreData) -> Mapping[str, Documents]:
         """The documents of the recipe's test sets, else those held out."""
-        files = TextFiles(self.config.data, data.root, data.made)
-        held_out = {"valid": files.valid_documents} if self.config.data.train else {}
-        return {name: source.documents for name, source in files.tests.items()} or held_out
+        return TextFiles(self.config.data, data.root, data.made).test_documents()
 
     def score(self, examples: Documents, options: DecodeOptions) -> Scores:
         """How well the model expects documents."""
@@ -157,9 +151,7 @@ class LanguagePredictor(Predictor[str, Continuation]):
 
     def score_compared(self, examples: Passages, options: DecodeOptions) -> Scores:
         """Bits per character of passages, each read by itself; the loss a token, too, where tokens are the same."""
-        model: Any = self.module
-        separated = self.config.data.separated
-        return score_passages(examples, model, self.tokenizer, context=self.context, separated=separated)
+        return score_passages(examples, self.model, self.tokenizer, **self._reading)
 
     def sample(self, examples: Documents, n: int) -> list[str]:
         """Short passages of the documents."""
@@ -176,14 +168,10 @@ class LanguagePredictor(Predictor[str, Continuation]):
         return measure_continuing(self.module, self._writer, texts=sample)
 
     def _writer(self, module: nn.Module) -> Writer:
-        model: Any = module
-        separated = self.config.data.separated
-        return Writer([model], self.tokenizer, context=self.context, separated=separated, say=lambda t: self.say(t))
+        return Writer([cast(Any, module)], self.tokenizer, say=lambda text: self.say(text), **self._reading)
 
     def _score(self, documents: Documents, stride: int | None) -> Scores:
-        model: Any = self.module
-        reading: Any = {"context": self.context, "separated": self.config.data.separated}
-        return score_documents(documents, model, self.tokenizer, stride=stride, **reading)
+        return score_documents(documents, self.model, self.tokenizer, stride=stride, **self._reading)
 
     def _readable(self, texts: Iterable[str]) -> list[str]:
         return [text for text in texts if self._pieces(text) > 1]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from regard.config.recipe import Recipe
-from regard.tasks.language.metrics import Documents, score_documents
+from regard.tasks.language.metrics import score_documents
 from regard.tasks.language.training import LanguageTraining
 from regard.tasks.language.writer import context_of
 from regard.tasks.measuring import Scores, measure, one_line
-from regard.tasks.texts import TextFiles, encode_texts
+from regard.tasks.texts import Documents, TextFiles, encode_texts
 from regard.tasks.tokenizing import with_tokenizer
 from regard.training.setup import RunContext, Say, TaskSetup
 from regard.training.warm_start import begin_text_model, start_for

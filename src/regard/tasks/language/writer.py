@@ -36,7 +36,6 @@ class WritingModel(LanguageModel, Protocol):
 
     def start(self, prompts: Rows, *, capacity: int = 64, watched: bool = False) -> Stepper:
         """Read the prompts but for the last token of each, which is the first to step with."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -168,8 +167,7 @@ class Writer:
                 yield speech.add(token)
                 if speech.over:
                     return
-            ended = len(tokens_out) < steps
-            hypothesis = Hypothesis(tokens_out, 0.0, 0.0, ended, [])
+            hypothesis = Hypothesis(tokens_out, 0.0, 0.0, finished=len(tokens_out) < steps, token_log_probs=[])
             draft = draft.grown(hypothesis, _next_key(draft.key, 0))
         yield speech.rest()
 

@@ -21,6 +21,7 @@ from regard.data.batching.packing import pack
 from regard.data.batching.tensors import TensorBatch, rows_of
 from regard.data.text.templates import TemplatedIds
 from regard.data.text.tokenizers import Tokenizer
+from regard.models.bert import Bert
 from regard.tasks.masked.masking import UNUSED, MaskedRows, Masking
 from regard.tasks.masked.sentence_pairs import Examples
 from regard.tasks.masked.sentences import SentenceCorpus
@@ -45,6 +46,10 @@ class MaskedBatch(TensorBatch):
     def rows(self) -> Rows:
         """The ids as models read them."""
         return rows_of(self.ids, self.lengths, self.longest)
+
+    def encoded(self, model: Bert) -> Tensor:
+        """What a model reads in them, (B, T, D)."""
+        return model.encode(self.rows(), segments=self.segments if model.config.n_segments else None)
 
 
 @dataclass(frozen=True)

@@ -5,23 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from regard.config.data import TokenizerConfig
 from regard.data.io.cache import store_key
-from regard.data.io.paths import find_data
-from regard.data.text.documents import Document
 from regard.data.text.splitting import split_lines, split_sentences
 from regard.data.text.tokenizers import Tokenizer
-from regard.data.text.vocabulary import learn_tokenizer
+from regard.data.text.vocabulary import learn_pieces
 from regard.errors import DataError
 from regard.tasks.files import Say
 from regard.tasks.masked.config import MaskedData
 from regard.tasks.masked.masking import Masking, word_beginnings
 from regard.tasks.masked.sentences import SentenceCorpus
-from regard.tasks.texts import TextFiles
+from regard.tasks.texts import Documents, TextFiles, kept_tokenizer
 
 
 class EncodedDocuments(NamedTuple):
@@ -38,28 +35,24 @@ def encode_documents(
     """Open or learn the tokenizer, and put the sentences on disk; reused when nothing changed."""
     sources = [files.train] if files.valid is None else [files.train, files.valid]
     held_out = data.held_out if files.valid is None else None
-    given = None if pieces.file is None else Tokenizer.load(find_data(pieces.file, files.root))
+    given = files.given_tokenizer(pieces)
     facts = (repr(pieces), held_out, given.fingerprint() if given is not None else None)
     made = folder / store_key("masked", *(source.fingerprint() for source in sources), *facts)[:24]
-    if not (made / "tokenizer.json").exists():
-        tokenizer = given if given is not None else _learn(files, pieces)
+
+    def make() -> Tokenizer:
+        texts = (document.text for document in files.train_documents())
+        tokenizer = given or learn_pieces(texts, pieces, mask=True)
         masking_of(tokenizer, data, seed=0)  # what cannot mask is refused before anything is built on it
-        made.mkdir(parents=True, exist_ok=True)
-        tokenizer.save(made / "tokenizer.json")
-    tokenizer = Tokenizer.load(made / "tokenizer.json")
+        return tokenizer
+
+    tokenizer = kept_tokenizer(made, make)
     train = corpus_of(files.train_documents, data, tokenizer, folder=made, name="train", say=say)
     valid = corpus_of(files.valid_documents, data, tokenizer, folder=made, name="valid", say=say)
     return EncodedDocuments(tokenizer, train, valid)
 
 
 def corpus_of(
-    documents: Callable[[], Iterable[Document]],
-    data: MaskedData,
-    tokenizer: Tokenizer,
-    *,
-    folder: Path,
-    name: str,
-    say: Say = lambda _: None,
+    documents: Documents, data: MaskedData, tokenizer: Tokenizer, *, folder: Path, name: str, say: Say = lambda _: None
 ) -> SentenceCorpus:
     """Documents as sentences on disk under `folder`, which belongs to these documents and this tokenizer."""
     longest = data.length - len(tokenizer.frame([], []).ids)
@@ -96,14 +89,3 @@ def required_mask(tokenizer: Tokenizer) -> int:
     if tokenizer.mask_id is None:
         raise DataError("this tokenizer has no mask token", hint="learn one with mask=True, or use that of a BERT")
     return tokenizer.mask_id
-
-
-def _learn(files: TextFiles, pieces: TokenizerConfig) -> Tokenizer:
-    return learn_tokenizer(
-        (document.text for document in files.train_documents()),
-        pieces.kind,
-        size=pieces.size,
-        lowercase=pieces.lowercase,
-        min_frequency=pieces.min_frequency,
-        mask=True,
-    )

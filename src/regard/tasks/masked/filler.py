@@ -22,6 +22,7 @@ from torch import Tensor
 
 from regard.attention import Rows
 from regard.data.batching.plan import like_lengths
+from regard.data.text.checks import shorten
 from regard.data.text.templates import TemplatedIds
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import UsageError
@@ -134,11 +135,11 @@ class Filler:
             yield chosen, rows, segments if self.model.config.n_segments else None
 
     def _with_masks(self, text: str, number: int) -> list[int]:
-        ids, room = encode_with_masks(self.tokenizer, text), self.template.room(pair=False)
+        ids, room, shown = encode_with_masks(self.tokenizer, text), self.template.room(pair=False), shorten(text, 60)
         if self.tokenizer.mask_id not in ids:
-            raise UsageError(f"text {number} has no mask: {_short(text)}", hint="write [MASK] for the hidden word")
+            raise UsageError(f"text {number} has no mask: {shown}", hint="write [MASK] for the hidden word")
         if len(ids) > room:
-            raise UsageError(f"text {number} has {len(ids)} pieces, the model reads {room} at most: {_short(text)}")
+            raise UsageError(f"text {number} has {len(ids)} pieces, the model reads {room} at most: {shown}")
         return ids
 
     def _filling(self, ids: list[int], values: Tensor, guesses: Tensor) -> Filling:
@@ -191,8 +192,3 @@ def _between(tokenizer: Tokenizer, text: str, *, before: str, after: str) -> lis
 def _spaces_are_pieces(tokenizer: Tokenizer) -> bool:
     """Whether a space has a piece of its own, as among characters and bytes."""
     return len(tokenizer.encode("x x")) > 2 * len(tokenizer.encode("x"))
-
-
-def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return repr(text if len(text) <= 60 else text[:59] + "…")

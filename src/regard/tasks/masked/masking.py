@@ -67,8 +67,7 @@ class Masking:
     begins_word: Bools | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
-            raise UsageError(f"the share of pieces to mask is {self.share}, above 0 and at most 1 is allowed")
+
         if min(self.masked, self.random) < 0 or self.masked + self.random > 1:
             raise UsageError(
                 f"of the chosen pieces {self.masked} read a mask and {self.random} a random piece; "
@@ -104,8 +103,10 @@ class Masking:
         """Mask rows (B, T) of the given lengths; `examples` (B,) are their numbers in the epoch."""
         _check(ids, lengths, examples, n_ids=self.n_ids)
         ids = ids.astype(np.int64)  # a copy: the given rows stay as they are
-        draws = _draws(self._key(epoch), examples, width=ids.shape[1])
-        maskable = self.is_ordinary[ids] & (np.arange(ids.shape[1]) < np.asarray(lengths)[:, None])
+        positions = np.arange(ids.shape[1])
+        # A random number for every position (B, T).
+        draws = hashed(text_hash(repr((self.seed, epoch))), np.asarray(examples)[:, None], positions)
+        maskable = self.is_ordinary[ids] & (positions < np.asarray(lengths)[:, None])
         counts = self.counts(maskable.sum(1))
         if self.begins_word is None:
             chosen = _smallest(draws, maskable, counts)
@@ -126,9 +127,6 @@ class Masking:
         drawn = self.ordinary[(low % np.uint64(len(self.ordinary))).astype(np.int64)]
         return np.where(choice < self.masked, self.mask_id, np.where(choice < self.masked + self.random, drawn, ids))
 
-    def _key(self, epoch: int) -> int:
-        return text_hash(repr((self.seed, epoch)))
-
 
 def word_beginnings(tokenizer: Tokenizer) -> Bools:
     """Of every id (V,): whether it begins a word.
@@ -139,11 +137,6 @@ def word_beginnings(tokenizer: Tokenizer) -> Bools:
     pieces = tokenizer.tokens(range(len(tokenizer)))
     going_on = np.array([piece.startswith("##") and len(piece) > 2 for piece in pieces])
     return ~going_on if going_on.sum() > 1 else np.array([piece.startswith("▁") for piece in pieces])
-
-
-def _draws(key: int, examples: Ints, *, width: int) -> Hashes:
-    """A random number for every position (B, T)."""
-    return hashed(key, np.asarray(examples)[:, None], np.arange(width))
 
 
 def _ranked(draws: Hashes, wanted: Bools) -> Hashes:

@@ -35,17 +35,23 @@ Table = NDArray[np.float64]  # (examples, 6): loss, right ones and number of the
 
 
 class HiddenPieces:
-    """The documents of a corpus as examples with pieces hidden, always the same ones."""
+    """The documents of a corpus as examples with pieces hidden; of a seed, always the same ones."""
 
-    def __init__(self, corpus: SentenceCorpus, tokenizer: Tokenizer, data: MaskedData) -> None:
-        shape: Any = {"length": data.length, "pairs": data.next_sentence}
-        self.assembler = Assembler(corpus, tokenizer, masking_of(tokenizer, data, seed=0), **shape)
-        marks = self.assembler.marks
-        self.plan = PairPlan(
-            corpus,
+    def __init__(self, corpus: SentenceCorpus, tokenizer: Tokenizer, data: MaskedData, *, seed: int = 0) -> None:
+        masking = masking_of(tokenizer, data, seed=seed)
+        self.data, self.seed = data, seed
+        self.assembler = Assembler(corpus, tokenizer, masking, length=data.length, pairs=data.next_sentence)
+        self.plan = self.planned(_EXAMPLES)
+
+    def planned(self, most: int, *, budget: int | None = None) -> PairPlan:
+        """Batches of at most so many examples and, where that is given, so many pieces with their marks."""
+        marks, data = self.assembler.marks, self.data
+        return PairPlan(
+            self.assembler.corpus,
             room=data.length - marks,
-            max_examples=_EXAMPLES,
-            seed=0,
+            max_examples=most,
+            seed=self.seed,
+            budget=budget,
             marks=marks,
             next_sentence=data.next_sentence,
             short=data.short_sequences,
@@ -81,7 +87,7 @@ def guess_table(model: Bert, batches: Iterable[MaskedBatch], *, judges: bool) ->
     parts = []
     for batch in batches:
         there = batch.to(model.output_weight.device)
-        encoded = model.encode(there.rows(), segments=there.segments if model.config.n_segments else None)  # (B, T, D)
+        encoded = there.encoded(model)  # (B, T, D)
         sums = _guessed(model, encoded, there)
         if judges:
             sums[:, 3:] = _judged(model.next_sentence(encoded), there.nexts)

@@ -8,7 +8,7 @@ model.embed(["A text.", "Another."])            → (2, D)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from regard.checkpoints.spec import Pretrained
 from regard.config.recipe import Recipe
-from regard.data.text.documents import Document
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import UsageError
 from regard.models.bert import Bert
@@ -43,14 +42,13 @@ from regard.tasks.masked.metrics import HiddenPieces, score_batches, score_docum
 from regard.tasks.masked.sentences import SentenceCorpus
 from regard.tasks.measuring import Scores
 from regard.tasks.registry import GuessOptions
-from regard.tasks.templates import TemplatedRows, padded
-from regard.tasks.texts import TextFiles
+from regard.tasks.templates import measure_texts
+from regard.tasks.texts import Documents, TextFiles
 
 if TYPE_CHECKING:
     from regard.inspection.forward_case import ForwardCase
     from regard.inspection.invariants import Check, Given
 
-Documents = Callable[[], Iterable[Document]]
 _LOOKED_AT = 100_000  # characters of a document, where a few sentences are enough
 
 
@@ -106,15 +104,11 @@ class MaskedPredictor(Predictor[str, Filling | NextSentence]):
 
     def given_examples(self, data: ScoreData) -> Documents:
         """The documents of the files given."""
-        files = TextFiles(self.config.data, data.root, data.made)
-        documents: Documents = files.source(tuple(data.files), what="data").documents
-        return documents
+        return TextFiles(self.config.data, data.root, data.made).source(tuple(data.files), what="data").documents
 
     def recipe_tests(self, data: ScoreData) -> Mapping[str, Documents]:
         """The documents of the recipe's test sets, else those held out."""
-        files = TextFiles(self.config.data, data.root, data.made)
-        held_out = {"valid": files.valid_documents} if self.config.data.train else {}
-        return {name: source.documents for name, source in files.tests.items()} or held_out
+        return TextFiles(self.config.data, data.root, data.made).test_documents()
 
     def score(self, examples: Documents, options: GuessOptions) -> Scores:
         """Loss and accuracy of masked pieces and of next sentences."""
@@ -150,18 +144,10 @@ class MaskedPredictor(Predictor[str, Filling | NextSentence]):
 
     def promises(self, sample: list[str]) -> Iterator[Check]:
         """Batching, fused kernels, saving and padding."""
-        from regard.inspection.invariants import Given, Trial, measure_alone, measure_reading, outputs
-
-        rows = TemplatedRows.of(self.filler.template, sample)
-        given, segments = padded(rows, range(len(rows)), self.tokenizer.pad_id, device=self.device)
-        trial = Trial(
-            self.module,
-            Given((given,), segments if self.bert.config.n_segments else None),
-            run=outputs if self.bert.config.mlm else _encoded,
-            limit=self.bert.config.n_positions,
-        )
-        yield measure_alone(trial)
-        yield from measure_reading(trial)
+        bert, template = self.bert.config, self.filler.template
+        run = {} if bert.mlm else {"run": _encoded}
+        segmented = bool(bert.n_segments)
+        return measure_texts(self.module, template, sample, segmented=segmented, limit=bert.n_positions, **run)
 
     @contextmanager
     def _corpus(self, documents: Documents) -> Iterator[tuple[SentenceCorpus, MaskedData]]:

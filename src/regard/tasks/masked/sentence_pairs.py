@@ -21,8 +21,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.batching.plan import Position, no_such_batch
-from regard.errors import DataError, UsageError
+from regard.data.batching.plan import EpochPlan
+from regard.errors import DataError
 from regard.tasks.masked.sentences import SentenceCorpus
 
 Ints = npt.NDArray[np.int64]
@@ -59,7 +59,7 @@ class Examples:
         return self.a_lengths + self.b_lengths
 
 
-class PairPlan:
+class PairPlan(EpochPlan):
     """Which segments of a corpus make up which batch.
 
     `room` is how many pieces an example has at most. A batch holds at most `max_examples`, and at most `budget` pieces
@@ -81,29 +81,12 @@ class PairPlan:
         self.corpus, self.room, self.seed = corpus, room, seed
         self.max_examples, self.budget, self.marks = max_examples, budget, marks
         self.next_sentence, self.short = next_sentence, short
-        if room < 1 + next_sentence:
-            raise UsageError(f"a row has room for {room} pieces, at least {1 + next_sentence} are needed")
-        if max_examples < 1 or (budget is not None and budget < room + marks):
-            raise UsageError(f"a batch of {max_examples} examples and {budget} pieces holds none of {room + marks}")
-        if not 0 <= short <= 1:
-            raise UsageError(f"the share of shorter examples is {short}, 0 to 1 is allowed")
+
         if next_sentence and len(corpus) < 2:
             raise DataError(
                 f"{corpus.folder}: one document only, there is no other to take a random next sentence from",
                 hint="give more documents (how is the text split into them?), or switch next-sentence prediction off",
             )
-
-    def iterate(self, position: Position) -> Iterator[tuple[Position, Examples]]:
-        """Batches without end from a position on, each with the position after it."""
-        number, done = position.epoch, position.batch
-        while True:
-            index = 0
-            for index, (batch, last) in enumerate(_with_last(self.epoch(number)), start=1):
-                if index > done:
-                    yield Position(number + 1) if last else Position(number, index), batch
-            if done > index:
-                raise no_such_batch(position, index)
-            number, done = number + 1, 0
 
     def epoch(self, number: int) -> Iterator[Examples]:
         """The batches of an epoch; all but the last are as full as they can be."""
@@ -173,7 +156,7 @@ class PairPlan:
         """An example of each walk, and where the walks go on."""
         borders = self.corpus.borders
         stop = np.minimum(np.maximum(np.searchsorted(borders, borders[start] + aims), start + 2), end)
-        middle = start + 1 + _below(np.maximum(stop - start - 1, 1), random)
+        middle = start + 1 + random.integers(0, np.maximum(stop - start - 1, 1))
         follows = (random.random(len(start)) < 0.5) & (middle < stop)
         a_lengths = borders[middle] - borders[start]
         elsewhere, elsewhere_end = self._elsewhere(document, np.maximum(aims - a_lengths, 1), random)
@@ -192,7 +175,7 @@ class PairPlan:
         """Sentences (first, end) of other documents, from a random one on, until there are so many pieces."""
         borders, documents = self.corpus.borders, self.corpus.documents
         other = (document + 1 + random.integers(0, len(self.corpus) - 1, len(document))) % len(self.corpus)
-        first = documents[other] + _below(documents[other + 1] - documents[other], random)
+        first = documents[other] + random.integers(0, documents[other + 1] - documents[other])
         stop = np.maximum(np.searchsorted(borders, borders[first] + pieces), first + 1)
         return first, np.minimum(stop, documents[other + 1])
 
@@ -206,26 +189,9 @@ class PairPlan:
         used = np.cumsum(examples.lengths + self.marks)
         batches, start, base = [], 0, 0
         while start < len(examples):
-            end = start + self.max_examples
+            end = min(start + self.max_examples, len(examples))
             if self.budget is not None:
                 end = min(end, int(np.searchsorted(used, base + self.budget, side="right")))
-            end = min(end, len(examples))
             batches.append(examples[start:end])
             start, base = end, int(used[end - 1])
         return batches
-
-
-def _below(limits: Ints, random: np.random.Generator) -> Ints:
-    """A random number from 0 to below each limit."""
-    return random.integers(0, limits)
-
-
-def _with_last(batches: Iterator[Examples]) -> Iterator[tuple[Examples, bool]]:
-    """Each batch, and whether it is the last."""
-    before = None
-    for batch in batches:
-        if before is not None:
-            yield before, False
-        before = batch
-    if before is not None:
-        yield before, True

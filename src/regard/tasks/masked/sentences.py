@@ -11,20 +11,21 @@ whole or absent; what was cut short later is noticed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from regard.data.batching.chunks import chunks
 from regard.data.io.cache import REBUILD, Header, Store, whole_numbers
 from regard.data.text.documents import Document
 from regard.data.text.memmap_ids import ID_TYPES, MemmapIds, MemmapIdWriter
 from regard.data.text.splitting import split_sentences
 from regard.data.text.tokenizers import Tokenizer
-from regard.errors import DataError, UsageError
+from regard.errors import DataError
 
 _CHUNK = 4096  # sentences encoded at once
 
@@ -59,11 +60,6 @@ class SentenceCorpus(Store):
     def __len__(self) -> int:
         return int(self.header.documents)
 
-    def sentences(self, document: int) -> list[npt.NDArray[Any]]:
-        """The ids of each sentence of a document, as views of the file."""
-        first, end = int(self.documents[document]), int(self.documents[document + 1])
-        return [self.ids[self.borders[i] : self.borders[i + 1]] for i in range(first, end)]
-
     @classmethod
     def build(
         cls,
@@ -79,8 +75,7 @@ class SentenceCorpus(Store):
 
         `split` makes sentences of a text; those with more than `longest` pieces are cut.
         """
-        if longest is not None and longest < 1:
-            raise UsageError(f"the longest sentence has {longest} pieces, at least 1 is needed")
+
         folder = Path(folder)
         with cls.writing(folder) as draft:
             with (
@@ -106,7 +101,8 @@ def _write(
     """Write all sentences, and where documents begin among them; how many documents there are."""
     n, end = 0, 0
     offsets.write(np.zeros(1, "<i8").tobytes())
-    for chunk in _chunks(documents, split):
+    parted = ((split(document.text), document.more) for document in documents)
+    for chunk in chunks(parted, _CHUNK, size=lambda document: len(document[0]) + 1):
         encoded = iter(writer.tokenizer.encode_batch([text for sentences, _ in chunk for text in sentences]))
         for sentences, more in chunk:
             parts = [part for _ in sentences for part in _cut(next(encoded), longest)]
@@ -115,23 +111,8 @@ def _write(
                 n, end = n + 1, writer.count
                 offsets.write(np.array([end], "<i8").tobytes())
     if writer.count > end:  # the last one promised more
-        n += 1
         offsets.write(np.array([writer.count], "<i8").tobytes())
-    return n
-
-
-def _chunks(documents: Iterable[Document], split: Callable[[str], list[str]]) -> Iterator[list[tuple[list[str], bool]]]:
-    """Some documents at a time, as sentences, and whether the next one goes on with it."""
-    chunk: list[tuple[list[str], bool]] = []
-    size = 0
-    for document in documents:
-        chunk.append((split(document.text), document.more))
-        size += len(chunk[-1][0]) + 1
-        if size >= _CHUNK:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
+    return n + (writer.count > end)
 
 
 def _cut(ids: list[int], longest: int | None) -> list[list[int]]:

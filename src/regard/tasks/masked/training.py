@@ -11,8 +11,6 @@ constant, batches that are accumulated, shared or packed add up to exactly one b
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -23,12 +21,11 @@ from regard.data.text.tokenizers import Tokenizer
 from regard.errors import ConfigError
 from regard.metrics.cross_entropy import Losses, linear_cross_entropy
 from regard.models.bert import Bert
-from regard.tasks.masked.batches import Assembler, MaskedBatch
+from regard.tasks.masked.batches import MaskedBatch
 from regard.tasks.masked.config import MaskedData
-from regard.tasks.masked.data import masking_of
 from regard.tasks.masked.masking import UNUSED
 from regard.tasks.masked.metrics import HiddenPieces, guess_figures, guess_table
-from regard.tasks.masked.sentence_pairs import Examples, PairPlan
+from regard.tasks.masked.sentence_pairs import Examples
 from regard.tasks.masked.sentences import SentenceCorpus
 from regard.training.batching import BatchPlanMixin
 
@@ -82,14 +79,12 @@ class MaskedTraining(BatchPlanMixin):
                 hint="raise train.batch_tokens, or lower data.length",
             )
         self.tokenizer, self.data, self.budget, self.is_packed = tokenizer, data, budget_tokens, packed
-        shape: Any = {"length": data.length, "pairs": data.next_sentence}
-        self._train = Assembler(train, tokenizer, masking_of(tokenizer, data, seed=seed), **shape)
-        self.valid = HiddenPieces(valid, tokenizer, data)
-        most = budget_tokens // data.length
-        first = next(self._plan(train, most=most, seed=seed).blocks(0))
+        hidden, self.valid = HiddenPieces(train, tokenizer, data, seed=seed), HiddenPieces(valid, tokenizer, data)
+        self._train, most = hidden.assembler, budget_tokens // data.length
+        first = next(hidden.plan.blocks(0))
         if packed:  # a third more than an average batch holds
             most = max(most, int(budget_tokens / float(first.lengths.mean() + self._train.marks) * 4 / 3))
-        self.plan = self._plan(train, most=most, seed=seed, budget=budget_tokens if packed else None)
+        self.plan = hidden.planned(most, budget=budget_tokens if packed else None)
         self.nsp_weight = float(self._train.masking.counts(first.lengths).mean()) if data.next_sentence else 0.0
 
     def share(self, examples: Examples, *, epoch: int, rank: int, world: int) -> MaskedBatch:
@@ -118,7 +113,7 @@ class MaskedTraining(BatchPlanMixin):
         examples = next(self.valid.plan.epoch(0))[:n]
         rows = assembler.hidden(examples, epoch=0)
         batch = assembler.padded(examples, epoch=0, n_rows=len(examples)).to(model.output_weight.device)
-        chosen = _encode(model, batch).flatten(0, 1).index_select(0, batch.places)
+        chosen = batch.encoded(model).flatten(0, 1).index_select(0, batch.places)
         guesses = model.unembed(model.mlm_hidden(chosen)).argmax(-1).cpu().numpy().reshape(rows.masked.places.shape)
         texts, decode = [], self.tokenizer.decode
         for row, places, labels, guess in zip(rows.whole, rows.masked.places, rows.masked.labels, guesses, strict=True):
@@ -129,20 +124,3 @@ class MaskedTraining(BatchPlanMixin):
             hidden = " <mask> ".join([decode(first), *(decode(part[1:]) for part in others)])
             texts.append((hidden, decode(row), decode(filled)))
         return texts
-
-    def _plan(self, corpus: SentenceCorpus, *, most: int, seed: int, budget: int | None = None) -> PairPlan:
-        marks, data = self._train.marks, self.data
-        return PairPlan(
-            corpus,
-            room=data.length - marks,
-            max_examples=most,
-            seed=seed,
-            budget=budget,
-            marks=marks,
-            next_sentence=data.next_sentence,
-            short=data.short_sequences,
-        )
-
-
-def _encode(model: Bert, batch: MaskedBatch) -> Tensor:
-    return model.encode(batch.rows(), segments=batch.segments if model.config.n_segments else None)

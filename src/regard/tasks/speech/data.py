@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from regard.data.io.paths import find_data
 from regard.data.synthetic.digits import DigitStrings, Recordings
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import DataError
-from regard.tasks.files import DataFiles, Say, split_off
+from regard.tasks.files import DataFiles, Say, Sets, hold_some_out
 from regard.tasks.speech.config import SpeechData
 
 
@@ -33,12 +33,7 @@ def hearing(data: SpeechData, scale: Scale | None = None) -> Front:
     )
 
 
-class SpokenSets(NamedTuple):
-    """What to learn from, what to choose by, and what to report on."""
-
-    train: Utterances
-    valid: Utterances
-    tests: Mapping[str, Utterances]
+SpokenSets = Sets[Utterances]
 
 
 class SpeechFiles(DataFiles[SpeechData]):
@@ -54,7 +49,8 @@ class SpeechFiles(DataFiles[SpeechData]):
         if self.data.valid:
             chosen = self._rows(self.data.valid, "valid")
         else:
-            rows, chosen = _held_out(rows, share=self.data.valid_share)
+            hint = "give others with --valid, or more"
+            rows, chosen = hold_some_out(rows, self.data.valid_share, what="recordings", hint=hint)
         return SpokenSets(self._decoded(rows, say), self._decoded(chosen, say), self.tests(say=say))
 
     def train_rows(self) -> list[Spoken]:
@@ -100,16 +96,6 @@ class SpeechFiles(DataFiles[SpeechData]):
         speakers, takes, n = parts[part]
         seed = list(parts).index(part)
         return DigitStrings(self._recordings.part(speakers=speakers, takes=takes), n, seed)
-
-
-def _held_out(rows: list[Spoken], *, share: float) -> tuple[list[Spoken], list[Spoken]]:
-    """What is left to learn from, and what is held out: chosen at random, the same every time."""
-    kept, held = split_off(len(rows), share)
-    if not kept:
-        raise DataError(
-            f"{len(rows)} recordings are too few to hold some out", hint="give others with --valid, or more"
-        )
-    return [rows[i] for i in kept], [rows[i] for i in held]
 
 
 def encode_texts(tokenizer: Tokenizer, spoken: Utterances) -> list[list[int]]:

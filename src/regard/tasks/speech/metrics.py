@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from regard.data.audio.corpus import Utterances
 from regard.errors import UsageError
-from regard.metrics.bootstrap import Drawn, bootstrap, signature
+from regard.metrics.bootstrap import Drawn, with_intervals
 from regard.metrics.scores import Metric, exact_match
 from regard.tasks.measuring import Scores
 from regard.tasks.speech.config import SpeechOptions
@@ -79,19 +79,11 @@ class ErrorCounts:
             "CER": 100 * float(total[2]) / max(1, int(total[3])),
         }
 
-    def metrics(self, *, seed: int = 1, resamples: int = 1000, plain: bool = True) -> dict[str, Metric]:
+    def metrics(self, *, plain: bool = True) -> dict[str, Metric]:
         """Both with their 95 % intervals."""
-        found = self.figures()
-        low, high = bootstrap(
-            lambda drawn: list(self.figures(drawn).values()), n=len(self.counts), seed=seed, resamples=resamples
-        )
         how = "case:lower|punctuation:no" if plain else "case:mixed|punctuation:yes"
         about = f"recordings:{len(self.counts)}|words:{int(self.counts[:, 1].sum())}|{how}"
-        about += f"|{signature(seed=seed, resamples=resamples)}"
-        return {
-            name: Metric(name, value, about, float(low[i]), float(high[i]))
-            for i, (name, value) in enumerate(found.items())
-        }
+        return with_intervals(self.figures, len(self.counts), about)
 
 
 def score_transcripts(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Metric]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -37,8 +37,7 @@ from regard.tasks.speech.config import SpeechOptions
 from regard.tasks.speech.data import SpeechFiles, hearing
 from regard.tasks.speech.metrics import score_recordings
 from regard.tasks.speech.timing import TimedWord
-from regard.tasks.speech.transcriber import Transcriber
-from regard.tasks.speech.transcription import Transcription
+from regard.tasks.speech.transcriber import Transcriber, Transcription
 
 if TYPE_CHECKING:
     from regard.inspection.forward_case import ForwardCase
@@ -224,15 +223,8 @@ class SpeechPredictor(Predictor[AudioInput, Transcript]):
         return [self._transcript(*pair, options) for pair in zip(recordings, written, strict=True)]
 
     def _transcript(self, samples: Samples, best_first: Sequence[Transcription], options: SpeechOptions) -> Transcript:
-        best = best_first[0]
-        return Transcript(
-            best.text,
-            best.score,
-            best.log_prob,
-            best.tokens,
-            best.ids,
-            len(samples) / self.front.rate,
-            best.finished,
-            [other.text for other in best_first[1:]],
-            lambda: self.exact.times(samples, best, options),
-        )
+        best, *others = best_first
+        shared = {name: getattr(best, name) for name in ("text", "score", "log_prob", "tokens", "ids", "finished")}
+        seconds, alternatives = len(samples) / self.front.rate, [other.text for other in others]
+        timing = partial(self.exact.times, samples, best, options)
+        return Transcript(**shared, seconds=seconds, alternatives=alternatives, timing=timing)

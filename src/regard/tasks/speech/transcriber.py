@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -30,11 +30,33 @@ from regard.tasks.speech.config import SpeechOptions
 from regard.tasks.speech.ctc import best_labels, ctc_log_probs
 from regard.tasks.speech.prompting import Prompted, prompt_ids
 from regard.tasks.speech.timing import Matrix, TimedWord, word_groups, word_times
-from regard.tasks.speech.transcription import Part, Transcription
 
 IGNORED = -1
 _QUIET = 0.05  # seconds over which loudness is measured where a recording is cut
 _SEARCHED = 1 / 6  # share of a piece, at its end, in which its quietest place is looked for
+
+
+@dataclass(frozen=True)
+class Transcription:
+    """What was said: the text, its pieces, and how sure the model is; `parts` are the pieces of a long recording."""
+
+    text: str
+    tokens: list[str] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    score: float = 0.0
+    log_prob: float = 0.0
+    finished: bool = True
+    probabilities: list[float] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stretch of a recording, in samples, and what was written of it."""
+
+    begin: int
+    end: int
+    transcription: Transcription
 
 
 class Transcriber:
@@ -144,7 +166,10 @@ class Transcriber:
     ) -> list[list[Transcription]]:
         _, heard = self.hear(recordings)
         if options.ctc == 1:
-            return [[self._greedy_alignment(labels)] for labels in self._aligned(heard)]
+            scores = self.model.align(heard)
+            assert scores is not None
+            paths = best_labels(scores, heard.lengths, blank=self.tokenizer.pad_id)
+            return [[self._greedy_alignment(*path)] for path in paths]
         several = self._hypotheses(heard, options, keys)
         if options.ctc:
             several = [self._rescored(heard, row, own, options) for row, own in enumerate(several)]
@@ -175,15 +200,9 @@ class Transcriber:
             return [min(most, limit) for limit in options.limits(heard.lengths.cpu()).tolist()]
         return [most] * len(heard.memory)
 
-    def _aligned(self, heard: Heard) -> list[tuple[list[int], float]]:
-        scores = self.model.align(heard)
-        assert scores is not None
-        return best_labels(scores, heard.lengths, blank=self.tokenizer.pad_id)
-
-    def _greedy_alignment(self, aligned: tuple[list[int], float]) -> Transcription:
-        ids, log_prob = aligned
-        sure = math.exp(log_prob / max(1, len(ids)))
-        return self._made(ids, [sure] * len(ids), log_prob / max(1, len(ids)), log_prob, finished=True)
+    def _greedy_alignment(self, ids: list[int], log_prob: float) -> Transcription:
+        score = log_prob / max(1, len(ids))
+        return self._made(ids, [math.exp(score)] * len(ids), score, log_prob, finished=True)
 
     def _rescored(self, heard: Heard, row: int, own: list[Hypothesis], options: SpeechOptions) -> list[Hypothesis]:
         """The hypotheses of a recording in the order of both scores together."""

@@ -19,7 +19,7 @@ from regard.data.text.corpus import Corpus
 from regard.data.text.moses import moses_detokenize, moses_tokenize
 from regard.data.text.pairs import Pair, PairSource
 from regard.data.text.tokenizers import Tokenizer, read_tokenizers, save_tokenizers
-from regard.data.text.vocabulary import learn_tokenizer
+from regard.data.text.vocabulary import learn_pieces
 from regard.errors import ConfigError
 from regard.tasks.files import DataFiles, Say
 from regard.tasks.translation.config import PairData, PieceConfig
@@ -76,13 +76,7 @@ class Languages:
         """Learn the pieces from pairs that can be streamed more than once."""
 
         def learn(*sides: int) -> Tokenizer:
-            return learn_tokenizer(
-                (pair[side] for pair in pairs() for side in sides),  # type: ignore[misc]
-                pieces.kind,
-                size=pieces.size,
-                lowercase=pieces.lowercase,
-                min_frequency=pieces.min_frequency,
-            )
+            return learn_pieces((pair[side] for pair in pairs() for side in sides), pieces)  # type: ignore[misc]
 
         return cls.of(*((learn(0, 1), None) if pieces.joint else (learn(0), learn(1))), moses=moses)
 
@@ -162,10 +156,9 @@ def read_pairs(source: PairSource, data: PairData, *, held_out: Iterable[PairSou
 def in_moses(pairs: Iterable[Pair], moses: tuple[str, str] | None) -> Iterator[Pair]:
     """The pairs cut by Moses rules, where a recipe asks for them."""
     for pair in pairs:
-        if moses is None:
-            yield pair
-        else:
-            yield Pair(moses_tokenize(pair.source, moses[0]), moses_tokenize(pair.target, moses[1]), pair.line)
+        if moses is not None:
+            pair = Pair(moses_tokenize(pair.source, moses[0]), moses_tokenize(pair.target, moses[1]), pair.line)
+        yield pair
 
 
 def encode_training(

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypedDict
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from regard.data.text.pairs import Pair
 from regard.decoding import DecodeOptions
-from regard.metrics.scores import Metric, TextFigures, bleu, exact_match, score_translations
+from regard.metrics.scores import Cut, Metric, TextFigures, bleu, exact_match, score_translations
 from regard.models.interfaces.text import Seq2SeqModel
 from regard.tasks.measuring import Scores
 from regard.tasks.translation.data import Languages
 from regard.tasks.translation.translator import Translator, teacher_forced_log_probs
-
-
-class Cut(TypedDict):
-    """How texts are cut and compared when they are scored: options of `metrics.bleu` and its like."""
-
-    tokenize: str
-    lowercase: bool
-    language: str | None
 
 
 def usual_cut(languages: Languages) -> Cut:
@@ -29,11 +21,6 @@ def usual_cut(languages: Languages) -> Cut:
     if target.language and target.tokenizer.lowercase:
         return Cut(tokenize="moses-lower", lowercase=False, language=target.language)
     return Cut(tokenize="13a", lowercase=target.tokenizer.lowercase, language=None)
-
-
-def usual_bleu(languages: Languages, hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
-    """BLEU as it is usual for these languages."""
-    return bleu(hypotheses, references, **usual_cut(languages))
 
 
 class TestPairs(NamedTuple):

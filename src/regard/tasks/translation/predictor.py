@@ -111,12 +111,7 @@ class TranslationPredictor(Predictor[str, Prediction]):
         return look_at(case, kinds=["cross"], alternatives=0).align()
 
     def evaluate(
-        self,
-        data: TestData = None,
-        *,
-        data_root: Path | str | None = None,
-        by_length: bool = False,
-        **options: Any,
+        self, data: TestData = None, *, data_root: Path | str | None = None, by_length: bool = False, **options: Any
     ) -> list[Evaluation]:
         """BLEU, chrF, TER, exact match, and the loss of the references; `by_length` adds BLEU by source length."""
         where = self.score_data(data, data_root)

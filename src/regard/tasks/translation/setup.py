@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from regard.checkpoints.spec import Pretrained
 from regard.config.recipe import Recipe
 from regard.data.text.corpus import Corpus
-from regard.errors import CheckpointError, ConfigError
+from regard.errors import ConfigError
 from regard.models.interfaces.text import as_seq2seq
 from regard.models.registry import entry
 from regard.tasks.measuring import measure
+from regard.tasks.tokenizing import start_tokenizer
 from regard.tasks.translation.data import Languages, PairFiles, encode_training, read_pairs
 from regard.tasks.translation.metrics import TestPairs, score_pairs
 from regard.tasks.translation.training import PairTraining
@@ -29,7 +29,8 @@ class TranslationSetup(TaskSetup):
         super().__init__(recipe)
         self.files = PairFiles(recipe.data, context.data_root, context.data)
         start = start_for(recipe, context.data_root)
-        known = None if start is None else _languages_of(start, recipe)
+        moses = recipe.data.moses
+        known = None if start is None else Languages.of(start_tokenizer(start), start.target_tokenizer, moses=moses)
         self.languages, corpus = context.first(
             lambda say: encode_training(self.files, recipe.tokenizer, context.data, known=known, say=say)
         )
@@ -84,13 +85,6 @@ def options_for(recipe: Recipe, languages: Languages, start: Mapping[str, Any]) 
     if not languages.joint:  # two vocabularies cannot share one matrix
         options = dict(entry(recipe.model["name"]).separate_vocabularies) | options
     return options | sizes
-
-
-def _languages_of(start: Pretrained, recipe: Recipe) -> Languages:
-    """The vocabularies that a translator was trained with."""
-    if start.tokenizer is None:
-        raise CheckpointError(f"{start.origin}: there is no tokenizer beside the weights")
-    return Languages.of(start.tokenizer, start.target_tokenizer, moses=recipe.data.moses)
 
 
 def _packed(recipe: Recipe, device: torch.device) -> bool:

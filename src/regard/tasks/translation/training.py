@@ -16,12 +16,12 @@ from regard.data.text.pairs import Pair
 from regard.decoding import DecodeOptions
 from regard.metrics.cross_entropy import Losses, linear_cross_entropy
 from regard.metrics.r_drop import symmetric_kl
-from regard.metrics.scores import exact_match
+from regard.metrics.scores import bleu, exact_match
 from regard.models.interfaces.text import Seq2SeqModel
 from regard.tasks.translation.batches import PairBatch, batch_of
 from regard.tasks.translation.bpe_dropout_corpus import Both, BpeDropoutCorpus, fitting
 from regard.tasks.translation.data import Languages
-from regard.tasks.translation.metrics import usual_bleu
+from regard.tasks.translation.metrics import usual_cut
 from regard.tasks.translation.translator import Translator
 from regard.training.batching import BatchPlanMixin
 
@@ -80,7 +80,7 @@ class PairTraining(BatchPlanMixin):
         decode: DecodeOptions | None = None,
     ) -> None:
         self.languages, self.corpus, self.valid = languages, corpus, list(valid)
-        self.label_smoothing, self.r_drop = label_smoothing, r_drop
+        self.label_smoothing, self.r_drop, self._pad_id = label_smoothing, r_drop, languages.target.tokenizer.pad_id
         self.decode = decode or DecodeOptions(max_ratio=2.0, max_extra=10)
         source_lengths, target_lengths = corpus.source_lengths + 1, corpus.target_lengths + 1
         self._recuts = BpeDropoutCorpus(languages, corpus, rate=piece_dropout, seed=seed) if piece_dropout else None
@@ -111,7 +111,7 @@ class PairTraining(BatchPlanMixin):
         nll, n_tokens = self._valid_nll(model)
         return {
             "valid_nll": nll / n_tokens,
-            "bleu": usual_bleu(self.languages, hypotheses, references).value,
+            "bleu": bleu(hypotheses, references, **usual_cut(self.languages)).value,
             "exact": exact_match(hypotheses, references).value,
         }
 
@@ -120,10 +120,6 @@ class PairTraining(BatchPlanMixin):
         shown = self.valid[:n]
         translations = self._translator(model)([pair.source for pair in shown], self.decode)
         return [(pair.source, pair.target, out[0].text) for pair, out in zip(shown, translations, strict=True)]
-
-    @property
-    def _pad_id(self) -> int:
-        return self.languages.target.tokenizer.pad_id
 
     def _translator(self, model: Seq2SeqModel) -> Translator:
         return Translator([model], self.languages, batch_tokens=16_384)

@@ -27,6 +27,8 @@ from regard.tasks.predictions import Prediction
 from regard.tasks.translation.batches import batch_of
 from regard.tasks.translation.data import Languages
 
+_SCORED_TOKENS = 4096  # of translations that are given, in a batch
+
 
 class Translator:
     """Turns texts into translations with one model, or with several that vote at every step."""
@@ -47,15 +49,15 @@ class Translator:
         `keys` name the texts in the random stream of sampling; by default they are their places in the list.
         """
         named = range(len(texts)) if keys is None else keys
-        sources = self.languages.source.encode(texts)
-        forced = self.languages.target.encode(prefixes) if prefixes is not None else [[]] * len(texts)
+        sources, target = self.languages.source.encode(texts), self.languages.target
+        forced = target.encode(prefixes) if prefixes is not None else [[]] * len(texts)
         translations: list[list[Prediction]] = [[Prediction("")] for _ in texts]
         for rows in self._batches(sources, width=max(options.beam, options.n_samples)):
             hypotheses = self._decode(
                 [sources[i] for i in rows], options, [forced[i] for i in rows], [named[i] for i in rows]
             )
             for i, several in zip(rows, hypotheses, strict=True):
-                translations[i] = [self._prediction(hypothesis) for hypothesis in several]
+                translations[i] = [Prediction.decoded(h, target.tokenizer, target.decode(h.tokens)) for h in several]
         return translations
 
     def source_rows(self, sources: Sequence[Sequence[int]]) -> Rows:
@@ -104,32 +106,16 @@ class Translator:
             row_keys=keys,
         )
 
-    def _prediction(self, hypothesis: Hypothesis) -> Prediction:
-        target, ids = self.languages.target, list(hypothesis.tokens)
-        return Prediction(
-            target.decode(ids),
-            hypothesis.score,
-            target.tokenizer.tokens(ids),
-            log_prob=hypothesis.log_prob,
-            ids=ids,
-            finished=hypothesis.finished,
-        )
-
 
 @torch.inference_mode()
 def teacher_forced_log_probs(
-    model: Seq2SeqModel,
-    languages: Languages,
-    *,
-    sources: Sequence[Ids],
-    targets: Sequence[Ids],
-    batch_tokens: int = 4096,
+    model: Seq2SeqModel, languages: Languages, *, sources: Sequence[Ids], targets: Sequence[Ids]
 ) -> list[list[float]]:
     """For each pair of ids, the log-probability of each target token and of the end mark after it."""
     device = model.output_weight.device
     log_probs_of: list[list[float]] = [[] for _ in sources]
     lengths = [max(len(source), len(target)) + 1 for source, target in zip(sources, targets, strict=True)]
-    for chunk in like_lengths(lengths, batch_tokens):
+    for chunk in like_lengths(lengths, _SCORED_TOKENS):
         batch = batch_of(languages, [sources[i] for i in chunk], [targets[i] for i in chunk]).to(device)
         log_probs = model.forward(*batch.rows()).float().log_softmax(-1)
         terms = log_probs.gather(-1, batch.labels[..., None])[..., 0].tolist()

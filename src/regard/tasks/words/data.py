@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from regard.config.data import TextConfig
 from regard.data.io.lines import display_name, stream_lines
 from regard.data.io.paths import find_data
+from regard.data.text.labelled import is_number
 from regard.errors import DataError
-from regard.metrics.scores import Metric
+from regard.metrics.scores import Metric, ranks
 from regard.models.word_vectors import WordVectors
 from regard.tasks.measuring import Scores
 from regard.tasks.texts import TextFiles
@@ -99,7 +100,7 @@ def read_test(path: Path | str) -> WordTest:
     first = lines[0][1]
     if first.startswith(":") or len(first.split()) == 4:
         return _questions(path, lines)
-    if not _is_number(_PARTS.split(first)[-1]):
+    if not is_number(_PARTS.split(first)[-1]):
         lines = lines[1:]  # a heading
     return _likeness(path, lines)
 
@@ -124,7 +125,7 @@ def _likeness(path: Path | str, lines: Sequence[tuple[int, str]]) -> Likeness:
     words, likeness = [], []
     for number, line in lines:
         parts = _PARTS.split(line)
-        if len(parts) != 3 or not _is_number(parts[2]):
+        if len(parts) != 3 or not is_number(parts[2]):
             raise DataError(
                 f"{display_name(path)}:{number}: not two words and a number: {line[:60]!r}",
                 hint="allowed are lines `a b c d` of analogies, or `word word 7.5` of judged pairs",
@@ -134,13 +135,6 @@ def _likeness(path: Path | str, lines: Sequence[tuple[int, str]]) -> Likeness:
     if not words:
         raise DataError(f"{display_name(path)}: holds no pairs")
     return Likeness(words, likeness)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return bool(np.isfinite(float(text)))
-    except ValueError:
-        return False
 
 
 def word_tests(data: WordData, root: Path | None) -> dict[str, WordTest]:
@@ -189,13 +183,6 @@ def spearman(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     """Rank correlation; equal values share their mean rank. 0 where one side is all equal."""
     if len(a) < 2:
         return 0.0
-    first, second = _ranks(a), _ranks(b)
+    first, second = ranks(a), ranks(b)
     spread = first.std() * second.std()
     return float(((first - first.mean()) * (second - second.mean())).mean() / spread) if spread else 0.0
-
-
-def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    mean: NDArray[np.float64] = (ends - (counts - 1) / 2)[group]
-    return mean

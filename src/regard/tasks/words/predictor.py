@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoints.foreign.word2vec import NamedVectors
 from regard.checkpoints.spec import Pretrained
 from regard.checkpoints.weights import read_tensors, weights_of, write_tensors
 from regard.config.recipe import Recipe
@@ -59,13 +58,6 @@ class Neighbours:
         return {"query": self.query, "neighbours": near}
 
 
-class Asked(NamedTuple):
-    """The ids that a query adds up, and those that it takes away."""
-
-    plus: list[int]
-    minus: list[int]
-
-
 class WordsPredictor(Predictor[str, Neighbours]):
     """Word vectors with their words."""
 
@@ -76,9 +68,8 @@ class WordsPredictor(Predictor[str, Neighbours]):
         assert isinstance(module, WordVectors)
         self.vectors, self.tokenizer = module, tokenizer
         first = module.config.n_reserved
-        self.words = tuple(word for word, _ in sorted(tokenizer.core.get_vocab().items(), key=lambda item: item[1]))[
-            first:
-        ]
+        vocabulary = tokenizer.core.get_vocab()
+        self.words = tuple(sorted(vocabulary, key=vocabulary.__getitem__))[first:]
         self.ids: Mapping[str, int] = {word: first + i for i, word in enumerate(self.words)}
 
     @classmethod
@@ -110,10 +101,6 @@ class WordsPredictor(Predictor[str, Neighbours]):
         if not words:
             raise UsageError("no words were given", hint="name those that the map should show")
         return self.vectors.principal([self._id(word) for word in words])
-
-    def named(self) -> NamedVectors:
-        """All words with their vectors, the most frequent first."""
-        return NamedVectors(self.words, self.vectors.vectors[self.vectors.config.n_reserved :].cpu())
 
     def case(self, input: str, target: str | None = None, **options: Any) -> ForwardCase:
         """Word vectors attend to nothing: this is an error that says so."""
@@ -183,16 +170,17 @@ class WordsPredictor(Predictor[str, Neighbours]):
         first = self.vectors.config.n_reserved
         return Neighbours(text, [self.words[i - first] for i, _ in nearest], [cosine for _, cosine in nearest])
 
-    def _asked(self, text: str) -> Asked:
-        """Words and the signs before them; a hyphen inside a word is part of it."""
-        asked, sign = Asked([], []), "+"
+    def _asked(self, text: str) -> tuple[list[int], list[int]]:
+        """The ids that a query adds up, and those that it takes away; a hyphen inside a word is part of it."""
+        asked: tuple[list[int], list[int]] = ([], [])
+        sign = "+"
         for part in re.sub(r"(^|\s)([+\-−])(?=\S)", r"\1\2 ", text).split():
             if part in ("+", "-", "−"):
                 sign = part
                 continue
-            (asked.plus if sign == "+" else asked.minus).append(self._id(part))
+            asked[sign != "+"].append(self._id(part))
             sign = "+"
-        if not asked.plus and not asked.minus:
+        if not any(asked):
             raise UsageError(f"{text!r} names no word", hint='ask for one, or for a sum: "king - man + woman"')
         return asked
 

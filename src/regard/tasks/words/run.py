@@ -122,8 +122,8 @@ def _learn(
         context.say(f"going on after {last.done:.0%}")
 
     def save() -> None:
-        reached = replace(so_far, progress=last, seconds=so_far.seconds + time.monotonic() - began)
-        facts = {"fingerprint": reached.fingerprint, "told": last._asdict(), "seconds": reached.seconds}
+        seconds = so_far.seconds + time.monotonic() - began
+        facts = {"fingerprint": so_far.fingerprint, "told": last._asdict(), "seconds": seconds}
         context.run.save(last.step, files={"model": weights_of(model)}, facts=facts)
         context.run.keep([last.step])
 

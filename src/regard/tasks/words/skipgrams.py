@@ -25,7 +25,7 @@ from torch import Tensor
 from regard.data.text.documents import Document
 from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
-from regard.errors import DataError, UsageError
+from regard.errors import DataError
 from regard.tasks.words.config import WordKind
 
 RESERVED = ("<pad>", "<unk>")  # ids 0 and 1; words come after them
@@ -102,12 +102,9 @@ def word_tokenizer(words: Iterable[str], kind: WordKind, *, lowercase: bool) -> 
     core = Core(models.WordLevel(vocab=vocabulary, unk_token=RESERVED[1]))
     if lowercase:
         core.normalizer = normalizers.Lowercase()
-    core.pre_tokenizer = pre_tokenizers.Split(Regex(_library_pattern(kind)), "removed", invert=True)
+    pattern = re.sub(r"\\[uU]([0-9A-F]+)", lambda escape: chr(int(escape[1], 16)), _PATTERNS[kind])
+    core.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "removed", invert=True)
     return Tokenizer.foreign(core, special_tokens=SpecialTokens(pad=0, unk=1))
-
-
-def _library_pattern(kind: WordKind) -> str:
-    return re.sub(r"\\[uU]([0-9A-F]+)", lambda escape: chr(int(escape[1], 16)), _PATTERNS[kind])
 
 
 def keep_rates(counts: NDArray[np.int64], sample: float) -> NDArray[np.float32]:
@@ -132,10 +129,6 @@ class BlockPlan:
 
     centres: int = 32
     window: int = 5
-
-    def __post_init__(self) -> None:
-        if self.window < 1 or self.centres < 1:
-            raise UsageError(f"blocks of {self.centres} centres and a window of {self.window}; both are 1 or more")
 
     @property
     def width(self) -> int:

@@ -121,8 +121,7 @@ class _Learner:
 
     def _batches(self, epoch: int) -> list[_Batch]:
         """The batches of an epoch in random order, with all their random numbers."""
-        seed = [self.options.seed, epoch]
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng([self.options.seed, epoch])
         blocks = self.plan.cut(self.stream, self.keep, rng)
         n = len(blocks.words)
         size = max(1, min(self.options.batch // CENTRES, n // _LEAST_BATCHES))
