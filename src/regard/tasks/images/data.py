@@ -7,15 +7,16 @@ pixels are kept in the run's data folder.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.images.sources import ImageSource, Part
+from regard.data.images.sources import ImageExample, ImageSource, Part
 from regard.data.images.space import Channels, ImageSpace
 from regard.data.images.store import ImageStore, Size
 from regard.data.text.labelled import is_number
@@ -89,10 +90,10 @@ class ImageFiles(DataFiles[ImageData]):
         assert held is not None
         return ImageSets(train, held, present, replace(space, mean=mean, std=std))
 
-    def train_examples(self) -> Iterator[ImageExample]:
+    def train_examples(self) -> Iterable[ImageExample]:
         """What there is to learn from, undecoded."""
         part = _part("train")
-        return _all_examples([(source, part(source)) for source in self.train])
+        return chain.from_iterable(source.examples(part(source)) for source in self.train)
 
     def has_valid(self) -> bool:
         """Whether there are images to choose by, so that none are held out."""
