@@ -75,17 +75,16 @@ def measure(
         for line in [one_line(metrics)] if lines is None else lines(metrics):
             say(f"{name}: {line}")
         measured[name] = {key: metric.record() for key, metric in metrics.items()}
-        if beside is not None:
-            found, key = beside.baselines(name, examples), beside.figure
-            judged = verdict(
-                metrics[key], figures_of(found, key), hints=beside.hints, notes=[one.note for one in found]
-            )
-            for line in (judged.beside, *([] if judged.advice is None else [judged.advice])):
+        if beside is not None and (found := beside.baselines(name, examples)):
+            simple = figures_of(found, beside.figure)
+            told = verdict(metrics[beside.figure], simple, hints=beside.hints, notes=[one.note for one in found])
+            for line in filter(None, (told.beside, told.advice)):
                 say(f"{name}: {line}")
-            for line in judged.notes:
-                once(line)
-            simple = {f"{one.name} {key}": one.figures[key] for one in found if key in one.figures}
-            measured[name] |= {label: {"value": value, "signature": "baseline"} for label, value in simple.items()}
+            for note in told.notes:
+                once(note)
+            measured[name] |= {
+                f"{label} {beside.figure}": {"value": value, "signature": "baseline"} for label, value in simple.items()
+            }
     return measured
 
 

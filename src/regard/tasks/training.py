@@ -38,7 +38,10 @@ def train(
         with TemporaryDirectory(prefix="regard-plan-") as folder:
             return _train(recipe, RunFolder(folder), data_root, Course(minutes=minutes, only_plan=True), say)
     run = RunFolder(out)
-    check_folder(run, recipe, read_recipe(run) if run.exists() else None, resume=resume)
+    begun = read_recipe(run) if run.exists() else None
+    if begun is not None and resume and recipe.plans:  # what was planned then holds
+        recipe = _with(recipe, run.read_config())
+    check_folder(run, recipe, begun, resume=resume)
     return _train(recipe, run, data_root, Course(resume=resume, minutes=minutes), say)
 
 
@@ -54,12 +57,17 @@ def _train(recipe: Recipe, run: RunFolder, data_root: Path | None, course: Cours
 
 def with_plan(recipe: Recipe, plan: Plan) -> Recipe:
     """The recipe with all that is planned, and nothing that somebody set changed."""
-    given: Mapping[str, Any] = recipe.given
-    planned = plan.table(given.get("train", {}))
-    if given.get("model", {}).get("name", planned.get("model", {}).get("name")) != planned.get("model", {}).get("name"):
+    planned, given = plan.table(recipe.given.get("train", {})), recipe.given.get("model", {})
+    model = planned.get("model", {})
+    if given.get("name", model.get("name")) != model.get("name"):
         planned.pop("model")  # it was meant for another one
-    kept, _ = settle(type(recipe.train), planned["train"], given.get("train", {}))
-    sections = {name: dict(planned.get(name, {})) | dict(given.get(name, {})) for name in {*planned, *given} - {"task"}}
-    return make_recipe(
-        {"task": recipe.task, **sections, "train": kept | dict(given.get("train", {})) | {"plan": "off"}}
-    )
+    return _with(recipe, planned)
+
+
+def _with(recipe: Recipe, table: Mapping[str, Any]) -> Recipe:
+    """The recipe with the settings of a table where nobody set others."""
+    given: dict[str, dict[str, Any]] = {name: dict(part) for name, part in recipe.given.items() if name != "task"}
+    sections = {name: dict(table.get(name, {})) | given.get(name, {}) for name in {*table, *given} - {"task"}}
+    kept, _ = settle(type(recipe.train), table.get("train", {}), given.get("train", {}))
+    sections["train"] = kept | given.get("train", {}) | {"plan": "off"}
+    return make_recipe({"task": recipe.task, **sections})

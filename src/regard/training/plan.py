@@ -80,6 +80,10 @@ class Pace:
         """Seconds that a training takes if nothing ends it early."""
         return self.seconds * (config.steps + self.cost * (config.steps // config.eval_every))
 
+    def evaluations_in(self, seconds: float, *, most: int) -> int:
+        """How many evaluations are worth a quarter of a budget; a few are needed whatever they cost."""
+        return max(min(3, most), min(most, int(0.25 * seconds / self.seconds / max(self.cost, 1e-9))))
+
     def steps_in(self, seconds: float, *, evaluations: int) -> int:
         """How many steps fit into a budget beside the evaluations."""
         return max(1, int(_RESERVE * seconds / self.seconds - self.cost * evaluations))

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from regard.checkpoints.history import read_history
 from regard.checkpoints.provenance import commit, hardware, versions
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.weights import load_weights, read_tensors, weights_of
@@ -18,6 +19,7 @@ from regard.config.training import TrainConfig
 from regard.config.wording import roughly, short_count
 from regard.errors import ConfigError, UsageError
 from regard.metrics.figure_names import figure
+from regard.metrics.verdict import check_overfitting, check_warmup
 from regard.models.flops import count_parameters
 from regard.training.averaging import averaged
 from regard.training.plan import Pace, Plan, measure_pace, shortened
@@ -61,6 +63,8 @@ def fit(recipe: Recipe, context: RunContext, course: Course, *, begin: Begin) ->
         context.run.write_model(setup.spec)
         if course.plan is None:
             context.say(setup.introduction())
+        for remark in filter(None, (check_warmup(config.steps, config.warmup), *setup.remarks())):
+            context.say(remark)
     trainer = Trainer(setup.task, setup.model, config, context, deadline=time.monotonic() + seconds)
     if course.resume and trainer.restore() and first:
         context.say(f"going on after step {trainer.progress.step}")
@@ -77,6 +81,7 @@ def _foreseen(
     pace = measure_pace(setup.task, setup.model, config, context, cost=known.cost) if first else Pace(1.0)
     steps = config.steps
     if seconds < math.inf:
+        known = replace(known, evaluations=pace.evaluations_in(seconds, most=known.evaluations))
         steps = min(steps, pace.steps_in(seconds, evaluations=known.evaluations))
     steps = int(context.group.total(steps if first else 0))
     config = config if steps == config.steps else shortened(config, known, steps, given)
@@ -100,7 +105,19 @@ def _finish(recipe: Recipe, setup: TaskSetup, trainer: Trainer, context: RunCont
             run.write_weights(weights_of(model))
     load_weights(model, read_tensors(run.weights), origin=str(run.weights))
     model.eval()
+    if (remark := _by_heart(run)) is not None:
+        context.say(remark)
     return write_facts(recipe, model, context, setup.facts(), progress.facts(), setup.measure(context.say))
+
+
+def _by_heart(run: RunFolder) -> str | None:
+    """What to say where validation got worse while training got better."""
+    history = read_history(run.metrics)
+    valid = next((course for name, course in history.validation.items() if name.startswith("valid_")), {})
+    train = history.training.get("nll", {})
+    both = {step: [nll for at, nll in train.items() if at <= step] for step in valid}
+    steps = [step for step in valid if both[step]]
+    return check_overfitting([both[step][-1] for step in steps], [valid[step] for step in steps], hints=["more data"])
 
 
 def write_facts(

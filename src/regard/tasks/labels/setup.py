@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from regard.config.recipe import Recipe
 from regard.config.training import TuningConfig
 from regard.data.text.labelled import Example
 from regard.errors import ConfigError
-from regard.metrics.verdict import Baseline
+from regard.metrics.verdict import Baseline, check_class_counts
 from regard.models.registry import entry
 from regard.tasks.backbones import template_for
 from regard.tasks.labels.data import LabelFiles, LabelledSets
@@ -66,6 +67,12 @@ class LabelSetup(TaskSetup):
         space = self.sets.space
         what = "numbers" if space.numeric else f"{len(space.names)} labels"
         return f"{len(self.sets.train):,} examples, {what}"
+
+    def remarks(self) -> Iterable[str | None]:
+        """Classes that are too rare to be learnt."""
+        names = self.sets.space.names
+        counts = Counter(example.label for example in self.sets.train)
+        yield check_class_counts({name: counts[name] for name in names})
 
     def counts(self) -> dict[str, Any]:
         """How many examples."""
