@@ -33,7 +33,7 @@ def test_averaging_needs_its_bandwidth(monkeypatch):
 
 
 def test_scaling_needs_the_division_inside(monkeypatch):
-    monkeypatch.setattr(ScaledDot, "_scale", lambda self, width: 1.0)
+    monkeypatch.setattr(ScaledDot, "dot_scale", lambda self, width: 1.0)
     broken(scaling)
 
 
