@@ -1,6 +1,8 @@
 """Forecasters as a whole: they learn what can be learnt, say it as CSV, are scored on all windows, looked into."""
 
 import json
+import re
+from datetime import date, timedelta
 
 import numpy as np
 import pytest
@@ -71,6 +73,25 @@ def test_forecasts_depend_on_the_last_rows_alone(wave, tmp_path):
         model(str(tmp_path / "short.csv"))
     with pytest.raises(UsageError, match=r"decode.beam means nothing to a forecaster"):
         model(str(path), beam=3)
+
+
+def test_a_forecast_is_written_as_the_file_is(tmp_path):
+    values = iter(tiny_series.wave(200)["one"])
+    days = (date(2021, 1, 4) + timedelta(i) for i in range(230))
+    rows = [f"{day:%d.%m.%Y};{next(values):.3f};schön".replace(".", ",").replace(",", ".", 2)
+            for day in days if day.weekday() != 6]  # fmt: skip
+    path = tmp_path / "laden.csv"
+    path.write_text("\n".join(["Datum;Umsatz;Wetter", *rows]), encoding="cp1252")
+    run = tiny_series.train_series(tmp_path, f'data.train=["{path}"]', *WAVE, *PATCHES, "train.epochs=1")
+    model, said = load(run, "cpu"), []
+    model.say = said.append
+    head, *lines = model(str(path)).plain().splitlines()
+    assert (head, said) == ("Datum;Umsatz", [f"{path}: read as Windows-1252"])
+    assert [line[:10] for line in lines] == [f"{day}.08.2021" for day in (23, 24, 25, 26, 27, 28)]
+    assert all(re.fullmatch(r"\d+,\d+", line[11:]) for line in lines)
+    short = tmp_path / "short.csv"
+    short.write_text("\n".join(["Datum;Umsatz;Wetter", *rows[-24:]]).replace(".", "/"), encoding="cp1252")
+    assert model(str(short)).plain().splitlines()[1].startswith("23/08/2021;")
 
 
 def test_what_it_looked_at(wave, tmp_path):

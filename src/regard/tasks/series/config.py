@@ -22,6 +22,7 @@ from regard.tasks.registry import NoOptions, TaskSpec
 
 LossName = Literal["mse", "mae"]
 Names = str | tuple[str, ...]
+DatesRead = Literal[True, False, "day-first", "month-first"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +41,11 @@ class SeriesData(Settings):
     valid_from: str | None = setting(None, "the date that validation begins at, instead of a split")
     test_from: str | None = setting(None, "the date that the test begins at")
     values: Literal["levels", "returns"] = setting("levels", "returns: logarithms of ratios of successive rows")
-    steps: Literal["equal", "any"] = setting("equal", "any: rows count as steps, whatever lies between their dates")
-    missing: Literal["refuse", "last"] = setting("refuse", "last: a gap is filled with the value before")
+    steps: Literal["equal", "any"] = setting("equal", "any: rows count as steps, even if their dates have no pattern")
+    missing: Literal["refuse", "last"] = setting("refuse", "last: gaps and missing rows repeat what was before")
     season: int | None = setting(None, "steps that repeat, for the naive forecast; unset: the dates tell it", ge=1)
-    dates: bool = setting(True, "hours, weekdays and months are read beside the values")
+    dates: DatesRead = setting(True, "false: hours, weekdays, months are not read; day-first: 01/02 is in February")
+    encoding: str | None = setting(None, "of the files, such as cp1252; unset: their bytes tell it")
     quantiles: tuple[float, ...] = setting((), "forecast these as well; 0.5 is among them", gt=0, lt=1)
 
     def contradictions(self) -> Iterator[str]:

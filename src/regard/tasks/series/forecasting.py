@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data.series.files import Values
+from regard.data.io.dialect import CSV, Dialect
+from regard.data.series.series import Values
 from regard.data.series.windows import Cut, Rows, Windows
 from regard.tasks.series.metrics import Forecasts, chunks
 
@@ -58,14 +59,16 @@ def inputs_of(cut: Cut, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
 class Forecast:
     """What is to come: `values` (T, K, Q) of `targets` at `times`, in the data's own units.
 
-    Times are dates, or numbers of steps where there are no dates; `quantiles` are empty for a plain forecast.
+    Times are dates of the column `date`, or numbers of steps where that is None; `quantiles` are empty for a plain
+    forecast. `dialect` is how the file writes its cells, and the table is written so too.
     """
 
     times: Sequence[str]
     targets: Sequence[str]
     values: Values
     quantiles: Sequence[float] = ()
-    dated: bool = True
+    date: str | None = "date"
+    dialect: Dialect = CSV
 
     @property
     def point(self) -> Values:
@@ -82,20 +85,21 @@ class Forecast:
         return [f"{target} {share:g}" for target in self.targets for share in self.quantiles]
 
     def plain(self) -> str:
-        """As a CSV table."""
-        lines = [",".join(["date" if self.dated else "step", *map(_cell, self.columns)])]
+        """As a table like the one that was read: its delimiter, decimal mark, and names."""
         rows = self.values.reshape(len(self.times), -1)
-        lines += [
-            ",".join([time, *(f"{value:.6g}" for value in row)]) for time, row in zip(self.times, rows, strict=True)
-        ]
-        return "\n".join(lines)
+        numbers = [[f"{value:.6g}".replace(".", self.dialect.decimal) for value in row] for row in rows]
+        table = [["step" if self.date is None else self.date, *self.columns]]
+        table += [[time, *row] for time, row in zip(self.times, numbers, strict=True)]
+        return "\n".join(self.dialect.delimiter.join(map(self._cell, row)) for row in table)
+
+    def _cell(self, text: str) -> str:
+        """A cell, in quotes where it needs them."""
+        if not any(sign in text for sign in (self.dialect.delimiter, '"', "\n")):
+            return text
+        return '"' + text.replace('"', '""') + '"'
 
     def record(self) -> dict[str, Any]:
         """As a JSON object."""
         rows = self.values.reshape(len(self.times), -1)
         table = {name: rows[:, i].tolist() for i, name in enumerate(self.columns)}
         return {"times": list(self.times), "forecast": table, "quantiles": list(self.quantiles)}
-
-
-def _cell(name: str) -> str:
-    return f'"{name}"' if "," in name else name

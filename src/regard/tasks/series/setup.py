@@ -25,6 +25,8 @@ class SeriesSetup(TaskSetup):
         super().__init__(recipe)
         self.files = SeriesFiles(recipe.data, context.data_root)
         self.sets = self.files.read()
+        for note in self.sets.notes if context.group.first else ():
+            context.say(note)
         self.ridge = Ridge.fit(self.sets.train, self.sets.valid)
         space, train = self.sets.space, recipe.train
         refuse_start(recipe, "a forecaster")
