@@ -61,4 +61,4 @@ def _columns(table: Any, columns: Sequence[str], name: str) -> dict[str, list[st
 
 
 def _cells(values: Iterable[Any]) -> list[str]:
-    return [str(value) for value in values]
+    return [str(value).replace("T", " ") if isinstance(value, np.datetime64) else str(value) for value in values]
