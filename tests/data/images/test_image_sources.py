@@ -97,8 +97,11 @@ def test_a_table_names_images_from_its_own_folder(tmp_path):
     other = tmp_path / "deep" / "b.tsv"
     other.write_text("kind\tfile\nz\tphotos/cat/1.png\n")
     assert named(build(ImageSource(other, image="file", label="kind"), tmp_path / "t")) == ["z"]
-    with pytest.raises(DataError, match=r"b.tsv:1: no column 'image'"):
-        list(ImageSource(other).examples())
+    assert named(build(ImageSource(other, label="kind"), tmp_path / "t1")) == ["z"]
+    with pytest.raises(DataError, match=r"b.tsv:1: no column 'kin'; it has: kind, file"):
+        list(ImageSource(other, image="file", label="kin").examples())
+    other.write_text("class\tfilename\nz\tphotos/cat/1.png\n")
+    assert named(build(ImageSource(other), tmp_path / "t2")) == ["z"]
     table.write_text("image,label\nphotos/cat/1.png,x\nphotos/none.png,y\nphotos/dog/3.png,\n")
     with pytest.raises(DataError, match=r"a.csv:4: the label is empty"):
         build(ImageSource(table), tmp_path / "u")

@@ -97,11 +97,11 @@ def test_columns_can_be_counted(tmp_path: Path) -> None:
     [
         ("", {}, "train.tsv: is empty"),
         ("text\tlabel\n", {}, "train.tsv: is empty"),
-        ("title\tlabel\nA\t1\n", {}, "train.tsv:1: no column 'text'; it has: title, label"),
-        ("a\tb\n", {}, "train.tsv:1: no column 'label'; it has: a, b"),
+        ("a\tb\tc\n", {}, "train.tsv:1: no column looks like the text or the label; it has: a, b, c"),
+        ("text\treview\tlabel\tstars\n", {"text": "txt", "label": "label"}, "train.tsv:1: no column 'txt'"),
         ("text\tlabel\nA\n", {}, "train.tsv:2: has 1 column, at least 2 are needed"),
         ("text\tlabel\nA\t1\n", {"text": "txt", "label": "label"}, "train.tsv:1: no column 'txt'; it has: text, label"),
-        (b"text\tlabel\n\xff\t1\n", {}, "train.tsv:2: not UTF-8"),
+        (b"text\tlabel\n\xc3\xa9\t1\n\xff\t1\n", {}, "train.tsv:3: not UTF-8"),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path: Path, content: str | bytes, options: dict, message: str) -> None:

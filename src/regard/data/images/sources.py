@@ -22,7 +22,7 @@ from regard.data.images.arrays import Array, array_names, read_arrays
 from regard.data.images.files import SUFFIXES
 from regard.data.io.archives import is_archive, members_of, names_in
 from regard.data.io.lines import hash_file
-from regard.data.io.tables import read_cells, table_format
+from regard.data.io.tables import find_columns, read_cells, table_format
 from regard.errors import DataError
 
 Part = Literal["train", "valid", "test"]
@@ -140,7 +140,9 @@ def _from_archive(archive: Path, part: Part | None) -> Iterator[ImageExample]:
 
 
 def _from_table(path: Path, image: str, label: str) -> Iterator[ImageExample]:
-    for (name, labelled), line in read_cells(path, (image, label), format=table_format(path)):
+    format = table_format(path)
+    columns = find_columns(path, {"image": image, "label": label}, format=format)
+    for (name, labelled), line in read_cells(path, columns, format=format):
         if name in (None, "") or labelled in (None, ""):
             raise DataError(f"{path}:{line}: the {'image' if name in (None, '') else 'label'} is empty")
         file = path.parent / str(name)

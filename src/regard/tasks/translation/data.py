@@ -147,7 +147,7 @@ def read_pairs(source: PairSource, data: PairData, *, held_out: Iterable[PairSou
     """Stream the pairs that pass the checks, then say what did not."""
     hashes = pair_hashes(*(other.pairs() for other in held_out))
     checked = check_pairs(
-        source.pairs(),
+        source.pairs(say),
         name=source.name,
         max_length=data.max_characters,
         max_ratio=data.max_ratio,
