@@ -67,8 +67,9 @@ def test_data_that_cannot_be_used(command, tmp_path):
 def test_tables_that_cannot_be_used(command, tmp_path):
     task, _, *rest = tiny_images.images(tmp_path)
     table, out = tmp_path / "a.csv", ["--out", tmp_path / "run"]
-    table.write_text("file,label\nphotos/disc/002.png,a\n")
-    assert_refused(command("train", task, *rest, "--train", table, *out), 1, "a.csv:1: no column 'image'")
+    table.write_text("a,b,c\nphotos/disc/002.png,a,x\n")
+    looked = "a.csv:1: no column looks like the image or the label; it has: a, b, c"
+    assert_refused(command("train", task, *rest, "--train", table, *out), 1, looked, 'data.image="a" data.label="b"')
     table.write_text("image,label\nphotos/disc/002.png,a\nphotos/none.png,b\n")
     assert_refused(command("train", task, *rest, "--train", table, *out), 1, "a.csv:3:")
     table.write_text("")
