@@ -86,9 +86,9 @@ def test_a_forecast_is_written_as_the_file_is(tmp_path):
     model, said = load(run, "cpu"), []
     model.say = said.append
     head, *lines = model(str(path)).plain().splitlines()
-    assert (head, said) == ("Datum;Umsatz", [f"{path}: read as Windows-1252"])
+    assert (head, said) == ("Datum;Umsatz;Umsatz 0.05;Umsatz 0.95", [f"{path}: read as Windows-1252"])
     assert [line[:10] for line in lines] == [f"{day}.08.2021" for day in (23, 24, 25, 26, 27, 28)]
-    assert all(re.fullmatch(r"\d+,\d+", line[11:]) for line in lines)
+    assert all(re.fullmatch(r"\d+,\d+;\d+,\d+;\d+,\d+", line[11:]) for line in lines)
     short = tmp_path / "short.csv"
     short.write_text("\n".join(["Datum;Umsatz;Wetter", *rows[-24:]]).replace(".", "/"), encoding="cp1252")
     assert model(str(short)).plain().splitlines()[1].startswith("23/08/2021;")
@@ -166,7 +166,7 @@ def test_files_are_joined_and_asked_for_together(tmp_path):
     run = tiny_series.train_series(tmp_path, *given)
     model = load(run, "cpu")
     assert model.space.inputs == ("A.x", "B.x")
-    assert model(",".join(map(str, paths))).plain().splitlines()[0] == "date,A.x"
+    assert model(",".join(map(str, paths))).plain().splitlines()[0] == "date,A.x,A.x 0.05,A.x 0.95"
     with pytest.raises(UsageError, match="1 files were given; needed: A, B"):
         model(str(paths[0]))
 

@@ -6,7 +6,7 @@ space.unscaled(forecast)    (…, K[, Q]) of the targets, back in the data's own
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,8 @@ class SeriesSpace:
     """Columns read (`inputs`) and predicted (`targets`), the mean and deviation of each, and which dates come next.
 
     `names` are those of the files, where several are joined; `season` is the number of steps that repeat, or 0;
-    `format` is how the dates were written.
+    `format` is how the dates were written; `naive` is how far a target is from itself a season before, on average over
+    the training part: what MASE counts errors in.
     """
 
     inputs: tuple[str, ...]
@@ -38,6 +39,7 @@ class SeriesSpace:
     season: int = 0
     names: tuple[str, ...] = ()
     format: DateFormat | None = None
+    naive: dict[str, float] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -59,6 +61,13 @@ class SeriesSpace:
                 f"{', '.join(flat)}: always the same number in the training part; there is nothing to learn"
             )
         return dict(zip(columns, mean.tolist(), strict=True)), dict(zip(columns, scale.tolist(), strict=True))
+
+    @staticmethod
+    def naive_errors(values: Values, columns: tuple[str, ...], season: int) -> dict[str, float]:
+        """How far the columns of the training part are from themselves a season before, where they are at all."""
+        lag = season if 0 < season < len(values) else 1
+        errors = np.abs(values[lag:] - values[:-lag]).mean(0)
+        return {name: error for name, error in zip(columns, errors.tolist(), strict=True) if error > 0}
 
     def scaled(self, values: Values) -> NDArray[np.float32]:
         """Values (n, C) of `columns`, in units of the training part."""
@@ -85,7 +94,8 @@ class SeriesSpace:
             inputs, targets, names = (tuple(map(str, facts[name])) for name in ("inputs", "targets", "names"))
             pattern = _pattern(facts.get("pattern") or facts.get("step"))
             mean, scale, season = facts["mean"], facts["scale"], int(facts["season"])
-            return cls(inputs, targets, mean, scale, pattern, season, names, _format(facts))
+            naive = facts.get("naive", {})
+            return cls(inputs, targets, mean, scale, pattern, season, names, _format(facts), naive)
 
         hint = "a run that forecasts keeps its scale"
         return read_facts(folder / FILE, parse, what="not a description of a series", hint=hint)

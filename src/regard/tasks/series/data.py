@@ -6,7 +6,7 @@ The scale of every column is taken from the training part alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -67,9 +67,10 @@ class SeriesFiles(DataFiles[SeriesData]):
         mean, scale = SeriesSpace.scales(series.values[: edges[0]], series.columns)
         season = self.data.season if self.data.season is not None else pattern.season if pattern is not None else 0
         format = None if series.dates is None else series.dates.format
-        space = SeriesSpace(inputs, targets, mean, scale, pattern, season, names, format)
+        naive = SeriesSpace.naive_errors(series.values[: edges[0]], series.columns, season)
+        space = SeriesSpace(inputs, targets, mean, scale, pattern, season, names, format, naive)
         train, valid, test = (self._windows(series, space, *part) for part in zip((0, *edges), edges, strict=False))
-        return SeriesSets(space, train, valid, test, series.notes)
+        return SeriesSets(space, train, replace(valid, held=0), replace(test, held=len(valid)), series.notes)
 
     def read_known(self, files: Sequence[str], space: SeriesSpace) -> tuple[Series, Windows]:
         """Other files with the same columns, as one test set: every window they hold."""

@@ -60,7 +60,8 @@ class Forecast:
     """What is to come: `values` (T, K, Q) of `targets` at `times`, in the data's own units.
 
     Times are dates of the column `date`, or numbers of steps where that is None; `quantiles` are empty for a plain
-    forecast. `dialect` is how the file writes its cells, and the table is written so too.
+    forecast, and those of its bounds where it is `bounded`. `dialect` is how the file writes its cells, and so is the
+    table.
     """
 
     times: Sequence[str]
@@ -69,6 +70,7 @@ class Forecast:
     quantiles: Sequence[float] = ()
     date: str | None = "date"
     dialect: Dialect = CSV
+    bounded: bool = False
 
     @property
     def point(self) -> Values:
@@ -80,13 +82,21 @@ class Forecast:
     @property
     def columns(self) -> list[str]:
         """The names of the columns of the table, without the first."""
+        return [name for name, _ in self._columns()]
+
+    def _columns(self) -> list[tuple[str, Values]]:
+        """The columns of the table: quantiles in their order, or a forecast under the target's own name, and bounds."""
         if not self.quantiles:
-            return list(self.targets)
-        return [f"{target} {share:g}" for target in self.targets for share in self.quantiles]
+            return [(target, self.values[:, k, 0]) for k, target in enumerate(self.targets)]
+        columns = []
+        for k, target in enumerate(self.targets):
+            own = [(f"{target} {share:g}", self.values[:, k, q]) for q, share in enumerate(self.quantiles)]
+            columns += [(target, self.point[:, k]), own[0], own[-1]] if self.bounded else own
+        return columns
 
     def plain(self) -> str:
         """As a table like the one that was read: its delimiter, decimal mark, and names."""
-        rows = self.values.reshape(len(self.times), -1)
+        rows = zip(*(column for _, column in self._columns()), strict=True)
         numbers = [[f"{value:.6g}".replace(".", self.dialect.decimal) for value in row] for row in rows]
         table = [["step" if self.date is None else self.date, *self.columns]]
         table += [[time, *row] for time, row in zip(self.times, numbers, strict=True)]
@@ -100,6 +110,5 @@ class Forecast:
 
     def record(self) -> dict[str, Any]:
         """As a JSON object."""
-        rows = self.values.reshape(len(self.times), -1)
-        table = {name: rows[:, i].tolist() for i, name in enumerate(self.columns)}
+        table = {name: column.tolist() for name, column in self._columns()}
         return {"times": list(self.times), "forecast": table, "quantiles": list(self.quantiles)}

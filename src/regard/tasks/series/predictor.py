@@ -35,6 +35,7 @@ from regard.tasks.registry import NoOptions
 from regard.tasks.series.baselines import Ridge, score_windows
 from regard.tasks.series.data import SeriesFiles
 from regard.tasks.series.forecasting import Forecast, forecasts_of, inputs_of
+from regard.tasks.series.intervals import Intervals, widened
 
 if TYPE_CHECKING:
     from regard.inspection.forward_case import ForwardCase
@@ -48,9 +49,16 @@ class SeriesPredictor(Predictor[SeriesInput, Forecast]):
     undecoded = "to a forecaster: it forecasts its whole horizon"
     verified_on = ("windows", "windows of random numbers")
 
-    def __init__(self, module: nn.Module, space: SeriesSpace, config: Recipe, ridge: Ridge | None = None) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        space: SeriesSpace,
+        config: Recipe,
+        ridge: Ridge | None = None,
+        intervals: Intervals | None = None,
+    ) -> None:
         super().__init__(module, config)
-        self.space, self.ridge = space, ridge
+        self.space, self.ridge, self.intervals = space, ridge, intervals
         assert isinstance(module, Forecaster)
         self.forecaster, self.shape = module, module.config
 
@@ -58,7 +66,7 @@ class SeriesPredictor(Predictor[SeriesInput, Forecast]):
     def open(cls, pretrained: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
         """The predictor of an opened model."""
         folder = folder_of(pretrained)
-        return cls(module, SeriesSpace.load(folder), recipe, Ridge.load(folder))
+        return cls(module, SeriesSpace.load(folder), recipe, Ridge.load(folder), Intervals.load(folder))
 
     def is_single(self, inputs: Any) -> bool:
         """Whether this is one series, not several."""
@@ -102,8 +110,10 @@ class SeriesPredictor(Predictor[SeriesInput, Forecast]):
 
     def score(self, examples: Windows, options: NoOptions) -> Scores:
         """All figures on every window, with simple forecasts beside them."""
-        quantiles = self.config.data.quantiles
-        return score_windows(self.module, examples, self.space, quantiles=quantiles, ridge=self.ridge)
+        quantiles, space = self.config.data.quantiles, self.space
+        return score_windows(
+            self.module, examples, space, quantiles=quantiles, ridge=self.ridge, intervals=self.intervals
+        )
 
     def check_comparable(self, other: Self) -> None:
         """Both forecast the same columns, on one scale."""
@@ -185,10 +195,15 @@ class SeriesPredictor(Predictor[SeriesInput, Forecast]):
 
     def _forecast(self, series: Series, ends: Sequence[int]) -> Forecast:
         scaled = forecasts_of(self.module, lambda rows: self._cut(series, [ends[row] for row in rows]), len(ends))
+        quantiles, bounded = self.config.data.quantiles, False
+        if self.intervals is not None:
+            scaled = widened(scaled, self.intervals.offsets, quantiles)
+            bounded = not quantiles
+            quantiles = quantiles or self.intervals.quantiles
         values = self.space.unscaled(scaled.reshape(-1, *scaled.shape[2:]))
         times = self._times(series, len(values))
         date = series.date_column if series.dates is not None and self.space.pattern is not None else None
-        return Forecast(times, self.space.targets, values, self.config.data.quantiles, date, series.dialect)
+        return Forecast(times, self.space.targets, values, quantiles, date, series.dialect, bounded)
 
     def _ahead(self, series: Series) -> Moments:
         """The dates to come."""
