@@ -163,6 +163,14 @@ SERIES = [  # the name of the date column, the columns, the last value, the next
     Odd("a.csv", "2020-01-01,1\n2020-01-02,2\n", ("date", ("column2",), 2.0, "2020-01-03")),
     Odd("a.csv", "date,x,\n2020-01-01,1,\n2020-01-02,2,\n", ("date", ("x",), 2.0, "2020-01-03")),
     Odd("a.csv", "x\n1\n2\n", ("", ("x",), 2.0, None)),
+    Odd("a.csv", "unique_id,ds,y\nA,2020-01-01,1\nA,2020-01-02,2\nB,2020-01-01,7\nB,2020-01-02,8\n",
+        ("ds", ("A", "B"), 2.0, "2020-01-03")),
+    Odd("a.csv", "store_id;Datum;Umsatz\n7;01.01.2020;1,5\n8;01.01.2020;2,5\n7;02.01.2020;3,5\n8;02.01.2020;4,5\n",
+        ("Datum", ("7", "8"), 3.5, "03.01.2020")),
+    Odd("a.csv", "date,ticker,open,close\n2020-01-01,A,1,2\n2020-01-01,B,3,4\n2020-01-02,A,5,6\n2020-01-02,B,7,8\n",
+        ("date", ("A.open", "A.close", "B.open", "B.close"), 5.0, "2020-01-03")),
+    Odd("a.csv", "id,ds,y\nA,2020-01-01,1\nA,2021-01-01,3\nB,2021-01-01,7\nC,2021-01-01,0\n",
+        ("ds", ("A", "B", "C"), 3.0, None)),
     Odd("a.csv", "date,x\n01/02/2020,1\n02/01/2020,2\n", None, "a.csv:2: '01/02/2020' is 1 February 2020 (day-first)",
         'data.dates="day-first"'),
     Odd("a.csv", "date,x\n2020-01-01,1\nsoon,2\n", None, "a.csv:3: 'soon' is no date", "dates are written"),
@@ -179,6 +187,7 @@ def test_series(odd, tmp_path):
         coming = None
         if series.dates is not None:
             pattern = learn_pattern(series.dates, where=series.where).pattern
+        if series.dates is not None and pattern is not None:
             coming = series.dates.format.write(continue_dates(pattern, series.dates.moments[-1], 1))[0]
         return series.date_column, series.columns, series.values[-1, 0], coming
 

@@ -94,6 +94,21 @@ def test_a_forecast_is_written_as_the_file_is(tmp_path):
     assert model(str(short)).plain().splitlines()[1].startswith("23/08/2021;")
 
 
+def test_series_one_below_the_other_are_forecast_so(tmp_path):
+    table, path = tiny_series.wave(150), tmp_path / "long.csv"
+    rows = [
+        f"{name},{date(2021, 1, 1) + timedelta(i)},{value}" for name in table for i, value in enumerate(table[name])
+    ]
+    path.write_text("\n".join(["unique_id,ds,y", *rows]) + "\n")
+    run = tiny_series.train_series(tmp_path, f'data.train=["{path}"]', *WAVE, *PATCHES, "train.epochs=1")
+    said = load(run, "cpu")(str(path))
+    head, *lines = said.plain().splitlines()
+    assert head == "unique_id,ds,y,y 0.05,y 0.95"
+    assert [line.split(",")[0] for line in lines] == ["one"] * 6 + ["two"] * 6
+    assert lines[6].startswith(f"two,2021-05-31,{said.point[0, 1]:.6g},")
+    assert said.record()["forecast"]["two"] == said.point[:, 1].tolist()
+
+
 def test_what_it_looked_at(wave, tmp_path):
     run, path = wave
     seen = load(run, "cpu").look(str(path), "two")

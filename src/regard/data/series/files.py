@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -23,13 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.io.columns import STRONG
-from regard.data.io.dialect import CSV, SAMPLE, Dialect, TableRow, sniffed, split_rows
+from regard.data.io.dialect import SAMPLE, Dialect, TableRow, sniffed, split_rows
 from regard.data.io.encoding import open_text
 from regard.data.io.lines import display_name, empty_file
 from regard.data.io.numbers import POINT, parse_number, parse_numbers
 from regard.data.io.tables import missing_column
 from regard.data.series.dates import FORMS, Dates, Order, looks_like_dates, parse_dates
 from regard.data.series.series import Series, Values
+from regard.data.series.stacked import is_series_name, side_by_side
+from regard.data.series.table import Table
 from regard.errors import DataError
 
 Missing = Literal["refuse", "last"]
@@ -37,26 +39,6 @@ _SHOWN = 5
 _GAPS = ("", "nan", "na", "n/a", "null", "none", "?", "-", "nat")
 _PERIODS = ("year", "month", "week", "quarter", "jahr", "monat", "woche", "quartal", "period", "index")
 _ROW_NUMBERS = re.compile(r"(unnamed:? ?\d*|index|id|nr|no|row)?", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Table:
-    """The cells of a file: a header and rows, each with the number of its line; how they are written; what to say."""
-
-    name: str
-    header: list[str]
-    rows: list[TableRow]
-    dialect: Dialect = CSV
-    note: str | None = None
-
-    def column(self, name: str) -> list[str]:
-        """The cells of a column."""
-        place = self.header.index(name)
-        return [cells[place] for _, cells in self.rows]
-
-    def where(self, row: int) -> str:
-        """The file and the line of a row."""
-        return f"{self.name}:{self.rows[row].line}"
 
 
 @dataclass(frozen=True)
@@ -84,7 +66,11 @@ AS_IT_IS = Reading()
 
 def read_header(path: Path | str, *, encoding: str | None = None) -> Header:
     """What the columns of a file hold, by its first rows."""
-    return header_of(read_table(path, encoding=encoding, limit=SAMPLE))
+    begun = read_table(path, encoding=encoding, limit=SAMPLE)
+    header = header_of(begun)
+    if not header.texts and not any(map(is_series_name, begun.header)):
+        return header
+    return header_of(read_table(path, encoding=encoding))  # it may be one series below the other
 
 
 def read_series(path: Path | str, *, columns: Sequence[str] | None = None, reading: Reading = AS_IT_IS) -> Series:
@@ -118,7 +104,18 @@ def read_table(path: Path | str, *, encoding: str | None = None, limit: int | No
     short = next((row for row in rows if len(row.cells) != len(header)), None)
     if short is not None:
         raise DataError(f"{name}:{short.line}: has {len(short.cells)} cells, and the header names {len(header)}")
-    return Table(name, header, rows, dialect, note)
+    table = Table(name, header, rows, dialect, (note,) if note else ())
+    return table if limit is not None else _side_by_side(table)
+
+
+def _side_by_side(table: Table) -> Table:
+    """The table with its series side by side, if they come one below the other."""
+    found = header_of(table)
+    names = sorted((name for name in table.header if is_series_name(name)), key=lambda name: name not in found.texts)
+    names += [name for name in found.texts if name not in names]
+    if found.date is None or not names:
+        return table
+    return side_by_side(table, date=found.date, names=names, values=list(found.numbers))
 
 
 def header_of(table: Table) -> Header:
@@ -155,7 +152,8 @@ def series_of_table(table: Table, *, columns: Sequence[str] | None = None, readi
         values, lines, dates = values[order], lines[order], dates.at(order)
     values = _without_gaps(table, chosen, values, order, missing=reading.missing)
     series = Series(table.name, tuple(chosen), values, dates, lines, found.date or "", table.dialect)
-    return series.noted(table.note, None if order is None else f"{table.name}: its rows are put in the order of time")
+    series = replace(series, stacked=table.stacked)
+    return series.noted(*table.notes, None if order is None else f"{table.name}: its rows are put in the order of time")
 
 
 def stem_of(path: Path | str) -> str:

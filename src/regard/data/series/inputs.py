@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.io.dialect import TableRow
-from regard.data.series.files import AS_IT_IS, Reading, Table, series_of_table
+from regard.data.series.files import AS_IT_IS, Reading, series_of_table
 from regard.data.series.series import Series
+from regard.data.series.table import Table
 from regard.errors import DataError, UsageError, kind_of
 
 SeriesInput: TypeAlias = str | Path | Mapping[str, Sequence[Any]] | NDArray[Any] | Any  # and a pandas DataFrame

@@ -19,6 +19,7 @@ from regard.data.io.dialect import CSV, Dialect
 from regard.data.io.tables import missing_column
 from regard.data.series.calendar import DatePattern
 from regard.data.series.dates import Dates, local_times, utc_times
+from regard.data.series.table import Stacked
 from regard.errors import DataError
 
 Values = NDArray[np.float64]
@@ -30,7 +31,7 @@ class Series:
     """Numbers (n, C) of named columns, their dates (n,) if they have any, and the line each row came from.
 
     `date_column` and `dialect` are how the file calls its dates and writes its cells; `notes` are what the user should
-    know about how it was read.
+    know about how it was read; `stacked` how series were told apart that came one below the other.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Series:
     date_column: str = "date"
     dialect: Dialect = CSV
     notes: tuple[str, ...] = ()
+    stacked: Stacked | None = None
 
     def __len__(self) -> int:
         return len(self.values)

@@ -7,7 +7,7 @@ Forecast                       one forecast in the data's own units: as CSV, or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from regard.data.io.dialect import CSV, Dialect
 from regard.data.series.series import Values
+from regard.data.series.table import Stacked
 from regard.data.series.windows import Cut, Rows, Windows
 from regard.tasks.series.metrics import Forecasts, chunks
 
@@ -61,7 +62,7 @@ class Forecast:
 
     Times are dates of the column `date`, or numbers of steps where that is None; `quantiles` are empty for a plain
     forecast, and those of its bounds where it is `bounded`. `dialect` is how the file writes its cells, and so is the
-    table.
+    table; with `stacked`, one series below the other, as they came.
     """
 
     times: Sequence[str]
@@ -71,6 +72,7 @@ class Forecast:
     date: str | None = "date"
     dialect: Dialect = CSV
     bounded: bool = False
+    stacked: Stacked | None = None
 
     @property
     def point(self) -> Values:
@@ -96,11 +98,21 @@ class Forecast:
 
     def plain(self) -> str:
         """As a table like the one that was read: its delimiter, decimal mark, and names."""
-        rows = zip(*(column for _, column in self._columns()), strict=True)
-        numbers = [[f"{value:.6g}".replace(".", self.dialect.decimal) for value in row] for row in rows]
-        table = [["step" if self.date is None else self.date, *self.columns]]
-        table += [[time, *row] for time, row in zip(self.times, numbers, strict=True)]
+        date, columns = "step" if self.date is None else self.date, self._columns()
+        if self.stacked is None:
+            table = [[date, *self.columns], *([time, *row] for time, row in self._lines(columns))]
+        else:
+            each = len(columns) // len(self.targets)
+            extra = [name.removeprefix(self.targets[0]) for name, _ in columns[:each]]
+            table = [[self.stacked.names, date, *(f"{self.stacked.values}{more}" for more in extra)]]
+            for k, target in enumerate(self.targets):
+                table += [[target, time, *row] for time, row in self._lines(columns[k * each : (k + 1) * each])]
         return "\n".join(self.dialect.delimiter.join(map(self._cell, row)) for row in table)
+
+    def _lines(self, columns: Sequence[tuple[str, Values]]) -> Iterator[tuple[str, list[str]]]:
+        """Each time with the numbers of these columns, as they are written."""
+        for time, row in zip(self.times, zip(*(column for _, column in columns), strict=True), strict=True):
+            yield time, [f"{value:.6g}".replace(".", self.dialect.decimal) for value in row]
 
     def _cell(self, text: str) -> str:
         """A cell, in quotes where it needs them."""

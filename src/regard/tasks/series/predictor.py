@@ -203,7 +203,7 @@ class SeriesPredictor(Predictor[SeriesInput, Forecast]):
         values = self.space.unscaled(scaled.reshape(-1, *scaled.shape[2:]))
         times = self._times(series, len(values))
         date = series.date_column if series.dates is not None and self.space.pattern is not None else None
-        return Forecast(times, self.space.targets, values, quantiles, date, series.dialect, bounded)
+        return Forecast(times, self.space.targets, values, quantiles, date, series.dialect, bounded, series.stacked)
 
     def _ahead(self, series: Series) -> Moments:
         """The dates to come."""
