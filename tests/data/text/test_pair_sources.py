@@ -120,6 +120,20 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(fails(PairSource("-"))).startswith("<stdin>:1: not UTF-8")
 
 
+def test_pairs_are_held_out_evenly_and_never_twice(tmp_path: Path) -> None:
+    source = parallel(tmp_path, "".join(f"{i}\n" for i in range(100)), "".join(f"{i}\n" for i in range(100)))
+    train, valid = source.parted(0.05, most=1000)
+    assert [pair.line for pair in valid.pairs()] == [20, 40, 60, 80, 100]
+    assert sorted([*train.pairs(), *valid.pairs()], key=lambda pair: pair.line) == list(source.pairs())
+    assert len({part.fingerprint() for part in (source, train, valid)}) == 3
+    assert len(list(source.parted(0.5, most=2)[1].pairs())) == 2
+    two = parallel(tmp_path, "a\nb\n", "x\ny\n").parted(0.05, most=9)
+    assert [pairs_of(part) for part in two] == [[("a", "x")], [("b", "y")]]
+    with pytest.raises(DataError, match="1 pair cannot be divided") as caught:
+        parallel(tmp_path, "a\n", "x\n").parted(0.05, most=9)
+    assert "--valid" in str(caught.value.hint)
+
+
 # Tables --------------------------------------------------------------------------------------------------------------
 
 

@@ -7,9 +7,11 @@ A `PairSource` describes the place; `pairs()` streams what is there. Which colum
                     a table without names: columns 0 and 1
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
@@ -42,12 +44,15 @@ class PairSource:
 
     With `target`, two files whose n-th lines belong together. Without, one table whose `format` is taken from the
     file's suffix (a last `.gz` aside) unless it is given; anything unknown, standard input included, is read as TSV.
+    Of a source whose pairs serve two ends, each one of `every` is `held` out: this is those pairs, or the others.
     """
 
     source: Path | str
     target: Path | str | None = None
     columns: tuple[Column, Column] | None = None
     format: str | None = None
+    every: int = 0
+    held: bool = False
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
@@ -112,11 +117,21 @@ class PairSource:
         """Stream the pairs; an input without any is an error. At the end, an encoding other than UTF-8 is said."""
         rows = self._parallel(say) if self.target is not None else self._table(say)
         empty = True
-        for row in rows:
+        for number, row in enumerate(rows, start=1):
             empty = False
-            yield row
+            if not self.every or (number % self.every == 0) == self.held:
+                yield row
         if empty:
             raise empty_file(self.source)
+
+    def parted(self, share: float, *, most: int) -> tuple[PairSource, PairSource]:
+        """The pairs to learn from, and those held out: a share of all, `most` at most, spread evenly."""
+        n = sum(1 for _ in self.pairs())
+        if n < 2:
+            raise DataError(f"{self.name}: {n} pair cannot be divided", hint="give pairs to choose by: --valid FILE")
+        every = max(2, round(n / min(max(1, share * n), most)))
+        every = min(every, n)
+        return replace(self, every=every), replace(self, every=every, held=True)
 
     def _table(self, say: Say) -> Iterator[Pair]:
         columns, format = self.resolved_columns, self.resolved_format
@@ -145,5 +160,6 @@ class PairSource:
         for path in (self.source, self.target):
             if path is not None:
                 total.update(hash_file(path).encode())
-        total.update(repr((self.resolved_format, self.resolved_columns)).encode())
+        parted = (self.every, self.held) if self.every else ()
+        total.update(repr((self.resolved_format, self.resolved_columns, *parted)).encode())
         return total.hexdigest()

@@ -24,6 +24,8 @@ from regard.errors import ConfigError
 from regard.tasks.files import DataFiles, Say
 from regard.tasks.translation.config import PairData, PieceConfig
 
+_MOST_HELD = 2_000  # pairs that are held out of a large corpus
+
 
 @dataclass(frozen=True)
 class TextSide:
@@ -112,12 +114,20 @@ class PairFiles(DataFiles[PairData]):
     @cached_property
     def train(self) -> PairSource:
         """The pairs to learn from."""
-        return self._part("train", self.data.train)
+        return self._part("train", self.data.train) if self._has_valid else self._parted[0]
 
     @cached_property
     def valid(self) -> PairSource:
-        """The pairs to choose by."""
-        return self._part("valid", self.data.valid)
+        """The pairs to choose by; where none are named, some of the training pairs."""
+        return self._part("valid", self.data.valid) if self._has_valid else self._parted[1]
+
+    @property
+    def _has_valid(self) -> bool:
+        return bool(self.data.valid) or self.data.synthetic is not None
+
+    @cached_property
+    def _parted(self) -> tuple[PairSource, PairSource]:
+        return self._part("train", self.data.train).parted(self.data.valid_share, most=_MOST_HELD)
 
     @cached_property
     def tests(self) -> Mapping[str, PairSource]:
