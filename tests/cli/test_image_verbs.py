@@ -58,10 +58,9 @@ def test_data_that_cannot_be_used(command, tmp_path):
     (photos / "ring" / "empty.png").unlink()
     (photos / "disc" / "bad.jpg").unlink()
     (photos / "emu").mkdir()
-    assert_refused(command("train", task, data, *rest, *out), 1, "emu: this class has no images", "remove the folder")
-    (photos / "emu").rmdir()
     Image.new("RGB", (9, 30)).save(photos / "ring" / "wide.png")
-    assert_refused(command("train", task, data, *rest, *out), 1, "wide.png: is 30 × 9, and", "data.size=224")
+    answer = command("train", task, data, *rest, *out)
+    assert_refused(answer, 1, "wide.png: is 30 × 9, and", "data.size=224")
 
 
 def test_tables_that_cannot_be_used(command, tmp_path):

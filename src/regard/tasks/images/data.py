@@ -121,7 +121,7 @@ class ImageFiles(DataFiles[ImageData]):
 
         def build(folder: Path) -> ImageStore:
             say(f"{name}: decoding the images of {', '.join(str(source.path) for source, _ in chosen)}")
-            examples = _all_examples(chosen)
+            examples = _all_examples(chosen, say)
             store = ImageStore.build(examples, folder, size=size, bad=self.data.bad, fingerprint=key)
             dropped = f", {store.header.dropped:,} dropped" if store.header.dropped else ""
             say(f"{name}: {len(store):,} images of {store.size[0]} × {store.size[1]}{dropped}")
@@ -142,9 +142,9 @@ def _part(*wanted: Part) -> Callable[[ImageSource], Part | None]:
     return choose
 
 
-def _all_examples(chosen: Sequence[tuple[ImageSource, Part | None]]) -> Iterator[ImageExample]:
+def _all_examples(chosen: Sequence[tuple[ImageSource, Part | None]], say: Say) -> Iterator[ImageExample]:
     for source, part in chosen:
-        yield from source.examples(part)
+        yield from source.examples(part, say)
 
 
 def _class_names(store: ImageStore) -> tuple[str, ...]:
