@@ -155,7 +155,7 @@ def test_many_bad_rows_are_cut_short(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"format": "xml"}, "format 'xml' is not known; allowed: tsv, csv, jsonl, parquet, trec, trec-fine"),
+        ({"format": "xml"}, "format 'xml' is not known; allowed: tsv, csv, jsonl, parquet, arrow, trec, trec-fine"),
         ({"text": "a"}, "columns given are {'text': 'a'}; text and label are needed together"),
         ({"pair": "a"}, "columns given are {'pair': 'a'}"),
     ],

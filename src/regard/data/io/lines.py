@@ -106,9 +106,13 @@ def listed(problems: Sequence[str]) -> str:
 
 
 def hash_file(path: Path | str) -> str:
-    """A SHA-256 over the bytes of a file."""
+    """A SHA-256 over the bytes of a file; of a saved folder, over those of its tables."""
     if str(path) == STDIN:
         raise DataError("standard input has no fingerprint: it can be read only once", hint="save it to a file first")
+    from regard.data.io.saved import arrow_files
+
+    if inside := arrow_files(path):
+        return hashlib.sha256("".join(map(hash_file, inside)).encode()).hexdigest()
     try:
         with open(path, "rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()

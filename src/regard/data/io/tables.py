@@ -1,4 +1,4 @@
-"""Rows of a table to the cells that are asked for: TSV, CSV, JSONL and Parquet, one small reader each.
+"""Rows of a table to the cells that are asked for: TSV, CSV, JSONL, Parquet and saved Arrow, one small reader each.
 
     read_cells(path, ("text", "label"), format="csv")     any columns; JSONL and Parquet keep the types of their values
     read_texts(path, (0, 1), format="tsv")                the same, of columns that have to hold text
@@ -23,10 +23,11 @@ from typing import Any, NamedTuple
 from regard.data.io.columns import flat_names, is_known_name, match_columns
 from regard.data.io.dialect import SAMPLE, Dialect, TableRow, sniff_dialect, split_rows
 from regard.data.io.lines import STDIN, Say, display_name, open_bytes, stream_lines
+from regard.data.io.saved import arrow_batches, is_saved
 from regard.errors import DataError, EnvironmentProblem, UsageError
 
 Column = str | int
-FORMATS = ("tsv", "csv", "jsonl", "parquet")
+FORMATS = ("tsv", "csv", "jsonl", "parquet", "arrow")
 _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 
 
@@ -47,6 +48,8 @@ def read_cells(
         return _jsonl_cells(path, columns, say)
     if format == "parquet":
         return _parquet_cells(path, columns)
+    if format == "arrow":
+        return _record_cells(arrow_batches(path), columns, name=str(path))
     return _pick_cells(_split(path, format, say)[1], columns, name=display_name(path))
 
 
@@ -55,12 +58,14 @@ def read_texts(
 ) -> Iterator[Cells]:
     """The same for columns of text: a null is an empty one, anything else is an error."""
     for values, line in read_cells(path, columns, format=format, say=say):
-        where = f"{path}: row {line}" if format == "parquet" else f"{display_name(path)}:{line}"
+        where = f"{path}: row {line}" if format in ("parquet", "arrow") else f"{display_name(path)}:{line}"
         yield Cells(as_texts(values, columns, where=where), line)
 
 
 def table_format(path: Path | str) -> str:
-    """The format of a table by its file's suffix, a last `.gz` aside; anything unknown is TSV."""
+    """The format of a table by its file's suffix, a last `.gz` aside; anything unknown is TSV, a saved folder Arrow."""
+    if is_saved(path):
+        return "arrow"
     return _SUFFIXES.get(Path(str(path).lower().removesuffix(".gz")).suffix, "tsv")
 
 
@@ -68,6 +73,8 @@ def read_header(path: Path | str, *, format: str) -> list[str]:
     """The first row of a TSV or CSV table, the names of a JSONL or Parquet one; nothing where there is nothing."""
     if format == "parquet":
         return _parquet_names(path)
+    if format == "arrow":
+        return flat_names(_as_record(batch.schema) for batch in islice(arrow_batches(path), 1))
     if format == "jsonl":
         return flat_names(record for _, record in islice(_jsonl_records(path), SAMPLE) if record)
     return next(([cell.strip() for cell in cells] for _, cells in _split(path, format)[1]), [])
@@ -75,7 +82,7 @@ def read_header(path: Path | str, *, format: str) -> list[str]:
 
 def has_header(path: Path | str, *, format: str) -> bool:
     """Whether the first row of a table is one of names; JSONL and Parquet always have them."""
-    return format in ("jsonl", "parquet") or _split(path, format)[0].header
+    return format in ("jsonl", "parquet", "arrow") or _split(path, format)[0].header
 
 
 def find_columns(
@@ -252,8 +259,13 @@ def _parquet_rows(table: Any, columns: Sequence[Column], *, name: str) -> Iterat
     for root, column in zip(roots, columns, strict=True):
         if root not in present:
             raise missing_column(str(column), present, where=name)
+    yield from _record_cells(table.iter_batches(batch_size=4096, columns=sorted(set(roots))), columns, name=name)
+
+
+def _record_cells(batches: Iterable[Any], columns: Sequence[Column], *, name: str) -> Iterator[Cells]:
+    """The chosen cells of record batches, row by row."""
     number = 0
-    for batch in table.iter_batches(batch_size=4096, columns=sorted(set(roots))):
+    for batch in batches:
         for record in batch.to_pylist():
             number += 1
             where = f"{name}: row {number}"

@@ -72,7 +72,7 @@ class PairSource:
         kinds = {type(column) for column in self.columns}
         if len(self.columns) != 2 or kinds not in ({str}, {int}):
             raise UsageError(f"columns are two names or two numbers, not {self.columns!r}")
-        if kinds == {int} and self.resolved_format in ("jsonl", "parquet"):
+        if kinds == {int} and self.resolved_format in ("jsonl", "parquet", "arrow"):
             raise UsageError(f"{self.resolved_format} columns have names, not numbers; given {self.columns!r}")
         if kinds == {int} and min(int(column) for column in self.columns) < 0:
             raise UsageError(f"columns are counted from 0; given {self.columns!r}")
