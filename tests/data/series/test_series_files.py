@@ -174,6 +174,14 @@ def test_a_single_row_is_too_short_and_nothing_worse(tmp_path):
         files(path).read()
 
 
+def test_what_a_short_series_can_be_asked_for_is_said(tmp_path):
+    path = tiny_series.write_csv(tmp_path / "short.csv", tiny_series.wave(59))
+    with pytest.raises(DataError, match="41 rows in the training part") as error:
+        files(path, context=336, horizon=96).read()
+    assert error.value.hint == "give a longer series, or ask for less: data.context=16 data.horizon=2"
+    assert len(files(path, context=16, horizon=2).read().valid) > 0
+
+
 def test_gaps_are_filled_with_the_value_before_if_asked(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('x\n1\n""\nNaN\n4\n')

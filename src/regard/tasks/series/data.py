@@ -25,6 +25,8 @@ from regard.errors import ConfigError, DataError, UsageError
 from regard.tasks.files import DataFiles
 from regard.tasks.series.config import Names, SeriesData
 
+_LEAST_CONTEXT = 16  # that all models can read as they come
+
 
 @dataclass(frozen=True, eq=False)
 class SeriesSets:
@@ -203,8 +205,9 @@ def _too_short(name: str, n: int, what: str, data: SeriesData, *, whole: int, co
         needed = f"context {data.context}"
     horizon = max(1, min(data.horizon, whole // 20))
     hint = "give a longer series"
-    if whole >= 20:
-        hint += f", or ask for less: data.context={min(data.context, 4 * horizon)} data.horizon={horizon}"
+    if whole >= 2 * _LEAST_CONTEXT:
+        fewer = min(data.context, max(_LEAST_CONTEXT, 4 * horizon))
+        hint += f", or ask for less: data.context={fewer} data.horizon={horizon}"
     return DataError(f"{name}: {n:,} {what} are fewer than {needed}", hint=hint)
 
 
