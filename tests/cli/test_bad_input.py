@@ -126,10 +126,13 @@ def test_what_standard_input_holds_is_answered_line_by_line(command, run_of, tas
     assert command("predict", run_of(task), stdin="").out == ""
 
 
-def test_a_line_that_is_no_utf8(command, run_of, tmp_path):
+def test_a_line_in_another_encoding(command, run_of, tmp_path):
     (tmp_path / "latin.txt").write_bytes("café\n".encode("latin-1"))
     answer = command("predict", run_of("labels"), "--input", tmp_path / "latin.txt")
-    assert_refused(answer, 1, "latin.txt:1: not UTF-8", "iconv")
+    assert (answer.code, "latin.txt: read as Windows-1252" in answer.err) == (0, True)
+    (tmp_path / "mixed.txt").write_bytes("café\n".encode() + "café\n".encode("latin-1"))
+    answer = command("predict", run_of("labels"), "--input", tmp_path / "mixed.txt")
+    assert_refused(answer, 1, "mixed.txt:2: not UTF-8", "iconv")
 
 
 def test_a_text_too_long_to_look_at(command, run_of):

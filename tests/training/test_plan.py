@@ -74,17 +74,22 @@ def test_a_budget_leaves_room_for_evaluations() -> None:
 
 def test_the_same_data_gives_the_same_bits_and_measuring_leaves_no_trace(tmp_path: Path) -> None:
     said = fit(tmp_path, "one", "train.steps=6")
-    assert "about" in said[0] and "up to 6 steps" in said[0] and "stops when accuracy no longer rises" in said[0]
+    assert "about" in said[0]
+    assert "up to 6 steps" in said[0]
+    assert "stops when accuracy no longer rises" in said[0]
     config = make_recipe(find_recipe(str(tmp_path / "one" / "config.toml")))
-    assert config.model["grams"] and config.train.plan == "off"
+    assert config.model["grams"]
+    assert config.train.plan == "off"
     train(config, tmp_path / "again", data_root=None, resume=False, say=lambda _: None)
     a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "again"))
-    assert all(a[name].equal(b[name]) for name in a) and a.keys() == b.keys()
+    assert all(a[name].equal(b[name]) for name in a)
+    assert a.keys() == b.keys()
 
 
 def test_a_plan_alone_trains_nothing_and_leaves_nothing(tmp_path: Path) -> None:
     said = fit(tmp_path, "none", only_plan=True)
-    assert "→ classifier" in said[-1] and not (tmp_path / "none").exists()
+    assert "→ classifier" in said[-1]
+    assert not (tmp_path / "none").exists()
 
 
 def test_minutes_are_kept(tmp_path: Path) -> None:

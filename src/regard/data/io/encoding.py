@@ -135,8 +135,8 @@ class TextLines:
         number = 0
         try:
             for number, (line, ended) in enumerate(_split(self._texts()), start=1):
-                if "\0" in line:
-                    message = f"{self.name}:{number}: holds a zero byte, and text has none"
+                if "\0\0" in line:
+                    message = f"{self.name}:{number}: holds zero bytes in a row, and text has none"
                     raise DataError(message, hint="the file may be damaged; fetch it again")
                 yield line + "\n" if ends and ended else line
         except _Undecodable as bad:
@@ -234,8 +234,11 @@ def _plain(sample: bytes) -> bool:
     return sample.isascii() and sample.translate(None, _CONTROLS) == sample
 
 
-def _by_zeros(head: bytes, *, name: str) -> Encoding:
-    """UTF-16 without a mark: in one half of its characters zeros are common, in the other there are none."""
+def _by_zeros(head: bytes, *, name: str) -> Encoding | None:
+    """UTF-16 without a mark: in one half of its characters zeros are common, in the other there are none.
+
+    A zero here and there is an odd character of a text that is to be told by other bytes.
+    """
     even, odd = head[0::2].count(0), head[1::2].count(0)
     encoding = UTF_16_LE if odd > even else UTF_16_BE
     common, rare, half = max(even, odd), min(even, odd), len(head) // 2
@@ -246,6 +249,8 @@ def _by_zeros(head: bytes, *, name: str) -> Encoding:
             text = "\0"
         if text.encode("utf-8").translate(None, _CONTROLS) == text.encode("utf-8"):
             return encoding
+    if b"\0\0" not in head and head.count(0) * 16 <= len(head):
+        return None
     message = f"{name}: is no text; it looks like binary data (zero byte at offset {head.index(0)})"
     raise DataError(message, hint="a text file was expected, in UTF-8")
 

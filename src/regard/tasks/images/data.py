@@ -128,7 +128,7 @@ class ImageFiles(DataFiles[ImageData]):
 
         def build(folder: Path) -> ImageStore:
             say(f"{name}: decoding the images of {', '.join(str(source.path) for source, _ in chosen)}")
-            examples = (example for source, which in chosen for example in source.examples(which))
+            examples = (example for source, which in chosen for example in source.examples(which, say))
             store = ImageStore.build(examples, folder, size=size, bad=self.data.bad, fingerprint=key)
             dropped = f", {store.header.dropped:,} dropped" if store.header.dropped else ""
             say(f"{name}: {len(store):,} images of {store.size[0]} × {store.size[1]}{dropped}")
