@@ -18,16 +18,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Column
 
 from regard.checkpoints.run import RunFolder
-from regard.config.wording import roughly
+from regard.config.wording import roughly, score
+from regard.metrics.figure_names import figure, is_mirrored
 
+_LABELS = {"lr": "rate"}
 _QUIET, _SOON = 30.0, 2.0  # seconds without a word, and before the first one
 
 
 class Reporter:
     """Tells people and files how training goes. Only the first of several processes speaks."""
 
-    def __init__(self, run: RunFolder, *, steps: int, speaks: bool = True, tensorboard: bool = True) -> None:
-        self.run, self.steps, self.speaks = run, steps, speaks
+    def __init__(
+        self, run: RunFolder, *, steps: int, speaks: bool = True, tensorboard: bool = True, unit: str = "tokens"
+    ) -> None:
+        """`unit` is what the task's batches count."""
+        self.run, self.steps, self.speaks, self.unit = run, steps, speaks, unit
         self.console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._bar: Progress | None = None
         self._task: TaskID | None = None
@@ -86,11 +91,17 @@ class Reporter:
         if self._events is not None:
             for name, value in facts.items():
                 self._events.add_scalar(name, value, step)
-        shown = "  ".join(f"{name} {_short(value)}" for name, value in facts.items())
+        shown = "  ".join(self._shown(name, value) for name, value in facts.items() if not _aside(name))
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=step, shown=shown)
         if aloud and self._bar is None:
             self.say(f"step {step:,}/{self.steps:,}  {shown}{self._left(step)}")
+
+    def _shown(self, name: str, value: float | int) -> str:
+        """A figure in words, speed in what the task counts."""
+        if name == "tokens_per_second":
+            return f"{score(value)} {self.unit}/s"
+        return f"{_LABELS.get(name) or figure(name).label} {_short(value)}"
 
     def samples(self, step: int, samples: Sequence[tuple[str, str, str]]) -> None:
         """Keep a few translations, so that one can read how the model grows."""
@@ -125,6 +136,11 @@ def _cut_after(path: Path, step: int) -> None:
     draft = path.with_name(f".draft-{path.name}")
     draft.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
     draft.replace(path)
+
+
+def _aside(name: str) -> bool:
+    """Whether a figure is for files alone: what a loss is made of, or a loss turned around."""
+    return name == "nll" or is_mirrored(name)
 
 
 def _rounded(value: float | int) -> float | int:

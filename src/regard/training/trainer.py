@@ -64,7 +64,7 @@ class Trainer:
         self.averager: Averager | None = make_averager(self.model, ema=config.ema, last=config.average)
         self.progress = Progress()
         self._saved = 0
-        self.reporter = Reporter(self.run, steps=config.steps, speaks=self.group.first)
+        self.reporter = Reporter(self.run, steps=config.steps, speaks=self.group.first, unit=task.unit)
         self._captured = graphs(self._whole, self.device) if graphs is not None and captured else None
         if config.compile == "on" or (config.compile == "auto" and automatic):
             task.compile()
