@@ -65,11 +65,11 @@ def test_a_recipe_that_says_how_to_train_is_not_planned_unless_asked(section: st
 def test_a_budget_leaves_room_for_evaluations() -> None:
     pace = Pace(seconds=0.5, cost=4.0)
     steps = pace.steps_in(100, evaluations=10)
-    assert steps == 140  # of nine tenths: 180 steps of time, 40 of them for evaluations
+    assert steps == 136  # of nine tenths: 180 steps of time, 44 of them for evaluations and the end
     config = shortened(TrainConfig(), PLAN, steps, {"warmup": 3})
-    assert (config.steps, config.eval_every) == (140, 14)
+    assert (config.steps, config.eval_every) == (136, 14)
     assert config.warmup == TrainConfig().warmup  # somebody set it
-    assert pace.duration(config) == pytest.approx(0.5 * (140 + 4 * 10))
+    assert pace.duration(config) == pytest.approx(0.5 * (136 + 4 * (9 + 1)))
 
 
 def test_the_same_data_gives_the_same_bits_and_measuring_leaves_no_trace(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_where_nothing_is_reported_for_a_while_a_step_says_so(
     for step, at in ((1, 101.0), (2, 103.0), (3, 104.0), (4, 140.0)):
         now[0] = at
         told.tick(step)
-    assert capsys.readouterr().err.splitlines() == ["step 2/100  2 min left", "step 4/100  16 min left"]
+    assert capsys.readouterr().err.splitlines() == ["step 2/100  2 min left", "step 4/100  58 min left"]
 
 
 def test_on_sixty_columns_the_bar_stays_on_its_line(tmp_path: Path) -> None:

@@ -77,8 +77,8 @@ class Pace:
     cost: float = 1.0
 
     def duration(self, config: TrainConfig) -> float:
-        """Seconds that a training takes if nothing ends it early."""
-        return self.seconds * (config.steps + self.cost * (config.steps // config.eval_every))
+        """Seconds that a training takes if nothing ends it early, with one evaluation more for the end."""
+        return self.seconds * (config.steps + self.cost * (config.steps // config.eval_every + 1))
 
     def evaluations_in(self, seconds: float, *, most: int) -> int:
         """How many evaluations are worth a quarter of a budget; a few are needed whatever they cost."""
@@ -86,7 +86,7 @@ class Pace:
 
     def steps_in(self, seconds: float, *, evaluations: int) -> int:
         """How many steps fit into a budget beside the evaluations."""
-        return max(1, int(_RESERVE * seconds / self.seconds - self.cost * evaluations))
+        return max(1, int(_RESERVE * seconds / self.seconds - self.cost * (evaluations + 1)))
 
 
 def measure_pace(task: Trainable, model: nn.Module, config: TrainConfig, context: RunContext, *, cost: float) -> Pace:

@@ -23,6 +23,7 @@ from regard.metrics.figure_names import figure, is_mirrored
 
 _LABELS = {"lr": "rate"}
 _QUIET, _SOON = 30.0, 2.0  # seconds without a word, and before the first one
+_SLOW = 3  # steps that warm up
 
 
 class Reporter:
@@ -39,13 +40,14 @@ class Reporter:
         self._events: Any = None
         self._tensorboard = tensorboard and speaks
         self._began = self._spoke = time.monotonic()
-        self._from = 0
+        self._first = self._from = 0
 
     def start(self, step: int) -> None:
         """Begin, or go on from a step: forget what was reported after it."""
         if not self.speaks:
             return
-        self._from, self._began, self._spoke = step, time.monotonic(), time.monotonic() - _QUIET + _SOON
+        self._first = self._from = step
+        self._began, self._spoke = time.monotonic(), time.monotonic() - _QUIET + _SOON
         _cut_after(self.run.metrics, step)
         if self._tensorboard:
             from torch.utils.tensorboard import SummaryWriter
@@ -65,6 +67,8 @@ class Reporter:
 
     def tick(self, step: int) -> None:
         """A step is done: move the bar; without one, speak up if nothing was heard for a while."""
+        if step == self._first + _SLOW:  # what comes before is not how fast it goes
+            self._from, self._began = step, time.monotonic()
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=step)
         elif self.speaks and time.monotonic() - self._spoke > _QUIET:

@@ -27,6 +27,7 @@ from regard.training.setup import Begin, RunContext, TaskSetup
 from regard.training.trainer import Trainer
 
 Facts = Mapping[str, Any]
+_AFTERWARDS = 5.0  # seconds that baselines take
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,11 @@ def _foreseen(
         steps = min(steps, pace.steps_in(seconds, evaluations=known.evaluations))
     steps = int(context.group.total(steps if first else 0))
     config = config if steps == config.steps else shortened(config, known, steps, given)
-    name = figure(setup.task.objective)
+    name, seconds = figure(setup.task.objective), pace.duration(config) + _AFTERWARDS
     until = f"; stops when {name.label} no longer {'falls' if name.less_is_better else 'rises'}"
     context.say(
         f"{known.data} → {setup.title}, {short_count(count_parameters(setup.model))} parameters, "
-        f"{'up to ' if config.patience else ''}{steps:,} steps, about {roughly(pace.duration(config))} on this "
+        f"{'up to ' if config.patience else ''}{steps:,} steps, about {roughly(seconds)} on this "
         f"{'GPU' if context.device.type == 'cuda' else 'CPU'}{until if config.patience else ''}"
     )
     return config
