@@ -158,8 +158,9 @@ def one(name: str, every: int, runs: Path) -> dict[str, Any]:
     if done.returncode:
         return {"case": folder.name, "failed": done.stderr.strip().splitlines()[-1]}
     said, (part, key) = done.stderr, case.figure
-    metrics = json.loads((folder / "run" / "run.json").read_text())["metrics"][part]
-    simple = {label: round(m["value"], 4) for label, m in metrics.items() if m["signature"] == "baseline"}
+    facts = json.loads((folder / "run" / "run.json").read_text())
+    metrics = facts["metrics"][part]
+    simple = {label: round(value, 4) for label, value in facts.get("baselines", {}).get(part, {}).items()}
     promised = PLANNED.search(said)
     verdicts = [line for line in said.splitlines() if line.startswith(f"{part}: no")]
     return {

@@ -50,9 +50,9 @@ def test_an_unknown_column_and_an_unknown_layout(command, tmp_path):
     given = tiny_tasks.labels(tmp_path)
     answer = command("train", *given, "data.text=txt", "data.label=label", "--out", tmp_path / "run")
     assert_refused(answer, 1, "txt", "text")
-    (tmp_path / "labels.tsv").write_text("phrase\tclass\nthe cat\tcat\n")
+    (tmp_path / "labels.tsv").write_text("one\ttwo\tthree\nthe cat\tcat\t7\n")
     answer = command("train", *given, "--out", tmp_path / "run")
-    assert_refused(answer, 1, "labels.tsv:1", 'data.text="…", data.label="…"')
+    assert_refused(answer, 1, "labels.tsv:1", 'data.text="one" data.label="two"')
 
 
 def test_settings_of_another_task_or_model(command, tmp_path):

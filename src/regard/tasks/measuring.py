@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from regard.metrics.comparing import Compared, Figures, paired
 from regard.metrics.scores import Metric
-from regard.metrics.verdict import Baseline, Once, figures_of, verdict
+from regard.metrics.verdict import BASELINE, Baseline, Once, figures_of, verdict
 
 Examples = TypeVar("Examples")
 Metrics = Mapping[str, Metric]
@@ -83,7 +83,7 @@ def measure(
             for note in told.notes:
                 once(note)
             measured[name] |= {
-                f"{label} {beside.figure}": {"value": value, "signature": "baseline"} for label, value in simple.items()
+                f"{label} {beside.figure}": {"value": value, "signature": BASELINE} for label, value in simple.items()
             }
     return measured
 

@@ -19,7 +19,7 @@ from regard.config.training import TrainConfig
 from regard.config.wording import roughly, short_count
 from regard.errors import ConfigError, UsageError
 from regard.metrics.figure_names import figure
-from regard.metrics.verdict import check_overfitting, check_warmup
+from regard.metrics.verdict import BASELINE, check_overfitting, check_warmup
 from regard.models.flops import count_parameters
 from regard.training.averaging import averaged
 from regard.training.plan import Pace, Plan, measure_pace, shortened
@@ -127,9 +127,18 @@ def write_facts(
     """Write run.json: what this run was, on what data, how training went, and what it reached."""
     about = {"task": recipe.task, "seed": recipe.train.seed, "parameters": count_parameters(model)}
     made = {"versions": versions(), "hardware": hardware(context.device), "commit": commit()}
-    facts = {**about, **data, **made, "training": training, "metrics": metrics}
+    simple, own = _parted(metrics)
+    facts = {**about, **data, **made, "training": training, "metrics": own} | ({"baselines": simple} if simple else {})
     context.run.write_facts(facts)
     return facts
+
+
+def _parted(metrics: Facts) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What stands beside a model's figures, by test set and name, and those figures without it."""
+    marked = {name: {key for key, m in part.items() if m["signature"] == BASELINE} for name, part in metrics.items()}
+    simple = {name: {key: metrics[name][key]["value"] for key in sorted(keys)} for name, keys in marked.items() if keys}
+    own = {name: {key: m for key, m in part.items() if key not in marked[name]} for name, part in metrics.items()}
+    return simple, own
 
 
 def check_folder(run: RunFolder, recipe: Recipe, begun: Recipe | None, *, resume: bool) -> None:

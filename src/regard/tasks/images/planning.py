@@ -28,7 +28,7 @@ def plan_images(recipe: Recipe, context: RunContext) -> Plan:
     counts, some = _sampled(files.train_examples())
     n_all, held_out = sum(counts.values()), not files.has_valid()
     n_valid = max(1, round(recipe.data.valid_share * n_all))
-    n = n_all - n_valid if held_out else n_all
+    n = max(1, n_all - n_valid if held_out else n_all)
     sides, coloured = _seen(some)
     gpu = context.device.type == "cuda"
     batch = 32 if n < 10_000 else 128
@@ -62,8 +62,9 @@ def plan_images(recipe: Recipe, context: RunContext) -> Plan:
 
 
 def _model(n: int, side: int, *, gpu: bool) -> dict[str, Any]:
-    patch = max(1, side // _TOKENS)
-    if gpu and n >= 20_000 and patch % 4 == 0:
+    halvings = [2**i for i in range(1, 6) if side % 2**i == 0 and side // 2**i >= _TOKENS // 2]
+    patch = min(halvings or [1], key=lambda halved: abs(side / halved - _TOKENS))
+    if gpu and n >= 20_000 and patch >= 4:
         return {"name": "vit", "size": "hybrid", "patch": patch}
     return {"name": "vit", "size": "nano", "patch": patch}
 

@@ -21,7 +21,7 @@ _FREE = 2**22  # most weights of the linear model
 def plan_labels(recipe: Recipe, context: RunContext) -> Plan:
     """The plan for a recipe's examples."""
     sets = LabelFiles(recipe.data, context.data_root).read()
-    n, n_valid, space = len(sets.train), len(sets.valid), sets.space
+    n, n_valid, space = max(1, len(sets.train)), len(sets.valid), sets.space
     what = "numbers" if space.numeric else f"{len(space.names):,} classes"
     tuned = bool({"start", "vectors"} & recipe.model.keys())
     longest = 512 if context.device.type == "cuda" else 256
