@@ -50,9 +50,9 @@ def test_an_unknown_column_and_an_unknown_layout(command, tmp_path):
     given = tiny_tasks.labels(tmp_path)
     answer = command("train", *given, "data.text=txt", "data.label=label", "--out", tmp_path / "run")
     assert_refused(answer, 1, "txt", "text")
-    (tmp_path / "labels.tsv").write_text("phrase\tclass\nthe cat\tcat\n")
+    (tmp_path / "labels.tsv").write_text("one\ttwo\tthree\nthe cat\tcat\t7\n")
     answer = command("train", *given, "--out", tmp_path / "run")
-    assert_refused(answer, 1, "labels.tsv:1", 'data.text="…", data.label="…"')
+    assert_refused(answer, 1, "labels.tsv:1", 'data.text="one" data.label="two"')
 
 
 def test_settings_of_another_task_or_model(command, tmp_path):
@@ -126,10 +126,13 @@ def test_what_standard_input_holds_is_answered_line_by_line(command, run_of, tas
     assert command("predict", run_of(task), stdin="").out == ""
 
 
-def test_a_line_that_is_no_utf8(command, run_of, tmp_path):
+def test_a_line_in_another_encoding(command, run_of, tmp_path):
     (tmp_path / "latin.txt").write_bytes("café\n".encode("latin-1"))
     answer = command("predict", run_of("labels"), "--input", tmp_path / "latin.txt")
-    assert_refused(answer, 1, "latin.txt:1: not UTF-8", "iconv")
+    assert (answer.code, "latin.txt: read as Windows-1252" in answer.err) == (0, True)
+    (tmp_path / "mixed.txt").write_bytes("café\n".encode() + "café\n".encode("latin-1"))
+    answer = command("predict", run_of("labels"), "--input", tmp_path / "mixed.txt")
+    assert_refused(answer, 1, "mixed.txt:2: not UTF-8", "iconv")
 
 
 def test_a_text_too_long_to_look_at(command, run_of):

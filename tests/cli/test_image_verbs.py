@@ -58,17 +58,17 @@ def test_data_that_cannot_be_used(command, tmp_path):
     (photos / "ring" / "empty.png").unlink()
     (photos / "disc" / "bad.jpg").unlink()
     (photos / "emu").mkdir()
-    assert_refused(command("train", task, data, *rest, *out), 1, "emu: this class has no images", "remove the folder")
-    (photos / "emu").rmdir()
     Image.new("RGB", (9, 30)).save(photos / "ring" / "wide.png")
-    assert_refused(command("train", task, data, *rest, *out), 1, "wide.png: is 30 × 9, and", "data.size=224")
+    answer = command("train", task, data, *rest, *out)
+    assert_refused(answer, 1, "wide.png: is 30 × 9, and", "data.size=224")
 
 
 def test_tables_that_cannot_be_used(command, tmp_path):
     task, _, *rest = tiny_images.images(tmp_path)
     table, out = tmp_path / "a.csv", ["--out", tmp_path / "run"]
-    table.write_text("file,label\nphotos/disc/002.png,a\n")
-    assert_refused(command("train", task, *rest, "--train", table, *out), 1, "a.csv:1: no column 'image'")
+    table.write_text("a,b,c\nphotos/disc/002.png,a,x\n")
+    looked = "a.csv:1: no column looks like the image or the label; it has: a, b, c"
+    assert_refused(command("train", task, *rest, "--train", table, *out), 1, looked, 'data.image="a" data.label="b"')
     table.write_text("image,label\nphotos/disc/002.png,a\nphotos/none.png,b\n")
     assert_refused(command("train", task, *rest, "--train", table, *out), 1, "a.csv:3:")
     table.write_text("")

@@ -76,6 +76,7 @@ class Scripted:
     """A line to fit; its evaluations give the scores of a list, and what it drew is remembered."""
 
     objective = "score"
+    unit = "numbers"
 
     def __init__(self, scores: Sequence[float] = (), *, spoil_at: int = -1) -> None:
         self.scores, self.spoil_at = list(scores), spoil_at

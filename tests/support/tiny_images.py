@@ -57,7 +57,7 @@ def write_folder(folder: Path, n: int = 40, *, seed: int = 0) -> Path:
     return folder
 
 
-QUICK = ["train.device=cpu", "train.n_samples=1", "train.log_every=1000", "train.evaluations=2"]
+QUICK = ["train.plan=off", "train.device=cpu", "train.n_samples=1", "train.log_every=1000", "train.evaluations=2"]
 NANO = ["model.size=nano", "model.d_model=48", "model.d_feedforward=96", "model.n_layers=3", "model.stem_width=16"]
 
 

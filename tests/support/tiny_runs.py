@@ -84,6 +84,7 @@ TINY = [
     "model.n_encoder_layers=1",
     "model.n_decoder_layers=1",
     "model.dropout=0",
+    "train.plan=off",
     "train.device=cpu",
     "train.steps=300",
     "train.lr=0.01",

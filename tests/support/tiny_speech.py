@@ -46,7 +46,8 @@ def write_table(folder: Path, *, n: int = 200, seed: int = 0, name: str = "table
     return folder / name
 
 
-QUICK = ["train.device=cpu", "train.n_samples=1", "train.log_every=1000", "train.warmup=10", "train.speed=0.0",
+QUICK = ["train.plan=off", "train.device=cpu", "train.n_samples=1", "train.log_every=1000", "train.warmup=10",
+         "train.speed=0.0",
          "train.warp=0.0", "train.noise=0.2", "train.band_masks=1", "train.band_width=2", "train.time_masks=0",
          "train.batch_seconds=12", "train.label_smoothing=0.0", "tokenizer.kind=words"]  # fmt: skip
 HEARING = ["data.rate=4000", "data.n_mels=16", "data.window=0.032", "data.hop=0.016"]

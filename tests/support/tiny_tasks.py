@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 ANIMALS, VERBS = ("cat", "dog"), ("sees", "hears", "likes")
-TRAINED = ["train.device=cpu", "train.warmup=5", "train.n_samples=1", "train.log_every=1000"]
+TRAINED = ["train.plan=off", "train.device=cpu", "train.warmup=5", "train.n_samples=1", "train.log_every=1000"]
 
 
 def sentence(chance: Random) -> str:

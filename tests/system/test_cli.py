@@ -182,9 +182,9 @@ def test_characters_never_seen(command, folder):
 
 
 def test_bytes_that_are_no_text(command, folder, tmp_path):
-    (tmp_path / "latin.txt").write_bytes("zw\xf6lf\n".encode("latin-1"))
-    answer = command("predict", folder, "--input", tmp_path / "latin.txt")
-    assert_refused(answer, 1, "latin.txt:1: not UTF-8", "iconv")
+    (tmp_path / "mixed.txt").write_bytes("zwölf\n".encode() + "zwölf\n".encode("latin-1"))
+    answer = command("predict", folder, "--input", tmp_path / "mixed.txt")
+    assert_refused(answer, 1, "mixed.txt:2: not UTF-8", "iconv")
 
 
 def test_a_reader_that_has_had_enough(folder):

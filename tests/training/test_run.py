@@ -116,13 +116,13 @@ def test_made_files_are_whole_or_absent(tmp_path: Path, monkeypatch: pytest.Monk
     assert sorted(path.name for path in tmp_path.iterdir()) == ["test.tsv", "train.tsv", "valid.tsv"]
 
 
-@pytest.mark.parametrize("n", [0, 3])
-def test_a_set_of_pairs_is_one_file_or_two(tmp_path: Path, n: int) -> None:
+@pytest.mark.parametrize(("part", "n"), [("train", 0), ("train", 3), ("valid", 3)])
+def test_a_set_of_pairs_is_one_file_or_two(tmp_path: Path, part: str, n: int) -> None:
     settings = table(tmp_path)
-    settings["data"]["valid"] = ["a"] * n
-    with pytest.raises(ConfigError, match=f"data.valid names {n} files; allowed are one table or two") as problem:
+    settings["data"][part] = ["a"] * n
+    with pytest.raises(ConfigError, match=f"data.{part} names {n} files; allowed are one table or two") as problem:
         train(make_recipe(settings), tmp_path / "run", data_root=None, resume=False, say=lambda _: None)
-    assert "--valid FILE" in str(problem.value.hint)
+    assert f"--{part} FILE" in str(problem.value.hint)
 
 
 def test_recurrent_models_are_not_packed(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ class Given:
     """A task with batches of our choice."""
 
     objective = "bleu"
+    unit = "tokens"
 
     def __init__(self, task: PairTraining, groups: tuple[list[int], ...]) -> None:
         self.task, self.groups = task, groups

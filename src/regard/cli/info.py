@@ -115,8 +115,8 @@ def _run_parts(run: RunSummary) -> Iterator[tuple[str, list[str]]]:
 
 
 def _run_model(run: RunSummary) -> Iterator[str]:
+    from regard.config.wording import settings
     from regard.tasks.facts.model_facts import chosen_options
-    from regard.tasks.wording import settings
 
     model = run.model
     count = "parameters unknown" if model.parameters is None else f"{model.parameters:,} parameters"
@@ -140,7 +140,7 @@ def _run_data(run: RunSummary) -> Iterator[str]:
 
 
 def _run_training(run: RunSummary) -> Iterator[str]:
-    from regard.tasks.wording import duration
+    from regard.config.wording import duration
 
     it = run.training
     yield run.progress
@@ -156,8 +156,8 @@ def _run_training(run: RunSummary) -> Iterator[str]:
 
 def _run_figures(run: RunSummary) -> Iterator[str]:
     """Set by set; how figures were computed stands once below those that were computed alike."""
+    from regard.config.wording import score
     from regard.metrics.figure_names import figure
-    from regard.tasks.wording import score
 
     if not run.figures and run.best is not None:
         on_the_way = f"{figure(run.best.name).label} {score(run.best.value)}"
@@ -171,7 +171,7 @@ def _run_figures(run: RunSummary) -> Iterator[str]:
 
 
 def _figure(one: Scored) -> str:
-    from regard.tasks.wording import score
+    from regard.config.wording import score
 
     interval = "" if one.low is None or one.high is None else f"   95 % [{score(one.low)}, {score(one.high)}]"
     return f"{one.name:<18} {score(one.value):>8}{interval}"
@@ -179,8 +179,8 @@ def _figure(one: Scored) -> str:
 
 def _decode(task: str, decode: Mapping[str, Any]) -> str:
     from regard.config.defaults import changed
+    from regard.config.wording import settings
     from regard.tasks.registry import task_names, task_spec
-    from regard.tasks.wording import settings
 
     if not decode:
         return "nothing to set"
@@ -191,7 +191,7 @@ def _decode(task: str, decode: Mapping[str, Any]) -> str:
 
 
 def _files(files: Mapping[str, int]) -> Iterator[str]:
-    from regard.tasks.wording import file_size
+    from regard.config.wording import file_size
 
     for name, size in files.items():
         yield f"{file_size(size):>9}  {name}"
@@ -216,10 +216,10 @@ def _run_state(run: RunSummary) -> Iterator[str]:
 
 
 def _foreign_parts(found: Header) -> Iterator[tuple[str, list[str]]]:
+    from regard.config.wording import settings
     from regard.tasks.facts.model_facts import chosen_options
     from regard.tasks.facts.summary import folder_sizes
     from regard.tasks.facts.uses import use_of
-    from regard.tasks.wording import settings
 
     spec, quoted = found.spec, shlex.quote(str(found.path))
     model = [f"{spec.model}, {found.parameters:,} parameters"]
@@ -238,8 +238,8 @@ def _foreign_parts(found: Header) -> Iterator[tuple[str, list[str]]]:
 
 
 def _model_lines(found: NamedModel, width: int) -> Iterator[str]:
+    from regard.config.wording import setting, settings
     from regard.tasks.facts.model_facts import VOCABULARY
-    from regard.tasks.wording import setting, settings
 
     about = f"{found.name}{f'/{found.chosen.name}' if found.chosen else ''}: {found.about}"
     yield from section("model", [about], width=width)

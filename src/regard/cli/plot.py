@@ -48,7 +48,7 @@ def plot(
 
 
 def _title(run: RunSummary) -> str:
-    from regard.tasks.wording import short_count
+    from regard.config.wording import short_count
 
     size = "" if run.model.parameters is None else f", {short_count(run.model.parameters)} parameters"
     return f"{run.path.resolve().name}: {run.task}, {run.model.name}{size}"

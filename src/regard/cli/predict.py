@@ -96,7 +96,7 @@ def _lines(path: str) -> tuple[Iterable[str], int]:
     typed = path == STDIN and sys.stdin.isatty()
     if typed:
         say("one text a line; Ctrl-D ends")
-    return stream_lines(path), 1 if typed else CHUNK
+    return stream_lines(path, say=say), 1 if typed else CHUNK
 
 
 def _stream(

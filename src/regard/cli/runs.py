@@ -51,7 +51,7 @@ def runs(
 
 def _columns(found: Sequence[RunSummary], where: Path) -> list[Column]:
     """What a run is called, its figure and its state stay; the rest goes where there is no room."""
-    from regard.tasks.wording import duration, short_count
+    from regard.config.wording import duration, short_count
 
     counts = [run.model.parameters for run in found]
     seconds = [run.training.seconds for run in found]
@@ -79,7 +79,7 @@ def _model(run: RunSummary) -> str:
 
 
 def _steps(run: RunSummary) -> str:
-    from regard.tasks.wording import short_count
+    from regard.config.wording import short_count
 
     done, in_all = run.training.step, run.training.steps
     if done is None:
@@ -89,8 +89,8 @@ def _steps(run: RunSummary) -> str:
 
 
 def _figure(run: RunSummary) -> str:
+    from regard.config.wording import score
     from regard.metrics.figure_names import figure
-    from regard.tasks.wording import score
 
     return "–" if run.best is None else f"{figure(run.best.name).label} {score(run.best.value)}"
 

@@ -53,6 +53,10 @@ def train(
     ] = None,
     valid_files: Annotated[list[str] | None, typer.Option("--valid", help="Validation data, likewise.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    minutes: Annotated[
+        float | None, typer.Option(help="How long it may take: as many steps as fit.", min=0.1, show_default=False)
+    ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Only say what would be trained, and how long.")] = False,
     data_root: DataRoot = None,
 ) -> None:
     """Train a model."""
@@ -62,27 +66,37 @@ def train(
     settings = list(overrides or [])
     if recipe is not None and "=" in recipe and not recipe.endswith(".toml"):
         settings, recipe = [recipe, *settings], None  # `regard train --resume --out RUN train.steps=500`
-    if out is None:
+    if out is None and not plan:
         raise UsageError("a run needs a folder", hint="say where: --out runs/NAME")
-    begun = recipe is None and resume
-    table = RunFolder(out).read_config() if begun else find_recipe(recipe or "translation")
+    begun = out if recipe is None and resume else None
+    table = find_recipe(recipe or "translation") if begun is None else RunFolder(begun).read_config()
     for key, files in (("train", train_files), ("valid", valid_files)):
         if files:
             table = table | {"data": dict(table.get("data", {})) | {key: files}}
     checked = make_recipe(table, settings)
     for remark in checked.train.remarks():
         say(remark)
-    train_run(checked, out, data_root=data_root, resume=resume)
-    say(f"done: {out}")
+    how: dict[str, Any] = {"data_root": data_root, "resume": resume, "minutes": minutes, "only_plan": plan}
+    train_run(checked, out or Path(), **how)
+    if not plan:
+        say(f"done: {out}")
 
 
-def train_run(recipe: Recipe, out: Path, *, data_root: Path | None = None, resume: bool = False) -> dict[str, Any]:
+def train_run(
+    recipe: Recipe,
+    out: Path,
+    *,
+    data_root: Path | None = None,
+    resume: bool = False,
+    minutes: float | None = None,
+    only_plan: bool = False,
+) -> dict[str, Any]:
     """Train by a recipe; what the run reached. A run that is stopped says how to go on with it."""
     from regard.tasks.training import train
     from regard.training.signals import Interrupted
 
     try:
-        return train(recipe, out, data_root=data_root, resume=resume, say=say)
+        return train(recipe, out, data_root=data_root, resume=resume, say=say, minutes=minutes, only_plan=only_plan)
     except Interrupted as stop:
         raise Interrupted(str(stop), hint=f"go on with: regard train --resume --out {out}") from None
 

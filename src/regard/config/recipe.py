@@ -15,7 +15,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,10 @@ SECTIONS = ("data", "tokenizer", "train", "decode")
 
 @dataclass(frozen=True)
 class Recipe:
-    """A checked recipe. `model` holds the name, the size and the options given; the sections' types are the task's."""
+    """A checked recipe. `model` holds the name, the size and the options given; the sections' types are the task's.
+
+    `given` is what somebody set, by section: all else is a default, or is planned if `plans` says so.
+    """
 
     task: str
     model: Mapping[str, Any]
@@ -36,6 +39,8 @@ class Recipe:
     tokenizer: Any
     train: TrainConfig
     decode: Any
+    given: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    plans: bool = field(default=False, compare=False, repr=False)
 
     def resolved(self) -> dict[str, Any]:
         """Everything that counts, defaults included, as it is written to config.toml."""

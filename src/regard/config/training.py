@@ -21,6 +21,10 @@ class TrainConfig(Settings):
 
     section: ClassVar = "train"
 
+    plan: Switch = setting(
+        "auto",
+        "what is not set follows from the data; auto: unless a recipe speaks of model, tokenizer or training",
+    )
     steps: int = setting(10_000, "optimizer steps; instead of train.epochs", ge=1)
     epochs: float = setting(
         0.0, "passes over the training data, with an evaluation after each; 0: train.steps counts", ge=0

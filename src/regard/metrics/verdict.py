@@ -20,6 +20,7 @@ from regard.metrics.scores import Metric
 
 Judge = Callable[[Sequence[str]], Mapping[str, float]]  # texts, one an example → figures by name
 _LESS = LESS_IS_BETTER | {"WER", "CER", "perplexity", "word perplexity", "bits per byte"}
+BASELINE = "baseline"  # the signature of a figure that stands beside a model's
 _FEWEST_AFTER = 3  # evaluations after the best one before validation is said to get worse
 _NOTICEABLE = 0.01  # of the best value: less may be chance
 _NAMED = 5

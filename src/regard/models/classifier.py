@@ -14,7 +14,11 @@ The backbone is any registered model with `encode`; the config's `backbone` name
     first       relu         DistilBertForSequenceClassification: `transform` is its pre_classifier
     last        none         GPT's head (Radford et al., 2018); `mean` and `attention` suit any encoder
 
-Weights are called `backbone.…`, `transform.weight|bias`, `output.weight|bias`, `pool.query`, `pool.score.…`.
+With `grams`, a linear model of tokens and pairs of tokens adds its scores: it learns quickly what words alone tell, and
+where examples are few it is the better half. In training each half sometimes has to do without the other.
+
+Weights are called `backbone.…`, `transform.weight|bias`, `output.weight|bias`, `pool.query`, `pool.score.…`,
+`grams.weight`.
 Packed rows (1, T) of N documents give (N, n_outputs), one row a document.
 """
 
@@ -24,6 +28,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -31,6 +36,7 @@ from regard.attention import Rows
 from regard.config.settings import Settings, setting
 from regard.errors import ConfigError
 from regard.layers import Dropout
+from regard.layers.grams import GramScores
 from regard.layers.pooling import AttentionPooling, first_token, last_token, mean_of_tokens
 from regard.layers.state_attention import AttentionName, score_of
 from regard.models.entry import Entry
@@ -39,6 +45,7 @@ from regard.models.interfaces.backbone import Backbone, build_backbone, encode_w
 Pooling = Literal["first", "last", "mean", "attention"]
 Transform = Literal["none", "pooler", "tanh", "relu"]
 
+_ALONE = 0.3  # share of the rows that each half is trained on without the other
 _POOLS: dict[str, Callable[[Tensor, Rows], Tensor]] = {
     "first": first_token,
     "last": last_token,
@@ -56,6 +63,9 @@ class ClassifierConfig(Settings):
     transform: Transform = setting("none", "the layer between that vector and the output")
     score: AttentionName = setting("scaled_dot", "the score of attention pooling, whose query is learned")
     dropout: float = setting(0.1, "share dropped before the output", ge=0, lt=1)
+    grams: int = setting(
+        0, "buckets of a linear model of tokens and pairs of tokens beside the backbone; 0: none", ge=0
+    )
 
 
 class Classifier(nn.Module):
@@ -76,6 +86,7 @@ class Classifier(nn.Module):
         self.transform = _dense(D) if config.transform in ("tanh", "relu") else None
         self.dropout = Dropout(config.dropout)
         self.output = output_layer(D, config.n_outputs)
+        self.grams = GramScores(config.grams, config.n_outputs) if config.grams else None
 
     def forward(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> Tensor:
         """The scores of each row (B, n_outputs)."""
@@ -89,7 +100,14 @@ class Classifier(nn.Module):
     def classify(self, encoded: Tensor, rows: Rows) -> Tensor:
         """What `encode` gave (B, T, D) → the scores of each row (B, n_outputs)."""
         scores: Tensor = self.output(self.dropout(self.pooled(encoded, rows)))
-        return scores
+        return scores if self.grams is None else self._together(scores, self.grams(rows))
+
+    def _together(self, scores: Tensor, linear: Tensor) -> Tensor:
+        """The sum of both; in training, each is alone on some rows."""
+        if not self.training:
+            return scores + linear
+        chance = torch.rand(len(scores), 1, device=scores.device)
+        return scores * (chance >= _ALONE) + linear * (chance < 1 - _ALONE)
 
     def pooled(self, encoded: Tensor, rows: Rows) -> Tensor:
         """One vector a row (B, D), just before dropout and output."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from regard.metrics.comparing import Compared, Figures, paired
 from regard.metrics.scores import Metric
+from regard.metrics.verdict import BASELINE, Baseline, Once, figures_of, verdict
 
 Examples = TypeVar("Examples")
 Metrics = Mapping[str, Metric]
@@ -47,20 +48,43 @@ def compared(name: str, a: Scores, b: Scores, *, resamples: int, seed: int) -> C
     return Compared(name, n, a.unit, comparisons, digits=a.digits)
 
 
+@dataclass(frozen=True)
+class Beside(Generic[Examples]):
+    """What costs next to nothing, to stand beside a model: the baselines of a test set, and the figure to judge by.
+
+    `hints` are what to try where the model is no better, as one would type it.
+    """
+
+    figure: str
+    baselines: Callable[[str, Examples], Sequence[Baseline]]
+    hints: Sequence[str] = ()
+
+
 def measure(
     sets: Mapping[str, Examples],
     score: Callable[[Examples], Scores],
     *,
     say: Say,
     lines: Callable[[Metrics], Iterable[str]] | None = None,
+    beside: Beside[Examples] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Figures of a trained model: test set → metric → its value and how it was computed; `lines` are what is said."""
-    measured = {}
+    measured, once = {}, Once(say)
     for name, examples in sets.items():
         metrics = score(examples).metrics()
         for line in [one_line(metrics)] if lines is None else lines(metrics):
             say(f"{name}: {line}")
         measured[name] = {key: metric.record() for key, metric in metrics.items()}
+        if beside is not None and (found := beside.baselines(name, examples)):
+            simple = figures_of(found, beside.figure)
+            told = verdict(metrics[beside.figure], simple, hints=beside.hints, notes=[one.note for one in found])
+            for line in filter(None, (told.beside, told.advice)):
+                say(f"{name}: {line}")
+            for note in told.notes:
+                once(note)
+            measured[name] |= {
+                f"{label} {beside.figure}": {"value": value, "signature": BASELINE} for label, value in simple.items()
+            }
     return measured
 
 

@@ -43,7 +43,9 @@ def make_recipe(table: Mapping[str, Any], overrides: Sequence[str] = ()) -> Reci
     if wrong:
         raise ConfigError("\n  ".join(["the recipe cannot be used:", *wrong]))
     sections = {name: typed(record, given.get(name, {}), where=name) for name, record in spec.sections.items()}
-    return Recipe(task=task, model=spec.model(given.get("model", {})), **sections)
+    plan = sections["train"].plan
+    plans = plan == "on" or (plan == "auto" and not set(table) & {"model", "tokenizer", "train"})
+    return Recipe(task=task, model=spec.model(given.get("model", {})), **sections, given=given, plans=plans)
 
 
 def _settled(

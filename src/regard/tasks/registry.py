@@ -48,6 +48,7 @@ class TaskSpec:
     help            what it does, in half a line
     data … train    the types of the sections of its recipes; `beginnings` are keys of `[model]` that say where weights
                     begin
+    plan            what suits some data, from a recipe and the context of a run to a `training.plan.Plan`
     setup           what is trained on what, a `training.setup.TaskSetup`; or `loop`, a training of its own
     predictor       a `tasks.base.Predictor`
     flags           the options of the command line that mean something to it, besides those of every task
@@ -62,6 +63,7 @@ class TaskSpec:
     train: type[TrainConfig] = TrainConfig
     size: str | None = None
     beginnings: tuple[str, ...] = ("start",)
+    plan: Where = ""
     setup: Where = ""
     loop: Where = ""
     predictor: Where

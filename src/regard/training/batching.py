@@ -17,9 +17,10 @@ class BatchPlanMixin:
 
     `fixed_shape` says that all of them have one. A task whose batches get one of few shapes when their lengths are
     rounded up says to which multiple: `few_lengths`; once its work is to be recorded, `multiple_of` is that.
-    `_loss` is what the compiler may fuse: tensors in, tensors out.
+    `unit` is what a batch's `n_tokens` counts. `_loss` is what the compiler may fuse: tensors in, tensors out.
     """
 
+    unit = "tokens"
     plan: Any  # each task has one of its own kind
     fixed_shape = False
     few_lengths = 0

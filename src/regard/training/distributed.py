@@ -9,12 +9,15 @@ the tokens of the whole batch, and the sum over processes is the whole batch's g
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+Shared = TypeVar("Shared")
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,16 @@ class ProcessGroup:
             dist.all_reduce(flat)
             for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
                 gradient.copy_(part.view_as(gradient))
+
+    def from_first(self, make: Callable[[], Shared]) -> Shared:
+        """What the first process makes, in all of them."""
+        if self.size == 1:
+            return make()
+        box = [make() if self.first else None]
+        dist.broadcast_object_list(box)
+        made: Any = box[0]
+        shared: Shared = made
+        return shared
 
     def wait(self) -> None:
         """Wait until all processes are here."""

@@ -35,6 +35,7 @@ class Trainable(Protocol):
     """A task with its data."""
 
     objective: str  # the metric of `evaluate` that decides; more is better
+    unit: str  # what `n_tokens` of a batch counts
 
     def batches(self, position: Position, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Position, Any]]:
         """Batches without end from a position on, each with the position after it."""

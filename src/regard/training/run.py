@@ -2,48 +2,98 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
 
+from regard.checkpoints.history import read_history
 from regard.checkpoints.provenance import commit, hardware, versions
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.weights import load_weights, read_tensors, weights_of
 from regard.config.recipe import Recipe
+from regard.config.training import TrainConfig
+from regard.config.wording import roughly, short_count
 from regard.errors import ConfigError, UsageError
+from regard.metrics.figure_names import figure
+from regard.metrics.verdict import BASELINE, check_overfitting, check_warmup
 from regard.models.flops import count_parameters
 from regard.training.averaging import averaged
-from regard.training.setup import Begin, RunContext, Say, TaskSetup
+from regard.training.plan import Pace, Plan, measure_pace, shortened
+from regard.training.setup import Begin, RunContext, TaskSetup
 from regard.training.trainer import Trainer
 
 Facts = Mapping[str, Any]
-Loop = Callable[[Recipe, RunContext, bool], dict[str, Any]]
+_AFTERWARDS = 5.0  # seconds that baselines take
 
 
-def train(
-    recipe: Recipe, out: Path, *, loop: Loop, begun: Recipe | None, data_root: Path | None, resume: bool, say: Say
-) -> dict[str, Any]:
-    """Train a recipe in the folder `out`, or go on with the run `begun` there; what run.json says in the end."""
-    run = RunFolder(out)
-    _check_folder(run, recipe, begun, resume=resume)
-    return loop(recipe, RunContext.join(run, device=recipe.train.device, data_root=data_root, say=say), resume)
+@dataclass(frozen=True)
+class Course:
+    """How a training is gone through: afresh or from where it stopped, by which plan, in how many minutes at most.
+
+    With `only_plan` nothing is trained: what would be is said.
+    """
+
+    resume: bool = False
+    plan: Plan | None = None
+    minutes: float | None = None
+    only_plan: bool = False
 
 
-def fit(recipe: Recipe, context: RunContext, resume: bool, *, begin: Begin) -> dict[str, Any]:
+Loop = Callable[[Recipe, RunContext, Course], dict[str, Any]]
+
+
+def fit(recipe: Recipe, context: RunContext, course: Course, *, begin: Begin) -> dict[str, Any]:
     """The loop of every task that trains by the trainer: `begin` makes what is trained."""
+    began = time.monotonic()
     setup = begin(recipe, context)
     first = context.group.first
+    config = recipe.train.for_epochs(setup.task.batches_an_epoch)
+    seconds = math.inf if course.minutes is None else 60 * course.minutes - (time.monotonic() - began)
+    if course.plan is not None or course.minutes is not None:
+        config = _foreseen(recipe, setup, config, context, course.plan, seconds)
+        if recipe.train.epochs == 0:
+            recipe = replace(recipe, train=config)
+    if course.only_plan:
+        return {}
     if first:
         context.run.write_config(recipe.resolved())
         context.run.write_model(setup.spec)
-        context.say(setup.introduction())
-    trainer = Trainer(setup.task, setup.model, recipe.train.for_epochs(setup.task.batches_an_epoch), context)
-    if resume and trainer.restore() and first:
+        if course.plan is None:
+            context.say(setup.introduction())
+        for remark in filter(None, (check_warmup(config.steps, config.warmup), *setup.remarks())):
+            context.say(remark)
+    trainer = Trainer(setup.task, setup.model, config, context, deadline=time.monotonic() + seconds)
+    if course.resume and trainer.restore() and first:
         context.say(f"going on after step {trainer.progress.step}")
     trainer.fit()
     return _finish(recipe, setup, trainer, context) if first else {}
+
+
+def _foreseen(
+    recipe: Recipe, setup: TaskSetup, config: TrainConfig, context: RunContext, plan: Plan | None, seconds: float
+) -> TrainConfig:
+    """Say what is going to happen, and how long it takes; as many steps as fit into the seconds there are."""
+    known = plan or Plan(data=setup.about(), steps=config.steps)
+    first, given = context.group.first, recipe.given.get("train", {})
+    pace = measure_pace(setup.task, setup.model, config, context, cost=known.cost) if first else Pace(1.0)
+    steps = config.steps
+    if seconds < math.inf:
+        known = replace(known, evaluations=pace.evaluations_in(seconds, most=known.evaluations))
+        steps = min(steps, pace.steps_in(seconds, evaluations=known.evaluations))
+    steps = int(context.group.total(steps if first else 0))
+    config = config if steps == config.steps else shortened(config, known, steps, given)
+    name, seconds = figure(setup.task.objective), pace.duration(config) + _AFTERWARDS
+    until = f"; stops when {name.label} no longer {'falls' if name.less_is_better else 'rises'}"
+    context.say(
+        f"{known.data} → {setup.title}, {short_count(count_parameters(setup.model))} parameters, "
+        f"{'up to ' if config.patience else ''}{steps:,} steps, about {roughly(seconds)} on this "
+        f"{'GPU' if context.device.type == 'cuda' else 'CPU'}{until if config.patience else ''}"
+    )
+    return config
 
 
 def _finish(recipe: Recipe, setup: TaskSetup, trainer: Trainer, context: RunContext) -> dict[str, Any]:
@@ -56,7 +106,19 @@ def _finish(recipe: Recipe, setup: TaskSetup, trainer: Trainer, context: RunCont
             run.write_weights(weights_of(model))
     load_weights(model, read_tensors(run.weights), origin=str(run.weights))
     model.eval()
+    if (remark := _by_heart(run)) is not None:
+        context.say(remark)
     return write_facts(recipe, model, context, setup.facts(), progress.facts(), setup.measure(context.say))
+
+
+def _by_heart(run: RunFolder) -> str | None:
+    """What to say where validation got worse while training got better."""
+    history = read_history(run.metrics)
+    valid = next((course for name, course in history.validation.items() if name.startswith("valid_")), {})
+    train = history.training.get("nll", {})
+    both = {step: [nll for at, nll in train.items() if at <= step] for step in valid}
+    steps = [step for step in valid if both[step]]
+    return check_overfitting([both[step][-1] for step in steps], [valid[step] for step in steps], hints=["more data"])
 
 
 def write_facts(
@@ -65,12 +127,22 @@ def write_facts(
     """Write run.json: what this run was, on what data, how training went, and what it reached."""
     about = {"task": recipe.task, "seed": recipe.train.seed, "parameters": count_parameters(model)}
     made = {"versions": versions(), "hardware": hardware(context.device), "commit": commit()}
-    facts = {**about, **data, **made, "training": training, "metrics": metrics}
+    simple, own = _parted(metrics)
+    facts = {**about, **data, **made, "training": training, "metrics": own} | ({"baselines": simple} if simple else {})
     context.run.write_facts(facts)
     return facts
 
 
-def _check_folder(run: RunFolder, recipe: Recipe, begun: Recipe | None, *, resume: bool) -> None:
+def _parted(metrics: Facts) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What stands beside a model's figures, by test set and name, and those figures without it."""
+    marked = {name: {key for key, m in part.items() if m["signature"] == BASELINE} for name, part in metrics.items()}
+    simple = {name: {key: metrics[name][key]["value"] for key in sorted(keys)} for name, keys in marked.items() if keys}
+    own = {name: {key: m for key, m in part.items() if key not in marked[name]} for name, part in metrics.items()}
+    return simple, own
+
+
+def check_folder(run: RunFolder, recipe: Recipe, begun: Recipe | None, *, resume: bool) -> None:
+    """Refuse a folder with a run that is not to be gone on with, or that was begun otherwise."""
     if begun is None:
         return
     if not resume:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -89,6 +89,10 @@ class TaskSetup(ABC):
     @abstractmethod
     def about(self) -> str:
         """What it is trained on, in a few words."""
+
+    def remarks(self) -> Iterable[str | None]:
+        """What a user should know of the data before training, a sentence each."""
+        return ()
 
     @abstractmethod
     def counts(self) -> dict[str, Any]:

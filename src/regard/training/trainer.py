@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from threading import Event
 
@@ -39,8 +40,11 @@ from regard.training.signals import Interrupted, listening
 class Trainer:
     """Trains a model on a task, where the context of its run says."""
 
-    def __init__(self, task: Trainable, model: nn.Module, config: TrainConfig, context: RunContext) -> None:
-        self.task, self.config = task, config
+    def __init__(
+        self, task: Trainable, model: nn.Module, config: TrainConfig, context: RunContext, *, deadline: float = math.inf
+    ) -> None:
+        """`deadline` is the time of `time.monotonic` that training ends at, whatever steps are left."""
+        self.task, self.config, self.deadline = task, config, deadline
         self.run, self.device, self.group = context.run, context.device, context.group
         self.bf16 = uses_bf16(config.precision, self.device)
         self.model = model.to(self.device)
@@ -60,7 +64,7 @@ class Trainer:
         self.averager: Averager | None = make_averager(self.model, ema=config.ema, last=config.average)
         self.progress = Progress()
         self._saved = 0
-        self.reporter = Reporter(self.run, steps=config.steps, speaks=self.group.first)
+        self.reporter = Reporter(self.run, steps=config.steps, speaks=self.group.first, unit=task.unit)
         self._captured = graphs(self._whole, self.device) if graphs is not None and captured else None
         if config.compile == "on" or (config.compile == "auto" and automatic):
             task.compile()
@@ -78,6 +82,23 @@ class Trainer:
             self.reporter.stop()
             self.group.leave()
         return self.progress
+
+    @contextmanager
+    def rehearsal(self) -> Iterator[Callable[[], None]]:
+        """What takes one step after the other, for nothing but to see how long each takes."""
+        self.model.train()
+        batches, window = Prefetcher(self._batches, pinned=self.device.type == "cuda"), self._window()
+
+        def step() -> None:
+            self._step(batches, window)
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)
+
+        try:
+            with quick_products(self.device):
+                yield step
+        finally:
+            batches.close()
 
     def restore(self) -> bool:
         """Go on from the newest checkpoint, if there is one."""
@@ -106,15 +127,18 @@ class Trainer:
         window = self._window()
         while progress.step < config.steps and not progress.done:
             self._step(batches, window)
+            self.reporter.tick(progress.step)
+            late = self.group.total(time.monotonic() > self.deadline) > 0 if self.deadline < math.inf else False
             if progress.step % config.log_every == 0:
                 window = self._report(window)
-            if progress.step % config.eval_every == 0:
+            if progress.step % config.eval_every == 0 or late:
                 if self.averager:
                     self.averager.snapshot(self.model)
-                if progress.step >= config.eval_from:
+                if progress.step >= config.eval_from or late:
                     began = time.monotonic()
                     self._evaluate()
                     window.began += time.monotonic() - began  # no time of training
+            progress.done = progress.done or late
             among_best = config.keep_best > 0 and progress.step in progress.best
             if progress.step % config.save_every == 0 or among_best or progress.step == config.steps or progress.done:
                 self._save(window)

@@ -97,8 +97,11 @@ def test_a_table_names_images_from_its_own_folder(tmp_path):
     other = tmp_path / "deep" / "b.tsv"
     other.write_text("kind\tfile\nz\tphotos/cat/1.png\n")
     assert named(build(ImageSource(other, image="file", label="kind"), tmp_path / "t")) == ["z"]
-    with pytest.raises(DataError, match=r"b.tsv:1: no column 'image'"):
-        list(ImageSource(other).examples())
+    assert named(build(ImageSource(other, label="kind"), tmp_path / "t1")) == ["z"]
+    with pytest.raises(DataError, match=r"b.tsv:1: no column 'kin'; it has: kind, file"):
+        list(ImageSource(other, image="file", label="kin").examples())
+    other.write_text("class\tfilename\nz\tphotos/cat/1.png\n")
+    assert named(build(ImageSource(other), tmp_path / "t2")) == ["z"]
     table.write_text("image,label\nphotos/cat/1.png,x\nphotos/none.png,y\nphotos/dog/3.png,\n")
     with pytest.raises(DataError, match=r"a.csv:4: the label is empty"):
         build(ImageSource(table), tmp_path / "u")
@@ -144,15 +147,19 @@ def test_arrays_that_cannot_be_used(tmp_path):
 def test_classes_without_images_and_places_without_classes(tmp_path):
     place = folder(tmp_path / "photos")
     (place / "emu").mkdir()
-    with pytest.raises(DataError, match=r"emu: this class has no images"):
-        build(ImageSource(place), tmp_path / "s")
+    said: list[str] = []
+    assert {example.label for example in ImageSource(place).examples(say=said.append)} == {"cat", "dog"}
+    assert said == [f"{place}: passed over, since they hold no images: emu"]
+    (tmp_path / "none" / "emu").mkdir(parents=True)
+    with pytest.raises(DataError, match=r"none: none of its 1 class folders holds images"):
+        build(ImageSource(tmp_path / "none"), tmp_path / "s")
     (tmp_path / "flat").mkdir()
     (tmp_path / "flat" / "1.png").write_bytes(png())
     with pytest.raises(DataError, match="holds no folders; one for each class"):
         build(ImageSource(tmp_path / "flat"), tmp_path / "s")
     archive = tar(tmp_path / "a.tar.gz", ["cat/", "cat/1.png", "emu/", "dog/", "dog/2.png"])
-    with pytest.raises(DataError, match=r"a.tar.gz: emu: this class has no images"):
-        build(ImageSource(archive), tmp_path / "s")
+    assert {example.label for example in ImageSource(archive).examples(say=said.append)} == {"cat", "dog"}
+    assert said[1:] == [f"{archive}: passed over, since they hold no images: emu"]
     with pytest.raises(DataError, match="holds no images in class folders"):
         build(ImageSource(tar(tmp_path / "b.tar", ["1.png"], "w")), tmp_path / "s")
     (tmp_path / "c.tar.gz").write_bytes(archive.read_bytes()[:200])

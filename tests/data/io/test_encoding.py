@@ -79,7 +79,7 @@ REFUSED = {  # name: (bytes, message, hint)
     "UTF-32": (BOM_LE + b"\0\0a\0\0\0", "looks like UTF-32", "iconv -f UTF-32"),
     "zeros": (b"text\0\0\0with\0zeros" * 9, "binary data (zero byte at offset 4)", "UTF-8"),
     "numbers of two bytes": (b"\1\0\2\0\3\0\4\0\5\0\6\0\7\0\x08\0", "binary data", "UTF-8"),
-    "a zero later on": (b"a\n" * 200_000 + b"b\0\n", "f.csv:200001: holds a zero byte", "damaged"),
+    "a zero later on": (b"a\n" * 200_000 + b"b\0\0\n", "f.csv:200001: holds zero bytes in a row", "damaged"),
     "Russian": (RUSSIAN.encode("cp1251"), "neither UTF-8 nor Windows-1252 (byte 0xD8 at offset 0)", "iconv -f CP1251"),
     "Russian in KOI8": (RUSSIAN.encode("koi8-r"), "another language", "iconv"),
     "Polish": (POLISH.encode("cp1250"), "another language", "iconv"),

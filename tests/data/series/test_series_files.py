@@ -1,11 +1,16 @@
 """CSV to series: dates, gaps, joins, windows; and what is said about files that cannot be used."""
 
+import json
+
 import numpy as np
 import pytest
 
 import tiny_series
-from regard.data.series.files import join_series, read_series
-from regard.data.series.timestamps import Step, marks_of, parse_timestamps, step_of, written
+from regard.data.series.calendar import DatePattern, learn_pattern, marks_of
+from regard.data.series.dates import parse_dates
+from regard.data.series.files import Reading, read_header, read_series
+from regard.data.series.series import join_series
+from regard.data.series.space import SeriesSpace
 from regard.data.series.windows import Windows, places_in
 from regard.errors import ConfigError, DataError, UsageError
 from regard.tasks.series.config import SeriesData
@@ -13,7 +18,7 @@ from regard.tasks.series.data import SeriesFiles
 
 
 def moments(*texts):
-    return parse_timestamps(texts, where=lambda row: f"f.csv:{row + 2}")
+    return parse_dates(texts, where=lambda row: f"f.csv:{row + 2}")
 
 
 def files(path, **options):
@@ -25,7 +30,7 @@ def test_columns_are_read_by_name_and_other_columns_may_hold_anything(tmp_path):
     path.write_text("Name,date,x,y\nA,2020-01-01,1,2.5\nA,2020-01-02,3,-4e1\n")
     series = read_series(path, columns=["y", "x"])
     assert series.values.tolist() == [[2.5, 1.0], [-40.0, 3.0]]
-    assert written(series.moments) == ["2020-01-01", "2020-01-02"]
+    assert series.dates.written() == ["2020-01-01", "2020-01-02"]
     assert series.where(1) == f"{path}:3"
 
 
@@ -34,7 +39,7 @@ def test_semicolons_tabs_gzip_and_no_dates(tmp_path):
 
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"x;y\n1;2\n\n3;4\n"))
     series = read_series(tmp_path / "a.csv.gz")
-    assert (series.columns, series.values.tolist(), series.moments) == (("x", "y"), [[1, 2], [3, 4]], None)
+    assert (series.columns, series.values.tolist(), series.dates) == (("x", "y"), [[1, 2], [3, 4]], None)
     assert series.lines.tolist() == [2, 4]
     (tmp_path / "b.tsv").write_text("t\tx\n2020-01-01 10:00:00\t7\n")
     assert read_series(tmp_path / "b.tsv").columns == ("x",)
@@ -46,29 +51,59 @@ def test_files_are_joined_by_the_dates_they_share(tmp_path):
     joined = join_series([read_series(tmp_path / f"{name}.csv") for name in "AB"], names=["A", "B"])
     assert joined.columns == ("A.x", "B.x")
     assert joined.values.tolist() == [[2, 20], [4, 40]]
-    assert written(joined.moments) == ["2020-01-02", "2020-01-04"]
+    assert joined.dates.written() == ["2020-01-02", "2020-01-04"]
 
 
-def test_steps_and_what_comes_after():
-    hours = moments("2020-01-01 22:00:00", "2020-01-01 23:00:00")
-    step = step_of(hours, equal=True, where=str)
-    assert (step, step.season, step.marks) == (Step(seconds=3600), 24, ("hour", "weekday", "day", "day of year"))
-    assert written(step.after(hours[-1], 2)) == ["2020-01-02 00:00:00", "2020-01-02 01:00:00"]
-    months = moments("2020-01-31", "2020-02-29")
-    assert step_of(moments("2020-01-01", "2020-02-01", "2020-03-01"), equal=True, where=str) == Step(months=1)
-    assert (
-        written(Step(months=1).after(months[0].astype("datetime64[M]").astype("datetime64[s]"), 2))[-1] == "2020-03-01"
-    )
-    week = moments("2020-01-02", "2020-01-03", "2020-01-06", "2020-01-07", "2020-01-08", "2020-01-09", "2020-01-10")
-    step = step_of(week, equal=False, where=str)
-    assert (step.weekdays, step.season, step.marks) == (True, 5, ("weekday", "day", "day of year"))
-    assert written(step.after(week[-1], 2)) == ["2020-01-13", "2020-01-14"]
+WEEKDAYS = ((0,),) * 5 + ((), ())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "season", "marks"),
+    [
+        (DatePattern(seconds=60), 60, ("minute", "hour", "weekday", "day", "day of year")),
+        (DatePattern(seconds=3600), 24, ("hour", "weekday", "day", "day of year")),
+        (DatePattern(seconds=86400), 7, ("weekday", "day", "day of year")),
+        (DatePattern(seconds=7 * 86400), 52, ("day", "day of year")),
+        (DatePattern(months=1), 12, ("month",)),
+        (DatePattern(times=WEEKDAYS), 5, ("weekday", "day", "day of year")),
+        (DatePattern(times=((0, 1800),) * 7), 2, ("minute", "hour", "weekday", "day", "day of year")),
+    ],
+    ids=str,
+)
+def test_seasons_and_features_are_those_that_can_change(pattern, season, marks):
+    assert (pattern.season, pattern.marks) == (season, marks)
 
 
 def test_marks_are_the_calendars():
-    marks = marks_of(moments("2020-01-06 00:00:00", "2020-12-31 23:00:00"), Step(seconds=3600))  # a Monday, a Thursday
+    dates = moments("2020-01-06 00:00:00", "2020-12-31 23:00:00")  # a Monday, a Thursday
+    marks = marks_of(dates.local, DatePattern(seconds=3600))
     assert marks[0].tolist() == pytest.approx([-0.5, -0.5, 5 / 30 - 0.5, 5 / 365 - 0.5])
     assert marks[1].tolist() == pytest.approx([0.5, 3 / 6 - 0.5, 0.5, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("step", "pattern"),
+    [
+        ({"seconds": 3600, "months": 0, "weekdays": False}, DatePattern(seconds=3600)),
+        ({"seconds": 86400, "months": 0, "weekdays": True}, DatePattern(times=WEEKDAYS)),
+        ({"seconds": 0, "months": 1, "weekdays": False}, DatePattern(months=1, day=0)),
+        (None, None),
+    ],
+)
+def test_runs_that_kept_a_step_still_open(step, pattern, tmp_path):
+    facts = {"inputs": ["x"], "targets": ["x"], "mean": {"x": 0}, "scale": {"x": 1}, "season": 0, "names": []}
+    (tmp_path / "series.json").write_text(json.dumps(facts | {"step": step}))
+    space = SeriesSpace.load(tmp_path)
+    assert (space.pattern, space.format) == (pattern, None)
+    fit = learn_pattern(moments("01.02.2020", "02.02.2020", "03.02.2020"), where=str)
+    now = SeriesSpace(("x",), ("x",), {"x": 0}, {"x": 1}, fit.pattern, format=moments("01.02.2020").format)
+    now.save(tmp_path)
+    assert SeriesSpace.load(tmp_path) == now
+
+
+def test_the_day_of_old_monthly_runs_is_that_of_the_last_row():
+    after = DatePattern(months=1, day=0).after(moments("2020-01-15").local, np.array([1, 2]))
+    assert [str(day)[:10] for day in after] == ["2020-02-15", "2020-03-15"]
 
 
 BAD = {
@@ -81,15 +116,18 @@ BAD = {
         'data.missing="last"',
     ),
     "date,x\n2020-01-01,1\nyesterday,2\n": (":3: 'yesterday' is no date", "dates are written"),
-    "date,x\n2020-01-01,1\n2020-01-03,2\n2020-01-02,2\n": (":4: 2020-01-02T00:00:00 is a date before", "sort the rows"),
-    "date,x\n2020-01-01,1\n2020-01-01,2\n": (":3: 2020-01-01T00:00:00 is the same date", "sort the rows"),
+    "date,x\n2020-01-01,1\n2020-01-01,2\n": (":3: 2020-01-01 is the same date", "sort the rows"),
     "date,x\n2020-01-01,1\n2020-01-02,2\n2020-01-03,2\n2020-01-09,2\n": (
-        ":5: 2020-01-09T00:00:00 comes 6 days after the row before, and rows usually come 1 day apart",
+        ":5: 2020-01-09 does not follow the row before; the dates have no pattern: at best, every day",
         'data.steps="any"',
+    ),
+    "date,x\n01/02/2020,1\n02/01/2020,2\n": (
+        ":2: '01/02/2020' is 1 February 2020 (day-first) or",
+        'data.dates="day-first"',
     ),
     "date,x\n2020-01-01,1\n2020-01-02,2\n": (
         "rows in the training part are fewer than context 8 + horizon 4",
-        "longer",
+        "give a longer series",
     ),
 }
 
@@ -136,10 +174,62 @@ def test_a_single_row_is_too_short_and_nothing_worse(tmp_path):
         files(path).read()
 
 
+def test_what_a_short_series_can_be_asked_for_is_said(tmp_path):
+    path = tiny_series.write_csv(tmp_path / "short.csv", tiny_series.wave(59))
+    with pytest.raises(DataError, match="41 rows in the training part") as error:
+        files(path, context=336, horizon=96).read()
+    assert error.value.hint == "give a longer series, or ask for less: data.context=16 data.horizon=2"
+    assert len(files(path, context=16, horizon=2).read().valid) > 0
+
+
 def test_gaps_are_filled_with_the_value_before_if_asked(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('x\n1\n""\nNaN\n4\n')
-    assert read_series(path, missing="last").values[:, 0].tolist() == [1, 1, 1, 4]
+    assert read_series(path, reading=Reading(missing="last")).values[:, 0].tolist() == [1, 1, 1, 4]
+
+
+def test_missing_rows_are_said_or_filled_with_the_row_before(tmp_path):
+    path = tmp_path / "a.csv"
+    days = [day for day in range(1, 29) if day not in (10, 11, 20)]
+    path.write_text("date,x\n" + "".join(f"2020-02-{day:02d},{day}\n" for day in days))
+    sets = files(path, context=2, horizon=1).read()
+    assert sets.notes == (
+        f"every day; 3 rows are missing; the first place is {path}:11: 2020-02-12; rows count as steps, or are "
+        "filled: data.missing=last",
+    )
+    filled = files(path, context=2, horizon=1, missing="last").read()
+    assert filled.notes == (f"{path}: 3 rows filled with the row before",)
+    assert filled.space.unscaled(filled.test.values[:, :, None])[8:12, 0, 0].tolist() == pytest.approx([9, 9, 9, 12])
+
+
+def test_too_many_missing_rows_are_not_filled(tmp_path):
+    path = tmp_path / "a.csv"
+    seconds = [*range(8), 3_000_000]
+    rows = [f"{1_600_000_000 + s},{s % 3}\n" for s in seconds]
+    path.write_text("time,x\n" + "".join(rows))
+    with pytest.raises(DataError, match=r"a.csv:9: 2,999,992 rows are missing after it, too many to fill"):
+        files(path, context=2, horizon=1, missing="last").read()
+
+
+def test_rows_are_put_in_the_order_of_time(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("date,x\n2020-01-03,3\n2020-01-02,2\n2020-01-01,1\n")
+    series = read_series(path)
+    assert (series.values[:, 0].tolist(), series.lines.tolist()) == ([1, 2, 3], [4, 3, 2])
+    assert series.notes == (f"{path}: its rows are put in the order of time",)
+
+
+def test_columns_are_told_by_what_they_hold(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(",Datum,Umsatz,Wetter,leer\n0,31.12.2019,1,sonnig,\n1,01.01.2020,,Regen,\n")
+    header = read_header(path)
+    assert (header.date, header.numbers, header.texts, header.counters) == (
+        "Datum", ("Umsatz", "leer"), ("Wetter",), ("",)
+    )  # fmt: skip
+    path.write_text("time,x\n0,1\n1,2\n")
+    assert read_header(path).date is None
+    path.write_text("year,gdp\n1960,1\n1961,2\n")
+    assert read_header(path).date == "year"
 
 
 def test_every_window_is_counted_and_parts_do_not_overlap(tmp_path):

@@ -118,7 +118,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("a.txt", b"", r"a\.txt: is empty"),
         ("a.txt", b"\n \n", r"a\.txt: holds no text, only empty lines"),
-        ("a.txt", b"fine\ncaf\xe9\n", r"a\.txt:2: not UTF-8 \(byte 0xE9 at offset 8"),
+        ("a.txt", b"caf\xc3\xa9\ncaf\xe9\n", r"a\.txt:2: not UTF-8 \(byte 0xE9 at offset 9"),
         ("a.jsonl", b'{"text": "x"}\n{"txt": "y"}', r"a\.jsonl:2: no column 'text'; it has: txt"),
         ("a.jsonl", b'{"text": 3}', r"a\.jsonl:1: column 'text' holds 3 \(int\), text was expected"),
         ("a.jsonl", b"text", r"a\.jsonl:1: not JSON"),

@@ -97,11 +97,11 @@ def test_columns_can_be_counted(tmp_path: Path) -> None:
     [
         ("", {}, "train.tsv: is empty"),
         ("text\tlabel\n", {}, "train.tsv: is empty"),
-        ("title\tlabel\nA\t1\n", {}, "train.tsv:1: no column 'text'; it has: title, label"),
-        ("a\tb\n", {}, "train.tsv:1: no column 'label'; it has: a, b"),
+        ("a\tb\tc\n", {}, "train.tsv:1: no column looks like the text or the label; it has: a, b, c"),
+        ("text\treview\tlabel\tstars\n", {"text": "txt", "label": "label"}, "train.tsv:1: no column 'txt'"),
         ("text\tlabel\nA\n", {}, "train.tsv:2: has 1 column, at least 2 are needed"),
         ("text\tlabel\nA\t1\n", {"text": "txt", "label": "label"}, "train.tsv:1: no column 'txt'; it has: text, label"),
-        (b"text\tlabel\n\xff\t1\n", {}, "train.tsv:2: not UTF-8"),
+        (b"text\tlabel\n\xc3\xa9\t1\n\xff\t1\n", {}, "train.tsv:3: not UTF-8"),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path: Path, content: str | bytes, options: dict, message: str) -> None:
@@ -155,7 +155,7 @@ def test_many_bad_rows_are_cut_short(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"format": "xml"}, "format 'xml' is not known; allowed: tsv, csv, jsonl, parquet, trec, trec-fine"),
+        ({"format": "xml"}, "format 'xml' is not known; allowed: tsv, csv, jsonl, parquet, arrow, trec, trec-fine"),
         ({"text": "a"}, "columns given are {'text': 'a'}; text and label are needed together"),
         ({"pair": "a"}, "columns given are {'pair': 'a'}"),
     ],

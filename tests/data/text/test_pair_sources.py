@@ -46,7 +46,7 @@ def test_line_endings_bom_and_a_missing_last_newline_do_not_show(tmp_path: Path)
 
 
 def test_only_newline_ends_a_line(tmp_path: Path) -> None:
-    odd = "a\u2028b\u2029c\x0bd\x0ce\x85f\x1cg\rh\x00i"
+    odd = "a\u2028b\u2029c\x0bd\x0ce\x85f\x1cg\rh"
     source = parallel(tmp_path, odd + "\n", "x\n")
     assert pairs_of(source) == [(odd, "x")]
 
@@ -83,12 +83,19 @@ def test_empty_files(tmp_path: Path) -> None:
 
 def test_bad_utf8_gives_line_and_offset(tmp_path: Path) -> None:
     error = fails(parallel(tmp_path, b"\xef\xbb\xbffine\nna\xefve\n", "x\ny\n"))
-    assert str(error) == f"{tmp_path / 'a.en'}:2: not UTF-8 (byte 0xEF at offset 10 of the text)"
+    where = "(byte 0xEF at offset 10 of the text)"
+    assert str(error) == f"{tmp_path / 'a.en'}:2: not UTF-8 {where}, as the file is otherwise"
     assert "iconv" in str(error.hint)
 
 
-def test_utf16_is_recognised(tmp_path: Path) -> None:
-    assert "is UTF-16" in str(fails(parallel(tmp_path, "a\n".encode("utf-16"), "x\n")))
+def test_utf16_and_windows_1252_are_recognised_and_said(tmp_path: Path) -> None:
+    said: list[str] = []
+    source = parallel(tmp_path, "ä\n".encode("utf-16"), "Straße\n".encode("cp1252"))
+    assert [tuple(pair) for pair in source.pairs(said.append)] == [("ä", "Straße", 1)]
+    assert said == [
+        f"{tmp_path / 'a.en'}: read as UTF-16 (little-endian)",
+        f"{tmp_path / 'a.de'}: read as Windows-1252",
+    ]
 
 
 def test_missing_file_lists_what_is_there(tmp_path: Path) -> None:
@@ -109,8 +116,22 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stdin", stdin)
         assert pairs_of(PairSource("-")) == [("a", "x"), ("b", "y")]
         assert not stdin.buffer.closed
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff")))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xc3\xa9\t\xff\n")))
     assert str(fails(PairSource("-"))).startswith("<stdin>:1: not UTF-8")
+
+
+def test_pairs_are_held_out_evenly_and_never_twice(tmp_path: Path) -> None:
+    source = parallel(tmp_path, "".join(f"{i}\n" for i in range(100)), "".join(f"{i}\n" for i in range(100)))
+    train, valid = source.parted(0.05, most=1000)
+    assert [pair.line for pair in valid.pairs()] == [20, 40, 60, 80, 100]
+    assert sorted([*train.pairs(), *valid.pairs()], key=lambda pair: pair.line) == list(source.pairs())
+    assert len({part.fingerprint() for part in (source, train, valid)}) == 3
+    assert len(list(source.parted(0.5, most=2)[1].pairs())) == 2
+    two = parallel(tmp_path, "a\nb\n", "x\ny\n").parted(0.05, most=9)
+    assert [pairs_of(part) for part in two] == [[("a", "x")], [("b", "y")]]
+    with pytest.raises(DataError, match="1 pair cannot be divided") as caught:
+        parallel(tmp_path, "a\n", "x\n").parted(0.05, most=9)
+    assert "--valid" in str(caught.value.hint)
 
 
 # Tables --------------------------------------------------------------------------------------------------------------
@@ -137,7 +158,7 @@ def test_csv_with_quotes_commas_and_line_breaks(tmp_path: Path) -> None:
 
 def test_csv_with_a_quote_left_open(tmp_path: Path) -> None:
     error = fails(PairSource(write(tmp_path / "a.csv", 'source,target\na,x\n"b,y\nc,z\n')))
-    assert "a.csv:3: not a CSV row" in str(error)
+    assert "a.csv:3: not a row of the table" in str(error)
     assert "quotation mark" in str(error.hint)
 
 

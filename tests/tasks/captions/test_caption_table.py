@@ -74,7 +74,7 @@ def test_a_folder_holds_its_table(tmp_path):
     [
         ("image,caption\na.jpg,a dog\nb.jpg,\n", r"t\.csv:3: the caption is empty"),
         ("image,caption\n,a dog\n", r"t\.csv:2: the image is empty"),
-        ("image,text\na.jpg,a dog\n", r"t\.csv:1: no column 'caption'; it has: image, text"),
+        ("a,b,c\na.jpg,a dog,x\n", r"t\.csv:1: no column looks like the image or the caption; it has: a, b, c"),
         ("image,caption\n", "is empty"),
         ("", "is empty"),
         ("image,caption\na.jpg\n", r"t\.csv:2: has 1 column"),

@@ -85,3 +85,22 @@ def test_ridge_finds_what_is_linear():
     some = windows(table, n_inputs=1, targets=(1,), context=8, horizon=4)
     assert errors_of(Ridge.fit(some, some)(some), some).figures()["mse"] < 1e-3
     assert errors_of(naive(some), some).figures()["mse"] > 1
+
+
+def test_mase_counts_in_seasons_of_the_training_part():
+    table = tiny_series.wave(60)
+    values = np.stack(list(table.values()), 1)
+    naive_errors = SeriesSpace.naive_errors(values, ("one", "two"), 12)
+    assert naive_errors["one"] == pytest.approx(np.abs(values[12:, 0] - values[:-12, 0]).mean())
+    assert SeriesSpace.naive_errors(np.ones((9, 1)), ("flat",), 2) == {}
+    plain = {"one": 0.0, "two": 0.0}, {"one": 2.0, "two": 10.0}
+    space = SeriesSpace(("one", "two"), ("one", "two"), *plain, season=12, naive=naive_errors)
+    some = windows(table)
+    errors = errors_of(naive(some), some)
+    mae = errors.absolute.mean(0) * [2.0, 10.0]
+    found = metrics(errors, space, signature="s", horizon=6)
+    assert found["mase"].value == pytest.approx(np.mean(mae / list(naive_errors.values())))
+    stretches = [found[f"mae {i}/4"] for i in (1, 2, 3, 4)]
+    assert stretches[-1].signature == "s|scaled|windows 25-31"
+    sizes = [8, 8, 8, 7]
+    assert np.average([one.value for one in stretches], weights=sizes) == pytest.approx(found["mae"].value)

@@ -1,6 +1,8 @@
 """Forecasters as a whole: they learn what can be learnt, say it as CSV, are scored on all windows, looked into."""
 
 import json
+import re
+from datetime import date, timedelta
 
 import numpy as np
 import pytest
@@ -71,6 +73,40 @@ def test_forecasts_depend_on_the_last_rows_alone(wave, tmp_path):
         model(str(tmp_path / "short.csv"))
     with pytest.raises(UsageError, match=r"decode.beam means nothing to a forecaster"):
         model(str(path), beam=3)
+
+
+def test_a_forecast_is_written_as_the_file_is(tmp_path):
+    values = iter(tiny_series.wave(200)["one"])
+    days = (date(2021, 1, 4) + timedelta(i) for i in range(230))
+    rows = [f"{day:%d.%m.%Y};{next(values):.3f};schön".replace(".", ",").replace(",", ".", 2)
+            for day in days if day.weekday() != 6]  # fmt: skip
+    path = tmp_path / "laden.csv"
+    path.write_text("\n".join(["Datum;Umsatz;Wetter", *rows]), encoding="cp1252")
+    run = tiny_series.train_series(tmp_path, f'data.train=["{path}"]', *WAVE, *PATCHES, "train.epochs=1")
+    model, said = load(run, "cpu"), []
+    model.say = said.append
+    head, *lines = model(str(path)).plain().splitlines()
+    assert (head, said) == ("Datum;Umsatz;Umsatz 0.05;Umsatz 0.95", [f"{path}: read as Windows-1252"])
+    assert [line[:10] for line in lines] == [f"{day}.08.2021" for day in (23, 24, 25, 26, 27, 28)]
+    assert all(re.fullmatch(r"\d+,\d+;\d+,\d+;\d+,\d+", line[11:]) for line in lines)
+    short = tmp_path / "short.csv"
+    short.write_text("\n".join(["Datum;Umsatz;Wetter", *rows[-24:]]).replace(".", "/"), encoding="cp1252")
+    assert model(str(short)).plain().splitlines()[1].startswith("23/08/2021;")
+
+
+def test_series_one_below_the_other_are_forecast_so(tmp_path):
+    table, path = tiny_series.wave(150), tmp_path / "long.csv"
+    rows = [
+        f"{name},{date(2021, 1, 1) + timedelta(i)},{value}" for name in table for i, value in enumerate(table[name])
+    ]
+    path.write_text("\n".join(["unique_id,ds,y", *rows]) + "\n")
+    run = tiny_series.train_series(tmp_path, f'data.train=["{path}"]', *WAVE, *PATCHES, "train.epochs=1")
+    said = load(run, "cpu")(str(path))
+    head, *lines = said.plain().splitlines()
+    assert head == "unique_id,ds,y,y 0.05,y 0.95"
+    assert [line.split(",")[0] for line in lines] == ["one"] * 6 + ["two"] * 6
+    assert lines[6].startswith(f"two,2021-05-31,{said.point[0, 1]:.6g},")
+    assert said.record()["forecast"]["two"] == said.point[:, 1].tolist()
 
 
 def test_what_it_looked_at(wave, tmp_path):
@@ -145,7 +181,7 @@ def test_files_are_joined_and_asked_for_together(tmp_path):
     run = tiny_series.train_series(tmp_path, *given)
     model = load(run, "cpu")
     assert model.space.inputs == ("A.x", "B.x")
-    assert model(",".join(map(str, paths))).plain().splitlines()[0] == "date,A.x"
+    assert model(",".join(map(str, paths))).plain().splitlines()[0] == "date,A.x,A.x 0.05,A.x 0.95"
     with pytest.raises(UsageError, match="1 files were given; needed: A, B"):
         model(str(paths[0]))
 

@@ -17,8 +17,9 @@ def texts(source) -> list[tuple[str, str]]:
 
 def test_standard_input_is_kept_for_a_second_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"eins\tone\r\nzwei\ttwo")))
-    first = PairFiles(PairData(train=("-",)), None, tmp_path / "data").train
-    assert texts(first) == [("eins", "one"), ("zwei", "two")]
+    files = PairFiles(PairData(train=("-",)), None, tmp_path / "data")
+    first = files.train
+    assert (texts(first), texts(files.valid)) == ([("eins", "one")], [("zwei", "two")]), "one of two is held out"
     assert texts(first) == texts(PairFiles(PairData(train=("-",)), None, tmp_path / "data").train), (
         "as a resume reads it"
     )

@@ -32,7 +32,7 @@ from regard.data.audio.files import SUFFIXES, Samples, read_audio
 from regard.data.audio.resampling import resample
 from regard.data.io.atomic import whole_or_absent
 from regard.data.io.lines import empty_file, listed
-from regard.data.io.tables import read_texts, table_format
+from regard.data.io.tables import find_columns, read_texts, table_format
 from regard.errors import DataError, EnvironmentProblem
 
 _FULL = 32767
@@ -57,9 +57,11 @@ def read_spoken(path: Path | str, *, audio: str = "audio", text: str = "text") -
 
 
 def _table(path: Path, audio: str, text: str) -> list[Spoken]:
+    format = table_format(path)
+    columns = find_columns(path, {"audio": audio, "text": text}, format=format)
     return [
         Spoken(path.parent / name if name else Path(), spoken.strip(), f"{path}:{line}")
-        for (name, spoken), line in read_texts(path, (audio, text), format=table_format(path))
+        for (name, spoken), line in read_texts(path, columns, format=format)
     ]
 
 

@@ -18,7 +18,7 @@ An image that is missing or cannot be read is named with the row that asks for i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -30,11 +30,10 @@ from regard.data.images.arrays import Array
 from regard.data.images.sources import ImageExample
 from regard.data.images.store import ImageStore
 from regard.data.io.archives import is_archive, members_of
-from regard.data.io.lines import display_name, empty_file, hash_file, listed, open_bytes, stream_lines
-from regard.data.io.tables import FORMATS, Column, read_texts, table_format
+from regard.data.io.lines import Say, display_name, empty_file, hash_file, listed, open_bytes, stream_lines
+from regard.data.io.tables import FORMATS, Column, find_columns, read_texts, table_format
 from regard.errors import DataError, UsageError
 
-Say = Callable[[str], None]
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".token.txt", "captions.txt")
 _FLICKR = re.compile(r"([^\t]+)#\d+\t(.*)")
 _HEADER = re.compile(rb"\w+\s*,\s*\w+\s*$")
@@ -104,9 +103,16 @@ class CaptionSource:
             return "flickr"
         return "csv" if _HEADER.match(first) else usual
 
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of images and captions: as given, or by their names."""
+        if isinstance(self.image, int) or isinstance(self.caption, int) or self.resolved_format == "flickr":
+            return self.image, self.caption
+        return find_columns(self.table, {"image": self.image, "caption": self.caption}, format=self.resolved_format)
+
     def examples(self, *, bad: BadRows = "refuse", say: Say = lambda _: None) -> list[Captioned]:
         """The images with their captions, in the order of the table, or of the list that narrows it."""
-        by_image, wrong = self._gathered()
+        by_image, wrong = self._gathered(say)
         if wrong and bad == "refuse":
             raise DataError(listed(wrong), hint='correct them, or leave them out: data.bad="drop"')
         if wrong:
@@ -120,13 +126,13 @@ class CaptionSource:
     def fingerprint(self) -> str:
         """A SHA-256 over the bytes of the table and the list, and the way they are read."""
         files = [hash_file(path) for path in (self.table, self.only) if path is not None]
-        return sha256(repr((files, self.resolved_format, self.image, self.caption)).encode()).hexdigest()
+        return sha256(repr((files, self.resolved_format, *self.columns)).encode()).hexdigest()
 
-    def _gathered(self) -> tuple[dict[str, tuple[int, list[str]]], list[str]]:
+    def _gathered(self, say: Say) -> tuple[dict[str, tuple[int, list[str]]], list[str]]:
         """Captions by image, and what is wrong with the rows that are left out."""
         by_image: dict[str, tuple[int, list[str]]] = {}
         wrong, empty = [], True
-        for image, caption, line in self._rows():
+        for image, caption, line in self._rows(say):
             empty = False
             if not image.strip() or not caption.strip():
                 what = "image" if not image.strip() else "caption"
@@ -137,14 +143,14 @@ class CaptionSource:
             raise empty_file(self.table)
         return by_image, wrong
 
-    def _rows(self) -> Iterator[tuple[str, str, int]]:
+    def _rows(self, say: Say) -> Iterator[tuple[str, str, int]]:
         if self.resolved_format == "flickr":
-            return self._flickr()
-        rows = read_texts(self.table, (self.image, self.caption), format=self.resolved_format)
+            return self._flickr(say)
+        rows = read_texts(self.table, self.columns, format=self.resolved_format, say=say)
         return ((image, caption, line) for (image, caption), line in rows)
 
-    def _flickr(self) -> Iterator[tuple[str, str, int]]:
-        for number, line in enumerate(stream_lines(self.table), start=1):
+    def _flickr(self, say: Say) -> Iterator[tuple[str, str, int]]:
+        for number, line in enumerate(stream_lines(self.table, say=say), start=1):
             parts = _FLICKR.fullmatch(line)
             if parts is None:
                 raise DataError(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,8 +21,8 @@ from typing import Literal, NamedTuple
 from regard.data.images.arrays import Array, array_names, read_arrays
 from regard.data.images.files import SUFFIXES
 from regard.data.io.archives import is_archive, members_of, names_in
-from regard.data.io.lines import hash_file
-from regard.data.io.tables import read_cells, table_format
+from regard.data.io.lines import Say, hash_file
+from regard.data.io.tables import find_columns, read_cells, table_format
 from regard.errors import DataError
 
 Part = Literal["train", "valid", "test"]
@@ -72,13 +72,16 @@ class ImageSource:
             return _parts(entry.name for entry in self.path.iterdir() if entry.is_dir())
         return _parts(name.parts[0] for name in names_in(self.path))
 
-    def examples(self, part: Part | None = None) -> Iterator[ImageExample]:
-        """Every example of a part, or of the whole place where it is not divided, in a fixed order."""
+    def examples(self, part: Part | None = None, say: Say = lambda _: None) -> Iterator[ImageExample]:
+        """Every example of a part, or of the whole place where it is not divided, in a fixed order.
+
+        Class folders without images are passed over, and said.
+        """
         if self.kind == "npz":
             return _from_arrays(self.path, part)
         if self.kind == "table":
             return _from_table(self.path, self.image, self.label)
-        return _from_folder(self.path, part) if self.kind == "folder" else _from_archive(self.path, part)
+        return (_from_folder if self.kind == "folder" else _from_archive)(self.path, part, say)
 
     def fingerprint(self) -> str:
         """A SHA-256 of what is there: of a file its bytes, of loose images their names, sizes and times; made once."""
@@ -103,7 +106,7 @@ def _parts(names: Iterable[str]) -> list[Part]:
     return [part for part, spellings in PARTS.items() if present & set(spellings)]
 
 
-def _from_folder(folder: Path, part: Part | None) -> Iterator[ImageExample]:
+def _from_folder(folder: Path, part: Part | None, say: Say) -> Iterator[ImageExample]:
     root = folder
     if part is not None:
         root = next((folder / name for name in PARTS[part] if (folder / name).is_dir()), folder / part)
@@ -113,15 +116,17 @@ def _from_folder(folder: Path, part: Part | None) -> Iterator[ImageExample]:
             f"{root}: holds no folders; one for each class is needed, with its images in it",
             hint="or give a table of images and labels: a .csv file with the columns image and label",
         )
+    empty = []
     for named in classes:
         images = [path for path in _files_below(named) if path.suffix.lower() in SUFFIXES]
         if not images:
-            raise _no_images(str(named))
+            empty.append(named.name)
         for path in images:
             yield ImageExample(path, named.name, str(path))
+    _say_empty(root, empty, len(classes), say)
 
 
-def _from_archive(archive: Path, part: Part | None) -> Iterator[ImageExample]:
+def _from_archive(archive: Path, part: Part | None, say: Say) -> Iterator[ImageExample]:
     wanted, above = ((), 0) if part is None else (PARTS[part], 1)
     named, filled = set(), set()
     for name, content in members_of(archive):
@@ -135,12 +140,13 @@ def _from_archive(archive: Path, part: Part | None) -> Iterator[ImageExample]:
             yield ImageExample(content, inside[0], f"{archive}: {name}")
     if not filled:
         raise DataError(f"{archive}: holds no images in class folders, such as cat/1.jpg")
-    if empty := sorted(named - filled):
-        raise _no_images(f"{archive}: {empty[0]}")
+    _say_empty(archive, sorted(named - filled), len(named | filled), say)
 
 
 def _from_table(path: Path, image: str, label: str) -> Iterator[ImageExample]:
-    for (name, labelled), line in read_cells(path, (image, label), format=table_format(path)):
+    format = table_format(path)
+    columns = find_columns(path, {"image": image, "label": label}, format=format)
+    for (name, labelled), line in read_cells(path, columns, format=format):
         if name in (None, "") or labelled in (None, ""):
             raise DataError(f"{path}:{line}: the {'image' if name in (None, '') else 'label'} is empty")
         file = path.parent / str(name)
@@ -172,7 +178,13 @@ def _stamp(held: Path | bytes | Array) -> str:
     return "absent" if facts is None else f"{facts.st_size} {facts.st_mtime_ns}"
 
 
-def _no_images(where: str) -> DataError:
-    return DataError(
-        f"{where}: this class has no images", hint=f"put some there ({', '.join(SUFFIXES[:4])}, …) or remove the folder"
-    )
+def _say_empty(where: Path, empty: Sequence[str], n: int, say: Say) -> None:
+    """Say which class folders have no images; if none has any it is an error."""
+    if len(empty) == n:
+        raise DataError(
+            f"{where}: none of its {n:,} class folders holds images",
+            hint=f"put some there: {', '.join(SUFFIXES[:4])}, …",
+        )
+    if empty:
+        shown = ", ".join(empty[:5]) + (", …" if len(empty) > 5 else "")
+        say(f"{where}: passed over, since they hold no images: {shown}")

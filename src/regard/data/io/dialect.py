@@ -49,6 +49,9 @@ class Dialect:
     skipped: int = 0
 
 
+CSV = Dialect(COMMA)  # as RFC 4180 has it
+
+
 class TableRow(NamedTuple):
     """The cells of a row, and the line it starts on, from 1; a blank line has no cells."""
 

@@ -135,8 +135,8 @@ class TextLines:
         number = 0
         try:
             for number, (line, ended) in enumerate(_split(self._texts()), start=1):
-                if "\0" in line:
-                    message = f"{self.name}:{number}: holds a zero byte, and text has none"
+                if "\0\0" in line:
+                    message = f"{self.name}:{number}: holds zero bytes in a row, and text has none"
                     raise DataError(message, hint="the file may be damaged; fetch it again")
                 yield line + "\n" if ends and ended else line
         except _Undecodable as bad:
@@ -234,20 +234,31 @@ def _plain(sample: bytes) -> bool:
     return sample.isascii() and sample.translate(None, _CONTROLS) == sample
 
 
-def _by_zeros(head: bytes, *, name: str) -> Encoding:
-    """UTF-16 without a mark: in one half of its characters zeros are common, in the other there are none."""
+def _by_zeros(head: bytes, *, name: str) -> Encoding | None:
+    """UTF-16 without a mark: in one half of its characters zeros are common, in the other there are none.
+
+    A zero here and there is an odd character of a text that is to be told by other bytes.
+    """
     even, odd = head[0::2].count(0), head[1::2].count(0)
     encoding = UTF_16_LE if odd > even else UTF_16_BE
     common, rare, half = max(even, odd), min(even, odd), len(head) // 2
-    if common * 20 >= half and rare * 200 <= half:
-        try:
-            text = codecs.getincrementaldecoder(encoding.codec)().decode(head)
-        except UnicodeDecodeError:
-            text = "\0"
-        if text.encode("utf-8").translate(None, _CONTROLS) == text.encode("utf-8"):
+    few = b"\0\0" not in head and head.count(0) * 16 <= len(head)
+    if common * 20 >= half and rare * 200 <= half and not (few and _decoded(head, "utf-8") is not None):
+        text = (_decoded(head, encoding.codec) or "\0").encode("utf-8")
+        if text.translate(None, _CONTROLS) == text:
             return encoding
+    if few:
+        return None
     message = f"{name}: is no text; it looks like binary data (zero byte at offset {head.index(0)})"
     raise DataError(message, hint="a text file was expected, in UTF-8")
+
+
+def _decoded(head: bytes, codec: str) -> str | None:
+    """The text of bytes that may end in the middle of a character; None where they are not of this encoding."""
+    try:
+        return codecs.getincrementaldecoder(codec)().decode(head)
+    except UnicodeDecodeError:
+        return None
 
 
 def _by_bytes(sample: bytes, *, complete: bool, name: str) -> Encoding:

@@ -2,7 +2,7 @@
 
 A line ends at "\\n" and nowhere else (U+2028 and friends are ordinary characters); a "\\r" before it and a byte-order
 mark at the start of the file are taken off. Gzip is recognised by its first two bytes, whatever the file is called,
-and "-" is standard input. Files are streamed: memory holds one line at a time.
+and "-" is standard input. Files are streamed: memory holds a block and a line. Bytes become text in `encoding.py`.
 """
 
 import gzip
@@ -10,7 +10,7 @@ import hashlib
 import io
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,7 +20,7 @@ from regard.errors import DataError
 STDIN = "-"
 GZIP_MAGIC = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
-UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
+Say = Callable[[str], None]
 _SHOWN = 5  # problems of many
 
 
@@ -71,14 +71,17 @@ def _nearby(path: Path) -> str:
     return f"{path.parent} holds: {', '.join(names[:8])}{', …' if len(names) > 8 else ''}"
 
 
-def stream_lines(path: Path | str, *, ends: bool = False) -> Iterator[str]:
-    """Every line of a file without its ending, or with "\\n" for one if `ends`; an empty file gives none."""
-    offset = 0
-    with open_bytes(path) as stream:
-        for number, raw in enumerate(stream, start=1):
-            line = _decode(raw, path, number=number, offset=offset)
-            yield line + "\n" if ends and raw.endswith(b"\n") else line
-            offset += len(raw)
+def stream_lines(path: Path | str, *, ends: bool = False, say: Say = lambda _: None) -> Iterator[str]:
+    """Every line of a file without its ending, or with "\\n" for one if `ends`; an empty file gives none.
+
+    The encoding is told from the bytes (`encoding.py`); at the end it is said, where it is not UTF-8.
+    """
+    from regard.data.io.encoding import open_text  # which is built on this file
+
+    with open_text(path) as text:
+        yield from text.lines(ends=ends)
+        if text.note:
+            say(text.note)
 
 
 def read_lines(path: Path | str) -> Iterator[str]:
@@ -103,25 +106,15 @@ def listed(problems: Sequence[str]) -> str:
 
 
 def hash_file(path: Path | str) -> str:
-    """A SHA-256 over the bytes of a file."""
+    """A SHA-256 over the bytes of a file; of a saved folder, over those of its tables."""
     if str(path) == STDIN:
         raise DataError("standard input has no fingerprint: it can be read only once", hint="save it to a file first")
+    from regard.data.io.saved import arrow_files
+
+    if inside := arrow_files(path):
+        return hashlib.sha256("".join(map(hash_file, inside)).encode()).hexdigest()
     try:
         with open(path, "rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
-
-
-def _decode(raw: bytes, path: Path | str, *, number: int, offset: int) -> str:
-    if number == 1 and raw.startswith(UTF16_BOMS):
-        message = f"{display_name(path)}:1: is UTF-16, UTF-8 is needed"
-        raise DataError(message, hint="convert it: iconv -f UTF-16 -t UTF-8 FILE")
-    if number == 1 and raw.startswith(BOM):
-        raw, offset = raw[len(BOM) :], offset + len(BOM)
-    try:
-        return raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-    except UnicodeDecodeError as error:
-        where = f"byte 0x{raw[error.start]:02X} at offset {offset + error.start} of the text"
-        message = f"{display_name(path)}:{number}: not UTF-8 ({where})"
-        raise DataError(message, hint="convert it: iconv -f ISO-8859-1 -t UTF-8 FILE") from None

@@ -1,27 +1,33 @@
-"""Rows of a table to the cells that are asked for: TSV, CSV, JSONL and Parquet, one small reader each.
+"""Rows of a table to the cells that are asked for: TSV, CSV, JSONL, Parquet and saved Arrow, one small reader each.
 
     read_cells(path, ("text", "label"), format="csv")     any columns; JSONL and Parquet keep the types of their values
     read_texts(path, (0, 1), format="tsv")                the same, of columns that have to hold text
+    find_columns(path, {"audio": "audio", "text": "text"}, format="csv")      ("file", "transcript"), by common names
 
 Columns are named by strings or counted from 0 by integers. A header line is read if, and only if, names are given.
-TSV knows no quoting (a tab always separates); CSV follows RFC 4180 and may hold line breaks inside quotes.
-JSONL and Parquet take names only; "translation.de" also reaches `de` inside an object called `translation`.
+The delimiter of CSV (comma, semicolon, tab or bar) is told from its first lines (`dialect.py`); it may hold line breaks
+inside quotes. A tab always separates in TSV, which knows no quotes unless its whole first line is quoted. JSONL, one
+array of objects, and Parquet take names only; "translation.de" also reaches `de` inside an object called `translation`.
 A blank line is a pair of empty texts, so that the checks count it rather than lose it; so is a null.
 """
 
-import csv
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from difflib import get_close_matches
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.data.io.lines import STDIN, display_name, open_bytes, stream_lines
+from regard.data.io.columns import flat_names, is_known_name, match_columns
+from regard.data.io.dialect import SAMPLE, Dialect, TableRow, sniff_dialect, split_rows
+from regard.data.io.lines import STDIN, Say, display_name, open_bytes, stream_lines
+from regard.data.io.saved import arrow_batches, is_saved
 from regard.errors import DataError, EnvironmentProblem, UsageError
 
 Column = str | int
-FORMATS = ("tsv", "csv", "jsonl", "parquet")
+FORMATS = ("tsv", "csv", "jsonl", "parquet", "arrow")
 _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
 
 
@@ -32,27 +38,34 @@ class Cells(NamedTuple):
     line: int
 
 
-def read_cells(path: Path | str, columns: Sequence[Column], *, format: str) -> Iterator[Cells]:
+def read_cells(
+    path: Path | str, columns: Sequence[Column], *, format: str, say: Say = lambda _: None
+) -> Iterator[Cells]:
     """The chosen columns of a table in one of `FORMATS`; a blank line gives empty texts."""
     if format not in FORMATS:
         raise UsageError(f"table format '{format}' is not known; allowed: {', '.join(FORMATS)}")
     if format == "jsonl":
-        return _jsonl_cells(path, columns)
+        return _jsonl_cells(path, columns, say)
     if format == "parquet":
         return _parquet_cells(path, columns)
-    rows = _tsv_rows(path) if format == "tsv" else _csv_rows(path)
-    return _pick_cells(rows, columns, name=display_name(path))
+    if format == "arrow":
+        return _record_cells(arrow_batches(path), columns, name=str(path))
+    return _pick_cells(_split(path, format, say)[1], columns, name=display_name(path))
 
 
-def read_texts(path: Path | str, columns: Sequence[Column], *, format: str) -> Iterator[Cells]:
+def read_texts(
+    path: Path | str, columns: Sequence[Column], *, format: str, say: Say = lambda _: None
+) -> Iterator[Cells]:
     """The same for columns of text: a null is an empty one, anything else is an error."""
-    for values, line in read_cells(path, columns, format=format):
-        where = f"{path}: row {line}" if format == "parquet" else f"{display_name(path)}:{line}"
+    for values, line in read_cells(path, columns, format=format, say=say):
+        where = f"{path}: row {line}" if format in ("parquet", "arrow") else f"{display_name(path)}:{line}"
         yield Cells(as_texts(values, columns, where=where), line)
 
 
 def table_format(path: Path | str) -> str:
-    """The format of a table by its file's suffix, a last `.gz` aside; anything unknown is TSV."""
+    """The format of a table by its file's suffix, a last `.gz` aside; anything unknown is TSV, a saved folder Arrow."""
+    if is_saved(path):
+        return "arrow"
     return _SUFFIXES.get(Path(str(path).lower().removesuffix(".gz")).suffix, "tsv")
 
 
@@ -60,35 +73,59 @@ def read_header(path: Path | str, *, format: str) -> list[str]:
     """The first row of a TSV or CSV table, the names of a JSONL or Parquet one; nothing where there is nothing."""
     if format == "parquet":
         return _parquet_names(path)
+    if format == "arrow":
+        return flat_names(_as_record(batch.schema) for batch in islice(arrow_batches(path), 1))
     if format == "jsonl":
-        return next((list(record) for _, record in _jsonl_records(path) if record), [])
-    return next((cells for _, cells in (_tsv_rows(path) if format == "tsv" else _csv_rows(path))), [])
+        return flat_names(record for _, record in islice(_jsonl_records(path), SAMPLE) if record)
+    return next(([cell.strip() for cell in cells] for _, cells in _split(path, format)[1]), [])
 
 
-def _tsv_rows(path: Path | str) -> Iterator[tuple[int, list[str]]]:
-    return ((number, line.split("\t") if line else []) for number, line in enumerate(stream_lines(path), start=1))
+def has_header(path: Path | str, *, format: str) -> bool:
+    """Whether the first row of a table is one of names; JSONL and Parquet always have them."""
+    return format in ("jsonl", "parquet", "arrow") or _split(path, format)[0].header
 
 
-def _csv_rows(path: Path | str) -> Iterator[tuple[int, list[str]]]:
-    # The reader sees a line break inside quotes only if the lines still carry theirs.
-    reader = csv.reader((line + "\n" for line in stream_lines(path)), strict=True)
-    while True:
-        start = reader.line_num + 1
-        try:
-            yield start, next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            message = f"{display_name(path)}:{start}: not a CSV row ({error})"
-            raise DataError(
-                message, hint='is a quotation mark left open? inside a quoted field write it twice: ""'
-            ) from None
+def find_columns(
+    path: Path | str, usual: Mapping[str, str], *, format: str, keys: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
+    """The column of each role: as it is usually called, where there is one; else by the common names of the role.
+
+    A name that was given, and is not that of its role, has to be there.
+    """
+    header = [] if str(path) == STDIN else read_header(path, format=format)
+    lacking = [role for role, name in usual.items() if role == name and name not in header]
+    if not header or not lacking:
+        return tuple(usual.values())
+    free = [name for name in header if name not in usual.values()]
+    found = match_columns(free, lacking, where=f"{display_name(path)}:1", keys=keys)
+    return tuple(found.get(role, name) for role, name in usual.items())
 
 
-def _pick_cells(rows: Iterable[tuple[int, list[str]]], columns: Sequence[Column], *, name: str) -> Iterator[Cells]:
+def _split(path: Path | str, format: str, say: Say = lambda _: None) -> tuple[Dialect, Iterator[TableRow]]:
+    """How a TSV or CSV table is written, and its rows."""
+    lines = stream_lines(path, say=say)
+    first = list(islice(lines, SAMPLE))
+    dialect = sniff_dialect(first)
+    if format == "tsv":
+        tabs = any("\t" in line for line in first) or str(path).lower().removesuffix(".gz").endswith((".tsv", ".tab"))
+        if tabs or not _is_named(first, dialect):
+            dialect = sniff_dialect(first, delimiter="\t")
+            head = first[dialect.skipped].split("\t") if len(first) > dialect.skipped else []
+            dialect = replace(dialect, quoted=dialect.quoted and all(cell.startswith('"') for cell in head))
+    return dialect, split_rows(chain(first, lines), dialect, name=display_name(path))
+
+
+def _is_named(first: Sequence[str], dialect: Dialect) -> bool:
+    """Whether lines begin with names of columns that people know: commas alone make no table of a text."""
+    head = next((row.cells for row in split_rows(first[:1], dialect, name="")), [])
+    return len(head) > 1 and all(map(is_known_name, head))
+
+
+def _pick_cells(rows: Iterable[TableRow], columns: Sequence[Column], *, name: str) -> Iterator[Cells]:
     rows = iter(rows)
     if isinstance(columns[0], str):
-        _, header = next(rows, (1, []))
+        _, header = next(rows, TableRow(1, []))
+        header = [name.strip() for name in header]
         if not header:
             return
         places = [_place(header, column, where=f"{name}:1") for column in columns]
@@ -120,8 +157,8 @@ def missing_column(column: str, present: Iterable[str], *, where: str) -> DataEr
     return DataError(message, hint=f"did you mean '{near[0]}'?" if near else "say which columns to use: columns=(…, …)")
 
 
-def _jsonl_cells(path: Path | str, columns: Sequence[Column]) -> Iterator[Cells]:
-    for number, record in _jsonl_records(path):
+def _jsonl_cells(path: Path | str, columns: Sequence[Column], say: Say) -> Iterator[Cells]:
+    for number, record in _jsonl_records(path, say):
         if record is None:
             yield Cells(("",) * len(columns), number)
             continue
@@ -129,21 +166,28 @@ def _jsonl_cells(path: Path | str, columns: Sequence[Column]) -> Iterator[Cells]
         yield Cells(tuple(_reach(record, str(column), where=where) for column in columns), number)
 
 
-def _jsonl_records(path: Path | str) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """The objects of the lines, None for a blank one."""
-    for number, line in enumerate(stream_lines(path), start=1):
+def _jsonl_records(path: Path | str, say: Say = lambda _: None) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """The objects of the lines, None for a blank one; or those of one array, which begins with the file."""
+    lines = stream_lines(path, say=say)
+    first = next(lines, None)
+    if first is None:
+        return
+    whole = first.lstrip().startswith("[") and not first.rstrip().endswith("}")
+    texts = ["\n".join(chain([first], lines))] if whole else chain([first], lines)
+    for number, line in enumerate(texts, start=1):
         where = f"{display_name(path)}:{number}"
         if not line.strip():
             yield number, None
             continue
         try:
-            record = json.loads(line)
+            found = json.loads(line)
         except (json.JSONDecodeError, RecursionError) as error:
             raise DataError(f"{where}: not JSON ({error})", hint="one JSON object a line is needed") from None
-        if not isinstance(record, dict):
-            message = f"{where}: a JSON {type(record).__name__}, an object with columns was expected"
-            raise DataError(message, hint='a line looks like {"source": "…", "target": "…"}')
-        yield number, record
+        for row, record in enumerate(found if whole and isinstance(found, list) else [found], start=number):
+            if not isinstance(record, dict):
+                message = f"{where}: a JSON {type(record).__name__}, an object with columns was expected"
+                raise DataError(message, hint='a line looks like {"source": "…", "target": "…"}')
+            yield row, record
 
 
 def _reach(record: dict[str, Any], column: str, *, where: str) -> Any:
@@ -176,7 +220,13 @@ def _parquet_cells(path: Path | str, columns: Sequence[Column]) -> Iterator[Cell
 
 def _parquet_names(path: Path | str) -> list[str]:
     with _parquet_table(path) as table:
-        return [] if table is None else list(table.schema_arrow.names)
+        return [] if table is None else flat_names([_as_record(table.schema_arrow)])
+
+
+def _as_record(fields: Any) -> dict[str, Any]:
+    """The fields of a schema by name; those of a nested one are objects themselves."""
+    nested = {field.name: list(field.type) if str(field.type).startswith("struct") else None for field in fields}
+    return {name: _as_record(inner) if inner else None for name, inner in nested.items()}
 
 
 @contextmanager
@@ -209,8 +259,13 @@ def _parquet_rows(table: Any, columns: Sequence[Column], *, name: str) -> Iterat
     for root, column in zip(roots, columns, strict=True):
         if root not in present:
             raise missing_column(str(column), present, where=name)
+    yield from _record_cells(table.iter_batches(batch_size=4096, columns=sorted(set(roots))), columns, name=name)
+
+
+def _record_cells(batches: Iterable[Any], columns: Sequence[Column], *, name: str) -> Iterator[Cells]:
+    """The chosen cells of record batches, row by row."""
     number = 0
-    for batch in table.iter_batches(batch_size=4096, columns=sorted(set(roots))):
+    for batch in batches:
         for record in batch.to_pylist():
             number += 1
             where = f"{name}: row {number}"

@@ -3,6 +3,7 @@
     fit = learn_pattern(dates, where=…)           every hour · weekdays · every day but Sunday · month ends · …
     fit.pattern, fit.missing, fit.share           None if the dates follow no pattern: `fit.irregular(where)` says so
     continue_dates(fit.pattern, last, 14)         a shop that is closed on Sundays gets no Sundays
+    marks_of(dates.local, fit.pattern)            (n, M) hour, weekday, day of month, day of year: features of dates
 
 Three kinds of patterns: equal steps; months, on a day or at their end, by the calendar or by working days; and weeks,
 in which each weekday has its own times of day, or none. A pattern is judged by its share: of all rows but the first,
@@ -12,6 +13,8 @@ but a pattern that nearly all rows follow is believed.
 Steps of less than a day are counted in UTC, all else by local clocks: a row a day at midnight stays at midnight, and an
 hour is an hour, when clocks change. Where dates name no offset both are the same; the hour that then comes twice in
 autumn is let through, and the one that is left out in spring counts as missing.
+
+Features run from −0.5 to 0.5; one that cannot change within the pattern (the hour of daily data) is left out.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from regard.errors import DataError
 
 Where = Callable[[int], str]  # row → file and line, for messages
 Counts = NDArray[np.int64]
+Marks = NDArray[np.float32]
 Times = tuple[tuple[int, ...], ...]  # Monday to Sunday: the seconds of the day that have a row
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
@@ -43,8 +47,9 @@ _MONTHS = {1: "month", 3: "quarter", 12: "year"}
 class DatePattern:
     """Where the next date is: so many `seconds` on, so many `months` on, or at the next of the `times` of a week.
 
-    `day` is that of the month, or its last where a month is shorter, so that 31 are month ends; `working` puts it on
-    the first or the last weekday of the month instead. `zone` is that of the clocks that are followed, "" for UTC.
+    `day` is that of the month, or its last where a month is shorter, so that 31 are month ends; 0 is that of the date
+    before. `working` puts it on the first or the last weekday of the month instead. `zone` is that of the clocks that
+    are followed, "" for UTC.
     """
 
     seconds: int = 0
@@ -86,6 +91,17 @@ class DatePattern:
             return sum(map(bool, self.times)) if fullest == 1 else fullest
         return _SEASONS.get(self.seconds, 0)
 
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """The names of the features that can change from one date to the next."""
+        if self.months:
+            return ("month",)
+        seconds = self.seconds
+        if self.times:
+            seconds = min((int(np.diff(times).min()) for times in self.times if len(times) > 1), default=DAY)
+        first = 0 if seconds < HOUR else 1 if seconds < DAY else 2 if seconds < WEEK else 3
+        return ("minute", "hour", "weekday", "day", "day of year")[first:]
+
     def __str__(self) -> str:
         if self.months:
             return self._month_name
@@ -114,7 +130,9 @@ class DatePattern:
         elif self.working == "first":
             day = np.busday_offset(month.astype("datetime64[D]"), 0, roll="forward")
         else:
-            day = np.minimum(month.astype("datetime64[D]") + (self.day - 1), last)
+            first = local.astype("datetime64[M]").astype("datetime64[D]")
+            days = self.day - 1 if self.day else (local.astype("datetime64[D]") - first).astype(np.int64)
+            day = np.minimum(month.astype("datetime64[D]") + days, last)
         after: Moments = day.astype("datetime64[s]") + (local - local.astype("datetime64[D]"))
         return after
 
@@ -175,6 +193,22 @@ def continue_dates(pattern: DatePattern, last: np.datetime64, n: int) -> Moments
     """The next `n` dates after `last`, in UTC as it is."""
     local = local_times(np.array([last], "datetime64[s]"), pattern.zone)
     return utc_times(pattern.after(local, np.arange(1, n + 1)), pattern.zone)
+
+
+def marks_of(local: Moments, pattern: DatePattern) -> Marks:
+    """The features of dates as clocks show them, (n, M), as `pattern.marks` names them."""
+    day = local.astype("datetime64[D]")
+    year, month = local.astype("datetime64[Y]"), local.astype("datetime64[M]")
+    second = (local - day.astype("datetime64[s]")).astype(np.int64)
+    columns = {
+        "minute": (second // MINUTE % 60) / 59,
+        "hour": (second // HOUR) / 23,
+        "weekday": _weekday(day) / 6,
+        "day": (day - month.astype("datetime64[D]")).astype(np.int64) / 30,
+        "day of year": (day - year.astype("datetime64[D]")).astype(np.int64) / 365,
+        "month": (month - year.astype("datetime64[M]")).astype(np.int64) / 11,
+    }
+    return np.stack([columns[name] - 0.5 for name in pattern.marks], 1).astype(np.float32)
 
 
 def _check_order(dates: Dates, where: Where) -> None:

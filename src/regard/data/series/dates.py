@@ -106,6 +106,14 @@ class DateFormat:
     names: str = "en-short"
     case: str = "title"
 
+    @property
+    def order(self) -> Order | None:
+        """Which of day and month comes first, where both stand before the year."""
+        day, month = self.template.find("{day"), self.template.find("{month")
+        if min(day, month) < 0 or self.template.startswith("{year"):
+            return None
+        return "day-first" if day < month else "month-first"
+
     def write(self, moments: Moments) -> list[str]:
         """Moments, in UTC where the format has a zone, as the file writes them."""
         local = local_times(moments, self.zone)
@@ -138,6 +146,14 @@ class Dates:
     def __len__(self) -> int:
         return len(self.moments)
 
+    def at(self, rows: NDArray[np.int64]) -> Dates:
+        """Some of them, in this order."""
+        return Dates(self.moments[rows], self.local[rows], self.format)
+
+    def written(self) -> list[str]:
+        """As the file writes them."""
+        return self.format.write(self.moments)
+
 
 def looks_like_dates(texts: Iterable[str]) -> bool:
     """Whether cells read as dates rather than as numbers or words; there has to be one, and all have to."""
@@ -146,8 +162,11 @@ def looks_like_dates(texts: Iterable[str]) -> bool:
     return bool(cells) and all(any(form.fullmatch(cell) for form in forms) for cell in cells)
 
 
-def parse_dates(texts: Sequence[str], *, where: Where, dates: Order | None = None) -> Dates:
-    """A column of texts as dates; what cannot be one is named. `dates` says what 01/02/2020 means, if rows do not."""
+def parse_dates(texts: Sequence[str], *, where: Where, dates: Order | None = None, usual: Order | None = None) -> Dates:
+    """A column of texts as dates; what cannot be one is named.
+
+    `dates` says what 01/02/2020 means; `usual` does where the rows do not.
+    """
     cells = [text.strip() for text in texts]
     rows: dict[str, int] = {}  # every different text, and where it comes first
     for row, cell in enumerate(cells):
@@ -163,7 +182,7 @@ def parse_dates(texts: Sequence[str], *, where: Where, dates: Order | None = Non
         return Dates(plain[spread], plain[spread], DateFormat(template))
     form = _form(rows, where)
     found = [match for text in rows if (match := FORMS[form].fullmatch(text)) is not None]
-    order = _order(found, rows, where, given=dates) if form == "numbers" else None
+    order = _order(found, rows, where, given=dates, usual=usual) if form == "numbers" else None
     local, offsets = _times(found, rows, where, order=order)
     utc = local - offsets
     template, names, case = _template(found, order)
@@ -230,7 +249,9 @@ def _is_possible(form: re.Pattern[str], text: str) -> bool:
         return False
 
 
-def _order(found: Sequence[re.Match[str]], rows: dict[str, int], where: Where, *, given: Order | None) -> Order:
+def _order(
+    found: Sequence[re.Match[str]], rows: dict[str, int], where: Where, *, given: Order | None, usual: Order | None
+) -> Order:
     """Whether days or months come first: as given, as a row shows, as the mark is used, or as puts rows in order."""
     if given is not None:
         return given
@@ -254,6 +275,8 @@ def _order(found: Sequence[re.Match[str]], rows: dict[str, int], where: Where, *
     orderly: list[Order] = [order for order in ("day-first", "month-first") if _is_orderly(found, order)]
     if len(orderly) == 1:
         return orderly[0]
+    if usual is not None:
+        return usual
     raise _ambiguous(open_ones[0], where(rows[open_ones[0].string]))
 
 

@@ -1,123 +1,159 @@
 """Series from CSV files: named columns of numbers, a row a step, with a date column or without.
 
-    read_series("prices.csv")                                 every column but the date
+    read_series("prices.csv")                                 every column of numbers
     read_series("AAPL.csv", columns=["close"])                some of them; the others may hold anything
-    join_series([a, b], names=["AAPL", "MSFT"])               the rows whose dates are in all, columns AAPL.close, …
+    read_header("prices.csv")                                 which columns hold dates, numbers, texts
 
-A date column is one that is called so (date, time, timestamp, …) or whose first cell reads as a date. What cannot be
-used is named with its file and line: cells that are empty, NaN or no numbers, dates out of order, unequal steps.
+Encoding, delimiter, decimal marks and the look of dates are the file's own. A date column is one that is called so
+(date, time, Datum, …) or whose cells read as dates. Rows out of order are put in order. What cannot be used is named
+with its file and line: cells that are empty, NaN or no numbers, a date that comes twice, dates without a pattern.
 """
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.io.lines import display_name, empty_file, stream_lines
+from regard.data.io.columns import STRONG
+from regard.data.io.dialect import SAMPLE, Dialect, TableRow, sniffed, split_rows
+from regard.data.io.encoding import open_text
+from regard.data.io.lines import display_name, empty_file
+from regard.data.io.numbers import POINT, parse_number, parse_numbers
 from regard.data.io.tables import missing_column
-from regard.data.series.timestamps import DATE_NAMES, Moments, looks_like_date, parse_timestamps
+from regard.data.series.dates import FORMS, Dates, Order, looks_like_dates, parse_dates
+from regard.data.series.series import Series, Values
+from regard.data.series.stacked import is_series_name, side_by_side
+from regard.data.series.table import Table
 from regard.errors import DataError
 
 Missing = Literal["refuse", "last"]
-Values = NDArray[np.float64]
 _SHOWN = 5
-_GAPS = ("", "nan", "na", "n/a", "null", "none", "?", "-")
+_GAPS = ("", "nan", "na", "n/a", "null", "none", "?", "-", "nat")
+_PERIODS = ("year", "month", "week", "quarter", "jahr", "monat", "woche", "quartal", "period", "index")
+_ROW_NUMBERS = re.compile(r"(unnamed:? ?\d*|index|id|nr|no|row)?", re.IGNORECASE)
 
 
-@dataclass(frozen=True, eq=False)
-class Series:
-    """Numbers (n, C) of named columns, their dates (n,) if they have any, and the line each row came from."""
+@dataclass(frozen=True)
+class Header:
+    """The columns of a file by what they hold. `counters` number the rows, and are left out."""
 
-    name: str
-    columns: tuple[str, ...]
-    values: Values
-    moments: Moments | None
-    lines: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def where(self, row: int) -> str:
-        """The file and the line of a row, for messages."""
-        return f"{self.name}:{self.lines[row]}"
-
-    def pick(self, columns: Sequence[str]) -> Series:
-        """Some columns, in this order."""
-        for column in columns:
-            if column not in self.columns:
-                raise missing_column(column, self.columns, where=self.name)
-        places = [self.columns.index(column) for column in columns]
-        return replace(self, columns=tuple(columns), values=self.values[:, places])
-
-    def returns(self) -> Series:
-        """Logarithms of the ratio to the row before; the first row has none and goes."""
-        wrong = np.argwhere(self.values <= 0)
-        if len(wrong):
-            row, column = map(int, wrong[0])
-            raise DataError(
-                f"{self.where(row)}: {self.columns[column]} is {self.values[row, column]:g}, "
-                "and returns need numbers above 0",
-                hint='take the values as they are: data.values="levels"',
-            )
-        moments = None if self.moments is None else self.moments[1:]
-        return replace(self, values=np.diff(np.log(self.values), axis=0), moments=moments, lines=self.lines[1:])
+    date: str | None
+    numbers: tuple[str, ...]
+    texts: tuple[str, ...] = ()
+    counters: tuple[str, ...] = ()
 
 
-def read_header(path: Path | str) -> tuple[list[str], str | None]:
-    """The names of a file's columns of numbers, and of its date column."""
-    rows = _rows(path, limit=2)
-    date = _date_column(rows)
-    return [name for name in rows[0][1] if name != date], date
+@dataclass(frozen=True)
+class Reading:
+    """What a user may say about how a file is to be read: None, or "refuse", where the file tells it."""
+
+    missing: Missing = "refuse"
+    dates: Order | None = None
+    usual: Order | None = None  # of dates that are open to both readings
+    encoding: str | None = None
 
 
-def read_series(path: Path | str, *, columns: Sequence[str] | None = None, missing: Missing = "refuse") -> Series:
-    """The columns of a CSV file (comma, semicolon or tab; gzip is undone; "-" is standard input)."""
-    return series_of_rows(_rows(path), name=display_name(path), columns=columns, missing=missing)
+AS_IT_IS = Reading()
 
 
-def series_of_rows(
-    table: Sequence[tuple[int, list[str]]], *, name: str, columns: Sequence[str] | None, missing: Missing
-) -> Series:
-    """The columns of a table of cells: a header and rows, each with the number of its line."""
-    (_, header), *rows = table
-    date = _date_column(table)
-    chosen = [column for column in header if column != date] if columns is None else list(columns)
-    for column in chosen:
-        if column not in header:
-            raise missing_column(column, header, where=f"{name}:1")
-    short = next(((line, cells) for line, cells in rows if len(cells) != len(header)), None)
+def read_header(path: Path | str, *, encoding: str | None = None) -> Header:
+    """What the columns of a file hold, by its first rows."""
+    begun = read_table(path, encoding=encoding, limit=SAMPLE)
+    header = header_of(begun)
+    if not header.texts and not any(map(is_series_name, begun.header)):
+        return header
+    return header_of(read_table(path, encoding=encoding))  # it may be one series below the other
+
+
+def read_series(path: Path | str, *, columns: Sequence[str] | None = None, reading: Reading = AS_IT_IS) -> Series:
+    """The columns of a CSV file (gzip is undone; "-" is standard input)."""
+    return series_of_table(read_table(path, encoding=reading.encoding), columns=columns, reading=reading)
+
+
+def read_table(path: Path | str, *, encoding: str | None = None, limit: int | None = None) -> Table:
+    """The cells of a file: at least a header, whose names differ, and a row."""
+    name = display_name(path)
+    with open_text(path, encoding=encoding) as text:
+        dialect, lines = sniffed(text)
+        filled = (row for row in split_rows(lines, dialect, name=name) if len(row.cells) == 1 or any(row.cells))
+        rows = list(islice(filled, None if limit is None else limit + 1))
+        note = text.note
+    if not rows:
+        raise empty_file(path)
+    header = [cell.strip() for cell in rows[0].cells]
+    if _is_header(header):
+        rows = rows[1:]
+    else:
+        header = ["date" if looks_like_dates([cell]) else f"column{i}" for i, cell in enumerate(header, start=1)]
+    while header and not header[-1] and all(len(row.cells) < len(header) or not row.cells[-1] for row in rows):
+        header.pop()  # a delimiter at the end of each line
+        rows = [TableRow(line, cells[: len(header)]) for line, cells in rows]
+    if not rows:
+        raise DataError(f"{name}: has a header and no rows")
+    twice = next((name for i, name in enumerate(header) if name in header[:i]), None)
+    if twice is not None:
+        raise DataError(f"{name}:1: two columns are called {twice!r}")
+    short = next((row for row in rows if len(row.cells) != len(header)), None)
     if short is not None:
-        raise DataError(f"{name}:{short[0]}: has {len(short[1])} cells, and the header names {len(header)}")
-    lines = np.array([line for line, _ in rows], np.int64)
-    values = _numbers(rows, [header.index(column) for column in chosen], chosen, name=name, missing=missing)
-    moments = None
-    if date is not None:
-        place = header.index(date)
-        moments = parse_timestamps([cells[place] for _, cells in rows], where=lambda row: f"{name}:{lines[row]}")
-    return Series(name, tuple(chosen), values, moments, lines)
+        raise DataError(f"{name}:{short.line}: has {len(short.cells)} cells, and the header names {len(header)}")
+    table = Table(name, header, rows, dialect, (note,) if note else ())
+    return table if limit is not None else _side_by_side(table)
 
 
-def join_series(parts: Sequence[Series], *, names: Sequence[str]) -> Series:
-    """Series side by side, at the dates that all of them have; columns are called name.column."""
-    without = next((part for part in parts if part.moments is None), None)
-    if without is not None:
-        raise DataError(f"{without.name}: has no date column; several files are joined by their dates")
-    dates = [part.moments for part in parts if part.moments is not None]
-    common = reduce(np.intersect1d, dates)
-    if not len(common):
-        raise DataError(f"{', '.join(part.name for part in parts)}: have no date in common")
-    rows = [np.searchsorted(own, common) for own in dates]
-    columns = tuple(f"{name}.{column}" for name, part in zip(names, parts, strict=True) for column in part.columns)
-    values = np.concatenate([part.values[at] for part, at in zip(parts, rows, strict=True)], 1)
-    return Series(parts[0].name, columns, values, common, parts[0].lines[rows[0]])
+def _side_by_side(table: Table) -> Table:
+    """The table with its series side by side, if they come one below the other."""
+    found = header_of(table)
+    names = sorted((name for name in table.header if is_series_name(name)), key=lambda name: name not in found.texts)
+    names += [name for name in found.texts if name not in names]
+    if found.date is None or not names:
+        return table
+    return side_by_side(table, date=found.date, names=names, values=list(found.numbers))
+
+
+def header_of(table: Table) -> Header:
+    """What the columns of a table hold."""
+    date = _date_column(table)
+    numbers, texts, counters = [], [], []
+    for name in table.header:
+        cells = [cell for cell in islice(table.column(name), SAMPLE) if cell.strip().lower() not in _GAPS]
+        if name == date:
+            continue
+        if _ROW_NUMBERS.fullmatch(name) and _is_counting(cells):
+            counters.append(name)
+        elif not cells or sum(number is not None for number in _parsed(cells, table.dialect)) * 4 >= len(cells):
+            numbers.append(name)
+        else:
+            texts.append(name)
+    return Header(date, tuple(numbers), tuple(texts), tuple(counters))
+
+
+def series_of_table(table: Table, *, columns: Sequence[str] | None = None, reading: Reading = AS_IT_IS) -> Series:
+    """The columns of a table of cells as a series, its rows in the order of time."""
+    found = header_of(table)
+    chosen = list(found.numbers if columns is None else columns)
+    for column in chosen:
+        if column not in table.header:
+            raise missing_column(column, table.header, where=f"{table.name}:1")
+    lines = np.array([line for line, _ in table.rows], np.int64)
+    dates = None
+    if found.date is not None:
+        dates = parse_dates(table.column(found.date), where=table.where, dates=reading.dates, usual=reading.usual)
+    values = np.stack([_numbers(table, column) for column in chosen], 1) if chosen else np.zeros((len(lines), 0))
+    order = _order_of(dates)
+    if order is not None and dates is not None:
+        values, lines, dates = values[order], lines[order], dates.at(order)
+    values = _without_gaps(table, chosen, values, order, missing=reading.missing)
+    series = Series(table.name, tuple(chosen), values, dates, lines, found.date or "", table.dialect)
+    series = replace(series, stacked=table.stacked)
+    return series.noted(*table.notes, None if order is None else f"{table.name}: its rows are put in the order of time")
 
 
 def stem_of(path: Path | str) -> str:
@@ -125,57 +161,69 @@ def stem_of(path: Path | str) -> str:
     return Path(str(path)).name.removesuffix(".gz").removesuffix(".csv").removesuffix(".tsv")
 
 
-def _rows(path: Path | str, *, limit: int | None = None) -> list[tuple[int, list[str]]]:
-    """The lines that are not blank, as cells, with their numbers; at least a header and a row."""
-    lines = stream_lines(path)
-    first = next(lines, None)
-    if first is None:
-        raise empty_file(path)
-    separator = max(",;\t", key=first.count)
-    rows = [(1, [cell.strip() for cell in next(csv.reader([first], delimiter=separator))])]
-    for number, cells in enumerate(csv.reader(lines, delimiter=separator), start=2):
-        if cells:
-            rows.append((number, cells))
-        if len(rows) == limit:
-            break
-    if len(rows) < 2:
-        raise DataError(f"{display_name(path)}: has a header and no rows")
-    names = rows[0][1]
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is not None:
-        raise DataError(f"{display_name(path)}:1: two columns are called {twice!r}")
-    return rows
+def _is_header(cells: Sequence[str]) -> bool:
+    """Whether the first row is one of names: it holds no date, and not numbers alone."""
+    dated = any(looks_like_dates([cell]) for cell in cells)
+    return not dated and not all(parse_number(cell) is not None or not cell for cell in cells)
 
 
-def _date_column(rows: Sequence[tuple[int, list[str]]]) -> str | None:
-    header, first = rows[0][1], rows[1][1]
-    named = [name for name in header if name.lower() in DATE_NAMES]
-    dated = [name for name, cell in zip(header, first, strict=False) if looks_like_date(cell)]
-    return next((name for name in named if name in dated), None) or next(iter(dated), None) or next(iter(named), None)
+def _date_column(table: Table) -> str | None:
+    """The column that is called so and reads so; else one that reads so, else one that is called so."""
+    first = dict(zip(table.header, table.rows[0].cells, strict=True))
+    named = [name for name in table.header if name.lower() in STRONG["ds"]]
+    named += [name for name in table.header if name.lower() in _PERIODS]
+    dated = [name for name, cell in first.items() if looks_like_dates([cell])]
+    reads = [name for name in named if any(form.fullmatch(first[name].strip()) for form in FORMS.values())]
+    words = [name for name in named if name.lower() in STRONG["ds"] and parse_number(first[name]) is None]
+    both = [name for name in named if name in dated]
+    return next(iter([*both, *dated, *reads, *words]), None)
 
 
-def _numbers(
-    rows: Sequence[tuple[int, list[str]]], places: Sequence[int], names: Sequence[str], *, name: str, missing: Missing
+def _is_counting(cells: Sequence[str]) -> bool:
+    """Whether cells are whole numbers, each one more than the one before."""
+    return all(cell.strip().isdecimal() for cell in cells) and bool((np.diff(list(map(int, cells))) == 1).all())
+
+
+def _order_of(dates: Dates | None) -> NDArray[np.int64] | None:
+    """The order that rows have to be put in; None if they are in order, or if dates that come twice leave it open."""
+    if dates is None or (np.diff(dates.moments) > np.timedelta64(0, "s")).all():
+        return None
+    twice = len(np.unique(dates.moments)) < len(dates)
+    return None if twice else np.argsort(dates.moments)
+
+
+def _numbers(table: Table, column: str) -> Values:
+    """The cells of a column as numbers; NaN for gaps, and for what is none."""
+    cells = ["nan" if cell.strip().lower() in _GAPS else cell for cell in table.column(column)]
+    if table.dialect.decimal == POINT:
+        try:
+            return np.array(list(map(float, cells)))
+        except ValueError:
+            pass
+    return np.array([math.nan if number is None else number for number in _parsed(cells, table.dialect)])
+
+
+def _parsed(cells: Sequence[str], dialect: Dialect) -> list[float | None]:
+    return parse_numbers(cells, default=dialect.decimal)
+
+
+def _without_gaps(
+    table: Table, names: Sequence[str], values: Values, order: Iterable[int] | None, *, missing: Missing
 ) -> Values:
-    """The cells of columns as numbers (n, C); what is none is named, or filled with the last one before it."""
-    values = np.array([[_number(cells[index]) for index in places] for _, cells in rows], np.float64)
-    values = values.reshape(len(rows), len(places))
+    """The numbers (n, C) with gaps filled by the last one before, if asked for; what is no number is named."""
+    rows = table.rows if order is None else [table.rows[i] for i in order]
+    places = [table.header.index(name) for name in names]
     for row, column in np.argwhere(np.isnan(values)) if missing == "last" else ():
-        if row and rows[row][1][places[column]].strip().lower() in _GAPS:
+        if row and rows[row].cells[places[column]].strip().lower() in _GAPS:
             values[row, column] = values[row - 1, column]
     wrong = np.argwhere(~np.isfinite(values))
     if not len(wrong):
         return values
-    shown = [f"{name}:{rows[i][0]}: {names[j]} is {rows[i][1][places[j]]!r}" for i, j in wrong[:_SHOWN].tolist()]
+    shown = [
+        f"{table.name}:{rows[i].line}: {names[j]} is {rows[i].cells[places[j]]!r}" for i, j in wrong[:_SHOWN].tolist()
+    ]
     more = f"; and {len(wrong) - _SHOWN:,} more" if len(wrong) > _SHOWN else ""
     raise DataError(
         "; ".join(shown) + more + "; numbers are needed",
         hint='fill gaps with the value before: data.missing="last"; choose columns: data.inputs, data.targets',
     )
-
-
-def _number(cell: str) -> float:
-    try:
-        return float(cell)
-    except ValueError:
-        return math.nan

@@ -16,7 +16,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.series.files import Missing, Series, series_of_rows
+from regard.data.io.dialect import TableRow
+from regard.data.series.files import AS_IT_IS, Reading, series_of_table
+from regard.data.series.series import Series
+from regard.data.series.table import Table
 from regard.errors import DataError, UsageError, kind_of
 
 SeriesInput: TypeAlias = str | Path | Mapping[str, Sequence[Any]] | NDArray[Any] | Any  # and a pandas DataFrame
@@ -30,7 +33,7 @@ def check_series(inputs: Sequence[object]) -> None:
 
 
 def series_of(
-    table: SeriesInput, *, columns: Sequence[str], missing: Missing = "refuse", name: str = "the table"
+    table: SeriesInput, *, columns: Sequence[str], reading: Reading = AS_IT_IS, name: str = "the table"
 ) -> Series:
     """These columns of a table; errors call it by its name."""
     cells = _columns(table, columns, name)
@@ -38,8 +41,8 @@ def series_of(
     if len(lengths) != 1 or not min(lengths):
         shown = ", ".join(f"{column} {len(values):,}" for column, values in cells.items())
         raise DataError(f"{name}: its columns have {shown or 'no'} rows; as many in each, at least one, are needed")
-    rows = [(1, list(cells)), *enumerate(map(list, zip(*cells.values(), strict=True)), start=2)]
-    return series_of_rows(rows, name=name, columns=columns, missing=missing)
+    rows = [TableRow(i, list(row)) for i, row in enumerate(zip(*cells.values(), strict=True), start=2)]
+    return series_of_table(Table(name, list(cells), rows), columns=columns, reading=reading)
 
 
 def _columns(table: Any, columns: Sequence[str], name: str) -> dict[str, list[str]]:
@@ -59,4 +62,4 @@ def _columns(table: Any, columns: Sequence[str], name: str) -> dict[str, list[st
 
 
 def _cells(values: Iterable[Any]) -> list[str]:
-    return [str(value) for value in values]
+    return [str(value).replace("T", " ") if isinstance(value, np.datetime64) else str(value) for value in values]

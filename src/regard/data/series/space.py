@@ -1,4 +1,4 @@
-"""What the numbers of a series mean to a model: its columns, their scale, the step. Kept in a run as `series.json`.
+"""What the numbers of a series mean to a model: its columns, their scale, its dates. Kept in a run as `series.json`.
 
 space.scaled(values)        (n, C) in units of the training part: mean 0, deviation 1, column by column
 space.unscaled(forecast)    (…, K[, Q]) of the targets, back in the data's own units
@@ -6,7 +6,7 @@ space.unscaled(forecast)    (…, K[, Q]) of the targets, back in the data's own
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.io.atomic import read_facts, write_whole
-from regard.data.series.files import Values
-from regard.data.series.timestamps import Step
+from regard.data.series.calendar import DatePattern
+from regard.data.series.dates import DateFormat
+from regard.data.series.series import Values
 from regard.errors import DataError
 
 FILE = "series.json"
@@ -23,18 +24,22 @@ FILE = "series.json"
 
 @dataclass(frozen=True)
 class SeriesSpace:
-    """Columns read (`inputs`) and predicted (`targets`), the mean and deviation of each, and the step, if known.
+    """Columns read (`inputs`) and predicted (`targets`), the mean and deviation of each, and which dates come next.
 
-    `names` are those of the files, where several are joined; `season` is the number of steps that repeat, or 0.
+    `names` are those of the files, where several are joined; `season` is the number of steps that repeat, or 0;
+    `format` is how the dates were written; `naive` is how far a target is from itself a season before, on average over
+    the training part: what MASE counts errors in.
     """
 
     inputs: tuple[str, ...]
     targets: tuple[str, ...]
     mean: dict[str, float]
     scale: dict[str, float]
-    step: Step | None = None
+    pattern: DatePattern | None = None
     season: int = 0
     names: tuple[str, ...] = ()
+    format: DateFormat | None = None
+    naive: dict[str, float] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -56,6 +61,13 @@ class SeriesSpace:
                 f"{', '.join(flat)}: always the same number in the training part; there is nothing to learn"
             )
         return dict(zip(columns, mean.tolist(), strict=True)), dict(zip(columns, scale.tolist(), strict=True))
+
+    @staticmethod
+    def naive_errors(values: Values, columns: tuple[str, ...], season: int) -> dict[str, float]:
+        """How far the columns of the training part are from themselves a season before, where they are at all."""
+        lag = season if 0 < season < len(values) else 1
+        errors = np.abs(values[lag:] - values[:-lag]).mean(0)
+        return {name: error for name, error in zip(columns, errors.tolist(), strict=True) if error > 0}
 
     def scaled(self, values: Values) -> NDArray[np.float32]:
         """Values (n, C) of `columns`, in units of the training part."""
@@ -79,9 +91,26 @@ class SeriesSpace:
         """Read what `save` wrote."""
 
         def parse(facts: dict[str, Any]) -> SeriesSpace:
-            step = None if facts["step"] is None else Step(**facts["step"])
-            named = {name: tuple(map(str, facts[name])) for name in ("inputs", "targets", "names")}
-            return cls(mean=facts["mean"], scale=facts["scale"], step=step, season=int(facts["season"]), **named)
+            inputs, targets, names = (tuple(map(str, facts[name])) for name in ("inputs", "targets", "names"))
+            pattern = _pattern(facts.get("pattern") or facts.get("step"))
+            mean, scale, season = facts["mean"], facts["scale"], int(facts["season"])
+            naive = facts.get("naive", {})
+            return cls(inputs, targets, mean, scale, pattern, season, names, _format(facts), naive)
 
         hint = "a run that forecasts keeps its scale"
         return read_facts(folder / FILE, parse, what="not a description of a series", hint=hint)
+
+
+def _pattern(facts: dict[str, Any] | None) -> DatePattern | None:
+    """A pattern of dates; of runs that kept a step, what it meant."""
+    if facts is None:
+        return None
+    if "weekdays" not in facts:
+        return DatePattern(**facts | {"times": tuple(tuple(map(int, times)) for times in facts["times"])})
+    if facts["weekdays"]:
+        return DatePattern(times=((0,),) * 5 + ((),) * 2)
+    return DatePattern(months=facts["months"], day=0) if facts["months"] else DatePattern(seconds=facts["seconds"])
+
+
+def _format(facts: dict[str, Any]) -> DateFormat | None:
+    return DateFormat(**facts["format"]) if facts.get("format") else None

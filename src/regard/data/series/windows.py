@@ -10,7 +10,7 @@ known of the inputs reaches so many steps into the future: by T, one series is t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +31,10 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """All windows of one part. `values` (n, C) are scaled: the inputs first; `targets` are their columns' places."""
+    """All windows of one part. `values` (n, C) are scaled: the inputs first; `targets` are their columns' places.
+
+    `held` windows before the first were not trained on either; None where nothing is known of them.
+    """
 
     values: Numbers
     marks: Numbers
@@ -41,9 +44,15 @@ class Windows:
     n_inputs: int
     targets: tuple[int, ...]
     lead: int = 0
+    held: int | None = None
 
     def __len__(self) -> int:
         return len(self.places)
+
+    def preceding(self) -> Windows:
+        """The windows before the first that were not trained on."""
+        first = int(self.places[0]) if len(self) else 0
+        return replace(self, places=np.arange(first - (self.held or 0), first, dtype=np.int64))
 
     def cut(self, indices: Rows) -> Cut:
         """The windows of these numbers."""

@@ -33,10 +33,14 @@ def character_grams(text: str) -> list[str]:
     return [plain[i : i + n] for n in (1, 2, 3) for i in range(len(plain) - n + 1)]
 
 
+def has_spaces(texts: Sequence[str]) -> bool:
+    """Whether words are kept apart by spaces, as far as the first texts tell."""
+    looked_at = texts[:_LOOKED_AT]
+    return sum(map(len, looked_at)) <= _LONG * sum(len(text.split()) for text in looked_at)
+
+
 def gram_function(texts: Sequence[str], *, fewest_words: float = 0) -> Grams:
     """How to cut texts like these: by characters where spaces are rare, or words fewer than so many a text."""
     looked_at = texts[:_LOOKED_AT]
-    n_words = sum(len(text.split()) for text in looked_at)
-    n_characters = sum(len(text) for text in looked_at)
-    unspaced = n_characters > _LONG * n_words
-    return character_grams if unspaced or n_words < fewest_words * len(looked_at) else word_grams
+    few = sum(len(text.split()) for text in looked_at) < fewest_words * len(looked_at)
+    return word_grams if has_spaces(texts) and not few else character_grams

@@ -4,7 +4,8 @@
     LabelSource("glue/CoLA/train.tsv.gz")                             a layout that is known by its header or its shape
 
 Known layouts are those of GLUE (Wang et al., 2019: CoLA has no header), TREC's questions (`CLASS:detail text`, Latin-1,
-as it is given away), and tables with columns `text`, `label` and, for pairs, `pair`. A label is kept as it was found.
+as it is given away), and tables with columns `text`, `label` and, for pairs, `pair`, or other names that people give
+them (`columns.py`); of two columns without names, the texts are the longer one. A label is kept as it was found.
 What cannot be used is named with its file and line, all of it together.
 """
 
@@ -12,18 +13,21 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.config.data import BadRows
-from regard.data.io.lines import STDIN, display_name, empty_file, hash_file, listed, open_bytes
-from regard.data.io.tables import FORMATS, Column, as_texts, missing_column, read_cells, read_header, table_format
+from regard.data.io.columns import match_columns
+from regard.data.io.lines import STDIN, Say, display_name, empty_file, hash_file, listed, open_bytes
+from regard.data.io.tables import FORMATS, Column, as_texts, has_header, read_cells, read_header, table_format
 from regard.errors import DataError, UsageError
 
+_SEEN = 200  # rows
 _TREC = re.compile(rb"[A-Z]{2,}:[a-z]+ \S")
 
 
@@ -112,12 +116,19 @@ class LabelSource:
             return Layout(1, 0)
         if str(self.path) == STDIN:
             raise UsageError("columns of standard input are not guessed", hint='say which: text="…", label="…"')
-        return _recognise(read_header(self.path, format=self.resolved_format), where=f"{self.name}:1")
+        header = read_header(self.path, format=self.resolved_format)
+        layout = _recognise(header)
+        if layout is None and not has_header(self.path, format=self.resolved_format) and len(header) == 2:
+            layout = self._longer()
+        if layout is None:
+            found = match_columns(header, ("text", "label"), where=f"{self.name}:1")
+            layout = Layout(found["text"], found["label"])
+        return layout
 
-    def examples(self) -> Iterator[Example]:
+    def examples(self, say: Say = lambda _: None) -> Iterator[Example]:
         """Stream what is there, good or bad; an input without any row is an error."""
         example = None
-        for example in self._trec() if self.resolved_format.startswith("trec") else self._table():
+        for example in self._trec() if self.resolved_format.startswith("trec") else self._table(say):
             yield example
         if example is None:
             raise empty_file(self.path)
@@ -127,10 +138,17 @@ class LabelSource:
         parts = (hash_file(self.path), self.resolved_format, tuple(self.layout))
         return sha256(repr(parts).encode()).hexdigest()
 
-    def _table(self) -> Iterator[Example]:
+    def _longer(self) -> Layout:
+        """Two columns without names: the texts are those that are longer."""
+        first, second = 0, 0
+        for (one, other), _ in islice(read_cells(self.path, (0, 1), format=self.resolved_format), _SEEN):
+            first, second = first + len(one), second + len(other)
+        return Layout(0, 1) if first >= second else Layout(1, 0)
+
+    def _table(self, say: Say) -> Iterator[Example]:
         layout = self.layout
         texts = [column for column in (layout.text, layout.pair) if column is not None]
-        for values, line in read_cells(self.path, layout.columns, format=self.resolved_format):
+        for values, line in read_cells(self.path, layout.columns, format=self.resolved_format, say=say):
             where = f"{self.name}:{line}"
             cells = as_texts([value for i, value in enumerate(values) if i != 1], texts, where=where)
             yield Example(cells[0], cells[1] if len(cells) > 1 else None, _label(values[1], where=where), line)
@@ -149,14 +167,14 @@ def read_examples(
     numbers: bool = False,
     known: Sequence[str] | None = None,
     bad: BadRows = "refuse",
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = lambda _: None,
 ) -> list[Example]:
     """The examples of a source that can be used; `known` is the closed list of labels, where there is one already.
 
     Bad rows (no text, no label, not a number, a label that is not known) are refused all together, or dropped and said.
     """
     good, wrong = [], []
-    for example in source.examples():
+    for example in source.examples(say):
         problem = _problem(example, numbers=numbers, known=known)
         if problem is None:
             good.append(example)
@@ -203,7 +221,8 @@ def _label(value: Any, *, where: str) -> str:
     return str(value).strip()
 
 
-def _recognise(header: Sequence[str], *, where: str) -> Layout:
+def _recognise(header: Sequence[str]) -> Layout | None:
+    """The layout that is known by its header or its shape."""
     present = set(header)
     for layout in LAYOUTS:
         if present.issuperset(str(column) for column in layout.columns):
@@ -212,5 +231,4 @@ def _recognise(header: Sequence[str], *, where: str) -> Layout:
         return COLA
     if not header:
         return LAYOUTS[-1]  # an empty file: reading it says so
-    problem = missing_column("text" if "label" in present else "label", header, where=where)
-    raise DataError(str(problem), hint='say which columns to use: data.text="…", data.label="…"')
+    return None

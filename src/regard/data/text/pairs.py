@@ -2,21 +2,25 @@
 
 A `PairSource` describes the place; `pairs()` streams what is there. Which columns of a table are used:
 
-    TSV             columns 0 and 1, no header       names given → the first line is the header
-    CSV             `source` and `target`            integers given → there is no header
-    JSONL, Parquet  `source` and `target`            names only
+    given           names → the first line is the header; integers → there is none
+    not given       `source` and `target`, or columns called as people call them (`columns.py`): by languages, src, …
+                    a table without names: columns 0 and 1
 """
+
+from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.data.io.lines import STDIN, display_name, empty_file, hash_file, read_lines, stream_lines
+from regard.data.io.columns import match_columns
+from regard.data.io.lines import STDIN, Say, display_name, empty_file, hash_file, read_lines, stream_lines
 from regard.data.io.tables import FORMATS as TABLES
-from regard.data.io.tables import Column, read_texts, table_format
+from regard.data.io.tables import Column, has_header, read_header, read_texts, table_format
 from regard.errors import DataError, UsageError
 
 __all__ = ["FORMATS", "Pair", "PairSource", "read_lines"]
@@ -40,12 +44,15 @@ class PairSource:
 
     With `target`, two files whose n-th lines belong together. Without, one table whose `format` is taken from the
     file's suffix (a last `.gz` aside) unless it is given; anything unknown, standard input included, is read as TSV.
+    Of a source whose pairs serve two ends, each one of `every` is `held` out: this is those pairs, or the others.
     """
 
     source: Path | str
     target: Path | str | None = None
     columns: tuple[Column, Column] | None = None
     format: str | None = None
+    every: int = 0
+    held: bool = False
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
@@ -65,7 +72,7 @@ class PairSource:
         kinds = {type(column) for column in self.columns}
         if len(self.columns) != 2 or kinds not in ({str}, {int}):
             raise UsageError(f"columns are two names or two numbers, not {self.columns!r}")
-        if kinds == {int} and self.resolved_format in ("jsonl", "parquet"):
+        if kinds == {int} and self.resolved_format in ("jsonl", "parquet", "arrow"):
             raise UsageError(f"{self.resolved_format} columns have names, not numbers; given {self.columns!r}")
         if kinds == {int} and min(int(column) for column in self.columns) < 0:
             raise UsageError(f"columns are counted from 0; given {self.columns!r}")
@@ -75,33 +82,60 @@ class PairSource:
         """The format that will be read: as given, or by the file's suffix."""
         return self.format or ("lines" if self.target is not None else table_format(self.source))
 
-    @property
+    @cached_property
     def resolved_columns(self) -> tuple[Column, Column]:
-        """The columns that will be read: as given, or the default of the format."""
+        """The columns that will be read: as given, by their names, or the first two of a table without names."""
         if self.columns is not None:
             return self.columns
-        return (0, 1) if self.resolved_format == "tsv" else _NAMES
+        format, tabs = self.resolved_format, self.resolved_format == "tsv"
+        if format == "lines" or str(self.source) == STDIN:
+            return (0, 1) if format in ("tsv", "lines") else _NAMES
+        header = read_header(self.source, format=format)
+        if not header or set(_NAMES) <= set(header):
+            return (0, 1) if tabs and not header else _NAMES
+        if not has_header(self.source, format=format):
+            return (0, 1)
+        try:
+            chosen = match_columns(header, ("source", "target"), where=f"{self.name}:1")
+        except DataError as problem:
+            if tabs:
+                return (0, 1)  # a first pair that is shorter than the others looks like names
+            first, second = (*header, "target")[:2]
+            raise DataError(str(problem), hint=f'say which: data.columns=\'["{first}", "{second}"]\'') from None
+        return chosen["source"], chosen["target"]
 
     @property
     def name(self) -> str:
         """What messages call this source."""
         return display_name(self.source)
 
-    def pairs(self) -> Iterator[Pair]:
-        """Stream the pairs; an input without any is an error."""
+    def pairs(self, say: Say = lambda _: None) -> Iterator[Pair]:
+        """Stream the pairs; an input without any is an error. At the end, an encoding other than UTF-8 is said."""
         row = None
-        for row in self._parallel() if self.target is not None else self._table():
-            yield row
+        rows = self._parallel(say) if self.target is not None else self._table(say)
+        for number, row in enumerate(rows, start=1):
+            if not self.every or (number % self.every == 0) == self.held:
+                yield row
         if row is None:
             raise empty_file(self.source)
 
-    def _table(self) -> Iterator[Pair]:
-        for (source, target), line in read_texts(self.source, self.resolved_columns, format=self.resolved_format):
+    def parted(self, share: float, *, most: int) -> tuple[PairSource, PairSource]:
+        """The pairs to learn from, and those held out: a share of all, `most` at most, spread evenly."""
+        n = sum(1 for _ in self.pairs())
+        if n < 2:
+            raise DataError(f"{self.name}: {n} pair cannot be divided", hint="give pairs to choose by: --valid FILE")
+        every = max(2, round(n / min(max(1, share * n), most)))
+        every = min(every, n)
+        return replace(self, every=every), replace(self, every=every, held=True)
+
+    def _table(self, say: Say) -> Iterator[Pair]:
+        columns, format = self.resolved_columns, self.resolved_format
+        for (source, target), line in read_texts(self.source, columns, format=format, say=say):
             yield Pair(source, target, line)
 
-    def _parallel(self) -> Iterator[Pair]:
+    def _parallel(self, say: Say) -> Iterator[Pair]:
         assert self.target is not None
-        sources, targets = stream_lines(self.source), stream_lines(self.target)
+        sources, targets = stream_lines(self.source, say=say), stream_lines(self.target, say=say)
         for number, (source, target) in enumerate(zip_longest(sources, targets), start=1):
             if source is None or target is None:
                 longer = targets if source is None else sources
@@ -116,5 +150,6 @@ class PairSource:
     def fingerprint(self) -> str:
         """A SHA-256 over the bytes of the files and the way they are read; the same contents give the same one."""
         hashes = [hash_file(path) for path in (self.source, self.target) if path is not None]
-        how = repr((self.resolved_format, self.resolved_columns))
+        parted = (self.every, self.held) if self.every else ()
+        how = repr((self.resolved_format, self.resolved_columns, *parted))
         return hashlib.sha256("".join([*hashes, how]).encode()).hexdigest()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from regard.config.recipe import Recipe
 from regard.config.training import TuningConfig
+from regard.metrics.verdict import Baseline
 from regard.models.span_reader import SpanReader
 from regard.tasks.answers.answerer import Answerer
 from regard.tasks.answers.data import AnswerFiles, QuestionSets
-from regard.tasks.answers.metrics import score_answers
+from regard.tasks.answers.metrics import answer_figures, score_answers
+from regard.tasks.answers.squad import Question
 from regard.tasks.answers.training import AnswerTraining
 from regard.tasks.answers.windows import Windows
-from regard.tasks.measuring import measure
+from regard.tasks.measuring import Beside, measure
 from regard.tasks.tokenizing import tokenizer_for
 from regard.training.setup import RunContext, Say, TaskSetup
 from regard.training.warm_start import begin_with_backbone, open_start
@@ -57,4 +60,14 @@ class AnswerSetup(TaskSetup):
         """Exact match and F1 on the validation questions, and on every test set."""
         assert isinstance(self.model, SpanReader)
         answerer, sets = Answerer(self.model, self.windows), {"valid": self.sets.valid} | self.sets.tests
-        return measure(sets, lambda questions: score_answers(answerer, questions, self.recipe.decode), say=say)
+        hints = [] if "start" in self.recipe.model else ["model.start=FOLDER of a pretrained encoder"]
+        beside = Beside("f1", _baselines, hints)
+        decode = self.recipe.decode
+        return measure(sets, lambda questions: score_answers(answerer, questions, decode), say=say, beside=beside)
+
+
+def _baselines(name: str, questions: Sequence[Question]) -> list[Baseline]:
+    from regard.tasks.answers.baselines import answer_baselines
+
+    unanswerable = not all(question.answers for question in questions)
+    return answer_baselines(questions, lambda said: answer_figures(said, questions), unanswerable=unanswerable)

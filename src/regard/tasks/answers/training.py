@@ -51,6 +51,7 @@ class AnswerTraining(BatchPlanMixin):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "f1"
+    unit = "windows"
     few_lengths = 64
 
     def __init__(

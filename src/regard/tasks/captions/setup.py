@@ -6,15 +6,16 @@ from typing import Any
 
 from regard.config.recipe import Recipe
 from regard.errors import ConfigError
+from regard.metrics.verdict import Baseline
 from regard.models.interfaces.captions import as_captioner
 from regard.models.registry import entry
 from regard.tasks.captions.config import CaptionConfig
-from regard.tasks.captions.data import CaptionFiles, as_text
+from regard.tasks.captions.data import CaptionFiles, Pictures, as_text
 from regard.tasks.captions.loss import Weights
-from regard.tasks.captions.metrics import score_captions
+from regard.tasks.captions.metrics import CaptionJudge, score_captions
 from regard.tasks.captions.training import CaptionTraining, Views
 from regard.tasks.captions.writer import CaptionWriter
-from regard.tasks.measuring import measure
+from regard.tasks.measuring import Beside, measure
 from regard.tasks.tokenizing import tokenizer_for
 from regard.training.setup import RunContext, Say, TaskSetup
 from regard.training.warm_start import begin_model, own_options, refuse_start
@@ -63,9 +64,23 @@ class CaptionSetup(TaskSetup):
         return {"images": len(self.task.train), "captions": captions, "words": len(self.tokenizer)}
 
     def measure(self, say: Say) -> dict[str, dict[str, Any]]:
-        """Every test set, captioned and scored."""
-        writer = CaptionWriter([as_captioner(self.model)], self.tokenizer)
-        return measure(self.sets.tests, lambda pictures: score_captions(writer, pictures, self.recipe.decode), say=say)
+        """Every test set, captioned and scored; without one, the validation images."""
+        writer, sets = CaptionWriter([as_captioner(self.model)], self.tokenizer), self.sets
+        tests: dict[str, Pictures] = dict(sets.tests) or {"valid": sets.valid}
+        beside = Beside("cider-d", self._baselines, ["more images"])
+        decode = self.recipe.decode
+        return measure(tests, lambda pictures: score_captions(writer, pictures, decode), say=say, beside=beside)
+
+    def _baselines(self, name: str, pictures: Pictures) -> list[Baseline]:
+        from regard.tasks.captions.baselines import caption_baselines
+
+        train, judge = self.sets.train, CaptionJudge(pictures.captions)
+        return caption_baselines(
+            pictures.pixels,
+            lambda texts: {"cider-d": judge.score(texts).figures()["CIDEr-D"]},
+            train_pixels=train.pixels,
+            train_captions=train.captions,
+        )
 
 
 def _check(recipe: Recipe, train: CaptionConfig) -> None:

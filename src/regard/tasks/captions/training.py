@@ -115,6 +115,7 @@ class CaptionTraining(BatchPlanMixin):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "cider"
+    unit = "words"
     few_lengths = 4
 
     def __init__(

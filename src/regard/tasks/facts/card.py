@@ -11,11 +11,11 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from regard.config.wording import duration, score, settings
 from regard.metrics.figure_names import figure
 from regard.tasks.facts.model_facts import chosen_options, has_attention
 from regard.tasks.facts.summary import RunSummary, Scored, summarise
 from regard.tasks.facts.uses import use_of
-from regard.tasks.wording import duration, score, settings
 
 _LONGEST = 80  # characters of an example
 

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.inspection.plots.curves import Curve, CurvePanel
-from regard.metrics.figure_names import figure
+from regard.metrics.figure_names import figure, is_mirrored
 from regard.tasks.facts.summary import RunSummary
 from regard.tasks.facts.uses import main_figure, use_of
 
 _LOSSES = ("valid_nll", "valid_loss")
-_MIRRORED = ("minus_", "valid_log_likelihood")  # what the trainer maximises in place of a loss
 _MOST = 3  # figures of evaluations
 
 
@@ -118,7 +117,7 @@ def _figures(runs: Iterable[RunSummary]) -> list[str]:
 
 
 def _is_shown(name: str) -> bool:
-    return name not in _LOSSES and not name.startswith(_MIRRORED)
+    return name not in _LOSSES and not is_mirrored(name)
 
 
 def _unit(runs: Iterable[RunSummary]) -> str:

@@ -21,11 +21,11 @@ from regard.checkpoints.history import History, read_history
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.spec import ModelSpec
 from regard.config.lenient import number, table, text, texts, whole
+from regard.config.wording import several
 from regard.errors import CheckpointError, RegardError
 from regard.metrics.figure_names import figure
 from regard.tasks.facts.uses import main_figure
 from regard.tasks.run_state import State, goes_beyond, last_change, read_reached, read_state
-from regard.tasks.wording import several
 
 _NO_COUNTS = ("format", "seed", "parameters")
 _SHORT = 8  # characters of a fingerprint that are shown

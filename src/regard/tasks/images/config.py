@@ -97,6 +97,7 @@ TASK = TaskSpec(
     data=ImageData,
     decode=ImageOptions,
     train=ImageConfig,
+    plan="regard.tasks.images.planning:plan_images",
     setup="regard.tasks.images.setup:ImageSetup",
     predictor="regard.tasks.images.predictor:ImagePredictor",
 )

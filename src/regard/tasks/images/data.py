@@ -7,15 +7,16 @@ pixels are kept in the run's data folder.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.images.sources import ImageSource, Part
+from regard.data.images.sources import ImageExample, ImageSource, Part
 from regard.data.images.space import Channels, ImageSpace
 from regard.data.images.store import ImageStore, Size
 from regard.data.text.labelled import is_number
@@ -89,6 +90,15 @@ class ImageFiles(DataFiles[ImageData]):
         assert held is not None
         return ImageSets(train, held, present, replace(space, mean=mean, std=std))
 
+    def train_examples(self) -> Iterable[ImageExample]:
+        """What there is to learn from, undecoded."""
+        part = _part("train")
+        return chain.from_iterable(source.examples(part(source)) for source in self.train)
+
+    def has_valid(self) -> bool:
+        """Whether there are images to choose by, so that none are held out."""
+        return bool(self.data.valid) or any("valid" in source.parts() for source in self.train)
+
     def read_known(self, names: Sequence[str], space: ImageSpace, *, say: Say = lambda _: None) -> ImageSet:
         """Other images, whose classes have to be known: of a place with parts, its test part."""
         store = self._store("other", _part("test", "valid"), self.sources(names), space.size, say)
@@ -118,7 +128,7 @@ class ImageFiles(DataFiles[ImageData]):
 
         def build(folder: Path) -> ImageStore:
             say(f"{name}: decoding the images of {', '.join(str(source.path) for source, _ in chosen)}")
-            examples = (example for source, which in chosen for example in source.examples(which))
+            examples = (example for source, which in chosen for example in source.examples(which, say))
             store = ImageStore.build(examples, folder, size=size, bad=self.data.bad, fingerprint=key)
             dropped = f", {store.header.dropped:,} dropped" if store.header.dropped else ""
             say(f"{name}: {len(store):,} images of {store.size[0]} × {store.size[1]}{dropped}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -13,15 +14,16 @@ from regard.checkpoints.spec import Pretrained
 from regard.checkpoints.weights import load_weights, weights_of
 from regard.config.recipe import Recipe
 from regard.layers.stems import LearnedGrid
+from regard.metrics.verdict import Baseline, check_class_counts
 from regard.models.registry import build
 from regard.models.vit import ViT
 from regard.tasks.images.augmentation import Augmentation
 from regard.tasks.images.classifier import ImageClassifier
 from regard.tasks.images.config import ImageConfig
-from regard.tasks.images.data import ImageFiles, ImageSets
+from regard.tasks.images.data import ImageFiles, ImageSet, ImageSets
 from regard.tasks.images.metrics import score_images, without_classes
 from regard.tasks.images.training import ImageTraining
-from regard.tasks.measuring import measure
+from regard.tasks.measuring import Beside, Scores, measure
 from regard.training.setup import RunContext, Say, TaskSetup
 from regard.training.warm_start import begin_model, own_options, start_for
 
@@ -64,6 +66,11 @@ class ImageSetup(TaskSetup):
             f"{len(sets.valid):,} to choose by{shown}"
         )
 
+    def remarks(self) -> Iterable[str | None]:
+        """Classes that are too rare to be learnt."""
+        counts = np.bincount(self.sets.train.labels, minlength=len(self.sets.space.names)).tolist()
+        yield check_class_counts(dict(zip(self.sets.space.names, counts, strict=True)))
+
     def counts(self) -> dict[str, Any]:
         """How many images."""
         return {"images": len(self.sets.train)}
@@ -71,7 +78,20 @@ class ImageSetup(TaskSetup):
     def measure(self, say: Say) -> dict[str, dict[str, Any]]:
         """All figures on the validation images, and on every test set."""
         classifier, sets = ImageClassifier(self.model, self.sets.space), {"valid": self.sets.valid} | self.sets.tests
-        return measure(sets, lambda images: score_images(classifier, images), say=say, lines=without_classes)
+        found = self._baselines(sets)
+        beside: Beside[ImageSet] = Beside("accuracy", lambda name, _: found[name], ["more images"])
+
+        def score(images: ImageSet) -> Scores:
+            return score_images(classifier, images)
+
+        return measure(sets, score, say=say, lines=without_classes, beside=beside)
+
+    def _baselines(self, sets: Mapping[str, ImageSet]) -> dict[str, list[Baseline]]:
+        from regard.tasks.images.baselines import LabelledImages, image_baselines
+
+        tests = {name: LabelledImages(images.pixels, images.labels) for name, images in sets.items()}
+        train = LabelledImages(self.sets.train.pixels, self.sets.train.labels)
+        return image_baselines(train, tests, names=self.sets.space.names)
 
 
 def options_for(recipe: Recipe, sets: ImageSets, start: Pretrained | None) -> dict[str, Any]:

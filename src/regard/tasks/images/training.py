@@ -63,6 +63,7 @@ class ImageTraining(BatchPlanMixin):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "accuracy"
+    unit = "images"
     fixed_shape = True
     _loss = staticmethod(image_loss)
 

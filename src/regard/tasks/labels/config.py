@@ -37,6 +37,7 @@ TASK = TaskSpec(
     decode=NoOptions,
     train=TuningConfig,
     beginnings=("start", "vectors"),
+    plan="regard.tasks.labels.planning:plan_labels",
     setup="regard.tasks.labels.setup:LabelSetup",
     predictor="regard.tasks.labels.predictor:LabelPredictor",
 )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from regard.data.io.saved import is_saved, saved_part
 from regard.data.text.label_space import LabelSpace
 from regard.data.text.labelled import Example, LabelSource, read_examples
 from regard.errors import DataError
@@ -103,8 +104,10 @@ class LabelFiles(DataFiles[LabelData]):
 
 def _files_of(path: str, part: str, *, needed: bool = True) -> list[str]:
     """A file as it is; of a folder, the file that is called as its part."""
-    if not Path(path).is_dir():
+    if not Path(path).is_dir() or (needed and is_saved(path)):
         return [path]
+    if saved := saved_part(path, part):
+        return [saved]
     files = [entry for name in _PARTS[part] for entry in sorted(Path(path).glob(f"{name}.*")) if entry.is_file()]
     if not files and needed:
         names = ", ".join(sorted(entry.name for entry in Path(path).iterdir())[:8]) or "nothing"

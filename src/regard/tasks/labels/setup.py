@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from regard.config.recipe import Recipe
 from regard.config.training import TuningConfig
 from regard.data.text.labelled import Example
 from regard.errors import ConfigError
+from regard.metrics.verdict import Baseline, check_class_counts
 from regard.models.registry import entry
 from regard.tasks.backbones import template_for
 from regard.tasks.labels.data import LabelFiles, LabelledSets
 from regard.tasks.labels.labeller import Labeller
 from regard.tasks.labels.metrics import score_labels, text_of
 from regard.tasks.labels.training import LabelTraining
-from regard.tasks.measuring import Scores, measure
+from regard.tasks.measuring import Beside, Scores, measure
 from regard.tasks.templates import TemplatedRows
 from regard.tasks.tokenizing import tokenizer_for
 from regard.training.setup import RunContext, Say, TaskSetup
@@ -66,6 +68,12 @@ class LabelSetup(TaskSetup):
         what = "numbers" if space.numeric else f"{len(space.names)} labels"
         return f"{len(self.sets.train):,} examples, {what}"
 
+    def remarks(self) -> Iterable[str | None]:
+        """Classes that are too rare to be learnt."""
+        names = self.sets.space.names
+        counts = Counter(example.label for example in self.sets.train)
+        yield check_class_counts({name: counts[name] for name in names})
+
     def counts(self) -> dict[str, Any]:
         """How many examples."""
         return {"examples": len(self.sets.train)}
@@ -77,7 +85,22 @@ class LabelSetup(TaskSetup):
         def score(examples: Sequence[Example]) -> Scores:
             return score_labels(labeller, examples, TemplatedRows.of(self.template, map(text_of, examples)))
 
-        return measure({"valid": self.sets.valid} | self.sets.tests, score, say=say)
+        sets = {"valid": self.sets.valid} | self.sets.tests
+        space, found = self.sets.space, self._baselines(sets)
+        figure = "pearson" if space.numeric else "accuracy"
+        hints = [] if "start" in self.recipe.model else ["model.start=FOLDER of a pretrained encoder"]
+        return measure(sets, score, say=say, beside=Beside(figure, lambda name, _: found[name], hints))
+
+    def _baselines(self, sets: Mapping[str, Sequence[Example]]) -> dict[str, list[Baseline]]:
+        from regard.tasks.labels.baselines import label_baselines
+
+        def labels(examples: Sequence[Example]) -> list[Any]:
+            numeric = self.sets.space.numeric
+            return [float(e.label) if numeric else self.sets.space.encode(e.label) for e in examples]
+
+        tests = {name: (list(map(text_of, examples)), labels(examples)) for name, examples in sets.items()}
+        train = self.sets.train
+        return label_baselines(list(map(text_of, train)), labels(train), tests, names=self.sets.space.names)
 
     def _texts(self, examples: list[Example]) -> Any:
         return (part for example in examples for part in (example.text, example.pair) if part is not None)

@@ -49,6 +49,7 @@ class LabelBatch(TensorBatch):
 class LabelTraining(BatchPlanMixin):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
+    unit = "examples"
     _loss = staticmethod(label_loss)
 
     def __init__(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from regard.config.recipe import Recipe
+from regard.metrics.verdict import Baseline
 from regard.tasks.language.metrics import score_documents
 from regard.tasks.language.training import LanguageTraining
 from regard.tasks.language.writer import context_of
-from regard.tasks.measuring import Scores, measure, one_line
+from regard.tasks.measuring import Beside, Scores, measure, one_line
 from regard.tasks.texts import Documents, TextFiles, encode_texts
 from regard.tasks.tokenizing import with_tokenizer
 from regard.training.setup import RunContext, Say, TaskSetup
@@ -53,7 +54,18 @@ class LanguageSetup(TaskSetup):
         sets = {"valid": self.files.valid_documents}
         sets |= {name: source.documents for name, source in self.files.tests.items()}
         shown = ("loss", "perplexity", "bits_per_character")
-        return measure(sets, self._score, say=say, lines=lambda metrics: [one_line(metrics, shown)])
+        hints = ["train.steps=" + str(4 * self.recipe.train.steps), "more text"]
+        beside: Beside[Documents] = Beside("bits_per_character", self._baselines, hints)
+        return measure(sets, self._score, say=say, lines=lambda metrics: [one_line(metrics, shown)], beside=beside)
+
+    def _baselines(self, name: str, documents: Documents) -> list[Baseline]:
+        """Counts of n-grams, on the validation text alone: of others there are no ids."""
+        from regard.tasks.language.baselines import language_baselines
+
+        train, valid = self.texts.train, self.texts.valid
+        if name != "valid":
+            return []
+        return language_baselines(train.ids, valid.ids, n_vocabulary=len(self.texts.tokenizer), extent=valid.extent)
 
     def _score(self, documents: Documents) -> Scores:
         return score_documents(

@@ -29,7 +29,8 @@ from regard.metrics.scores import Metric
 from regard.models.interfaces.series import steps_read
 from regard.tasks.measuring import Scores
 from regard.tasks.series.forecasting import forecasts
-from regard.tasks.series.metrics import Errors, Forecasts, blocks_of, chunks, errors_of, metrics
+from regard.tasks.series.intervals import Intervals, rolling_offsets, scores_of
+from regard.tasks.series.metrics import Errors, Forecasts, Offsets, blocks_of, chunks, errors_of, metrics
 
 PENALTIES = (1e-6, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # times the mean square of a feature
 _FILE = "baseline.safetensors"
@@ -134,10 +135,22 @@ def _answers(windows: Windows, rows: Rows) -> Matrix:
 
 
 def score_windows(
-    model: nn.Module, windows: Windows, space: SeriesSpace, *, quantiles: Sequence[float], ridge: Ridge | None
+    model: nn.Module,
+    windows: Windows,
+    space: SeriesSpace,
+    *,
+    quantiles: Sequence[float],
+    ridge: Ridge | None,
+    intervals: Intervals | None = None,
 ) -> Scores:
-    """The model's forecasts of all windows; beside its figures "naive mse", "ridge mae", … of the same windows."""
-    errors = errors_of(forecasts(model, windows), windows, quantiles=quantiles)
+    """The model's forecasts of all windows; beside its figures "naive mse", "ridge mae", … of the same windows.
+
+    With `intervals`, bounds are as they would have been at the time: by the windows that were over then.
+    """
+    said, offsets = forecasts(model, windows), None
+    if intervals is not None and windows.held != 0:
+        offsets = bounds_along(model, windows, said, intervals.share, known=intervals)[0]
+    errors = errors_of(said, windows, quantiles=quantiles, offsets=offsets)
 
     def with_baselines() -> dict[str, Metric]:
         about = f"windows:{len(windows)}|context:{windows.context}|horizon:{windows.horizon}|all"
@@ -154,11 +167,26 @@ def score_windows(
     return Scores(len(windows), "windows", with_baselines, figures, block=block)
 
 
+def bounds_along(
+    model: nn.Module, windows: Windows, said: Forecasts, share: float, *, known: Intervals | None = None
+) -> tuple[Offsets, Intervals | None]:
+    """The offsets of bounds for each window, by those before it that were not trained on, and those that come next."""
+    held = windows.preceding()
+    before = _scores(forecasts(model, held), held) if len(held) else None
+    first = known if windows.held is None else None
+    return rolling_offsets(_scores(said, windows), horizon=windows.horizon, share=share, before=before, first=first)
+
+
+def _scores(said: Forecasts, windows: Windows) -> Offsets:
+    return np.concatenate([scores_of(said[rows], windows.cut(rows).future) for rows in chunks(len(windows))])
+
+
 def lines_of(metrics: Mapping[str, Metric]) -> list[str]:
     """The scaled errors as lines for people, the model's first."""
     whose = [""] + [key.removesuffix("mse") for key in metrics if key.endswith(" mse")]
     lines = []
     for prefix in whose:
-        mse, mae = (metrics[prefix + name].value for name in ("mse", "mae"))
-        lines.append(f"{prefix.strip() or 'model':<15} mse {mse:.4f}  mae {mae:.4f}")
+        shown = [name for name in ("mse", "mae", "mase", "coverage") if prefix + name in metrics]
+        figures = "  ".join(f"{name} {metrics[prefix + name].value:.4f}" for name in shown)
+        lines.append(f"{prefix.strip() or 'model':<15} {figures}")
     return lines

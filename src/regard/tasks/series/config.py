@@ -22,6 +22,7 @@ from regard.tasks.registry import NoOptions, TaskSpec
 
 LossName = Literal["mse", "mae"]
 Names = str | tuple[str, ...]
+DatesRead = Literal[True, False, "day-first", "month-first"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +41,12 @@ class SeriesData(Settings):
     valid_from: str | None = setting(None, "the date that validation begins at, instead of a split")
     test_from: str | None = setting(None, "the date that the test begins at")
     values: Literal["levels", "returns"] = setting("levels", "returns: logarithms of ratios of successive rows")
-    steps: Literal["equal", "any"] = setting("equal", "any: rows count as steps, whatever lies between their dates")
-    missing: Literal["refuse", "last"] = setting("refuse", "last: a gap is filled with the value before")
+    steps: Literal["equal", "any"] = setting("equal", "any: rows count as steps, even if their dates have no pattern")
+    missing: Literal["refuse", "last"] = setting("refuse", "last: gaps and missing rows repeat what was before")
     season: int | None = setting(None, "steps that repeat, for the naive forecast; unset: the dates tell it", ge=1)
-    dates: bool = setting(True, "hours, weekdays and months are read beside the values")
+    dates: DatesRead = setting(True, "false: hours, weekdays, months are not read; day-first: 01/02 is in February")
+    encoding: str | None = setting(None, "of the files, such as cp1252; unset: their bytes tell it")
+    interval: float = setting(0.9, "share of what comes that a forecast's bounds hold; 0: no bounds", ge=0, lt=1)
     quantiles: tuple[float, ...] = setting((), "forecast these as well; 0.5 is among them", gt=0, lt=1)
 
     def contradictions(self) -> Iterator[str]:
@@ -59,6 +62,11 @@ class SeriesData(Settings):
         q = self.quantiles
         if q and (list(q) != sorted(set(q)) or 0.5 not in q):
             yield f"data.quantiles are {list(q)}; rising numbers between 0 and 1 with 0.5 among them are needed"
+
+    @property
+    def share(self) -> float:
+        """The share of what comes that lies within bounds: those of quantiles are theirs."""
+        return round(self.quantiles[-1] - self.quantiles[0], 6) if self.quantiles else self.interval
 
     @property
     def lead(self) -> int:

@@ -7,7 +7,7 @@ Forecast                       one forecast in the data's own units: as CSV, or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data.series.files import Values
+from regard.data.io.dialect import CSV, Dialect
+from regard.data.series.series import Values
+from regard.data.series.table import Stacked
 from regard.data.series.windows import Cut, Rows, Windows
 from regard.tasks.series.metrics import Forecasts, chunks
 
@@ -58,14 +60,19 @@ def inputs_of(cut: Cut, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
 class Forecast:
     """What is to come: `values` (T, K, Q) of `targets` at `times`, in the data's own units.
 
-    Times are dates, or numbers of steps where there are no dates; `quantiles` are empty for a plain forecast.
+    Times are dates of the column `date`, or numbers of steps where that is None; `quantiles` are empty for a plain
+    forecast, and those of its bounds where it is `bounded`. `dialect` is how the file writes its cells, and so is the
+    table; with `stacked`, one series below the other, as they came.
     """
 
     times: Sequence[str]
     targets: Sequence[str]
     values: Values
     quantiles: Sequence[float] = ()
-    dated: bool = True
+    date: str | None = "date"
+    dialect: Dialect = CSV
+    bounded: bool = False
+    stacked: Stacked | None = None
 
     @property
     def point(self) -> Values:
@@ -77,25 +84,43 @@ class Forecast:
     @property
     def columns(self) -> list[str]:
         """The names of the columns of the table, without the first."""
+        return [name for name, _ in self._columns()]
+
+    def _columns(self) -> list[tuple[str, Values]]:
+        """The columns of the table: quantiles in their order, or a forecast under the target's own name, and bounds."""
         if not self.quantiles:
-            return list(self.targets)
-        return [f"{target} {share:g}" for target in self.targets for share in self.quantiles]
+            return [(target, self.values[:, k, 0]) for k, target in enumerate(self.targets)]
+        columns = []
+        for k, target in enumerate(self.targets):
+            own = [(f"{target} {share:g}", self.values[:, k, q]) for q, share in enumerate(self.quantiles)]
+            columns += [(target, self.point[:, k]), own[0], own[-1]] if self.bounded else own
+        return columns
 
     def plain(self) -> str:
-        """As a CSV table."""
-        lines = [",".join(["date" if self.dated else "step", *map(_cell, self.columns)])]
-        rows = self.values.reshape(len(self.times), -1)
-        lines += [
-            ",".join([time, *(f"{value:.6g}" for value in row)]) for time, row in zip(self.times, rows, strict=True)
-        ]
-        return "\n".join(lines)
+        """As a table like the one that was read: its delimiter, decimal mark, and names."""
+        date, columns = "step" if self.date is None else self.date, self._columns()
+        if self.stacked is None:
+            table = [[date, *self.columns], *([time, *row] for time, row in self._lines(columns))]
+        else:
+            each = len(columns) // len(self.targets)
+            extra = [name.removeprefix(self.targets[0]) for name, _ in columns[:each]]
+            table = [[self.stacked.names, date, *(f"{self.stacked.values}{more}" for more in extra)]]
+            for k, target in enumerate(self.targets):
+                table += [[target, time, *row] for time, row in self._lines(columns[k * each : (k + 1) * each])]
+        return "\n".join(self.dialect.delimiter.join(map(self._cell, row)) for row in table)
+
+    def _lines(self, columns: Sequence[tuple[str, Values]]) -> Iterator[tuple[str, list[str]]]:
+        """Each time with the numbers of these columns, as they are written."""
+        for time, row in zip(self.times, zip(*(column for _, column in columns), strict=True), strict=True):
+            yield time, [f"{value:.6g}".replace(".", self.dialect.decimal) for value in row]
+
+    def _cell(self, text: str) -> str:
+        """A cell, in quotes where it needs them."""
+        if not any(sign in text for sign in (self.dialect.delimiter, '"', "\n")):
+            return text
+        return '"' + text.replace('"', '""') + '"'
 
     def record(self) -> dict[str, Any]:
         """As a JSON object."""
-        rows = self.values.reshape(len(self.times), -1)
-        table = {name: rows[:, i].tolist() for i, name in enumerate(self.columns)}
+        table = {name: column.tolist() for name, column in self._columns()}
         return {"times": list(self.times), "forecast": table, "quantiles": list(self.quantiles)}
-
-
-def _cell(name: str) -> str:
-    return f'"{name}"' if "," in name else name

@@ -1,14 +1,18 @@
 """How far forecasts are from what came: scaled as the literature has it, and in the data's own units.
 
     errors = errors_of(forecasts, windows, quantiles=…)       per window and target, over the whole set
-    metrics(errors, space, …)                                 mse, mae (scaled), and mae, rmse of each target
+    metrics(errors, space, …)                                 mse, mae (scaled), mase, and mae, rmse of each target
 
 Scaled means: in units of the training part's deviation, column by column. Nothing is dropped: every window counts once.
-Neighbouring windows share most of their future, so 95 % intervals come from draws of as many neighbours at a time.
+MASE is the distance in units of that from the value a season before, over the training part (Hyndman and Koehler,
+2006): below 1 is better than that. A backtest is the same in successive stretches of the windows, `mae 1/4` to `4/4`,
+each forecast from its own past. Neighbouring windows share most of their future, so 95 % intervals come from draws of
+as many neighbours at a time.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +26,8 @@ from regard.metrics.bootstrap import signature as drawn_by
 from regard.metrics.scores import Metric
 
 Forecasts = NDArray[np.float32]  # (n, T, K, Q)
+Offsets = NDArray[np.float32]  # (n, T, K)
+_STRETCHES = 4  # of a backtest
 _CHUNK = 512
 _DRAWN = 300  # resamples
 
@@ -30,7 +36,7 @@ _DRAWN = 300  # resamples
 class Errors:
     """Means over the horizon, for each window and target (n, K): squares, distances, pinball losses, hits of the band.
 
-    Without quantiles the last two are None.
+    Without quantiles there are no pinball losses, and without bounds no hits; a window without bounds has NaN.
     """
 
     squared: NDArray[np.float64]
@@ -41,13 +47,22 @@ class Errors:
     def figures(self, drawn: Rows | slice = slice(None)) -> dict[str, float]:
         """The scaled figures of all windows, or of some."""
         found = {"mse": float(self.squared[drawn].mean()), "mae": float(self.absolute[drawn].mean())}
-        if self.pinball is not None and self.covered is not None:
-            found |= {"pinball": float(self.pinball[drawn].mean()), "coverage": float(self.covered[drawn].mean())}
+        if self.pinball is not None:
+            found["pinball"] = float(self.pinball[drawn].mean())
+        if self.covered is not None and np.isfinite(self.covered).any():
+            covered = self.covered[drawn]
+            bounded = covered[np.isfinite(covered)]
+            found["coverage"] = float(bounded.mean()) if len(bounded) else math.nan
         return found
 
 
-def errors_of(forecasts: Forecasts, windows: Windows, *, quantiles: Sequence[float] = ()) -> Errors:
-    """Compare forecasts (n, T, K, Q) with what came; of quantiles, the middle one is the forecast."""
+def errors_of(
+    forecasts: Forecasts, windows: Windows, *, quantiles: Sequence[float] = (), offsets: Offsets | None = None
+) -> Errors:
+    """Compare forecasts (n, T, K, Q) with what came; of quantiles, the middle one is the forecast.
+
+    `offsets` (n, T, K) widen the outer ones; NaN stands for no bounds.
+    """
     middle = list(quantiles).index(0.5) if quantiles else 0
     parts: list[list[NDArray[np.float64]]] = [[], [], [], []]
     for rows in chunks(len(windows)):
@@ -58,7 +73,10 @@ def errors_of(forecasts: Forecasts, windows: Windows, *, quantiles: Sequence[flo
         parts[1].append(np.abs(apart).mean(1))
         if quantiles:
             parts[2].append(pinball(said, truth, quantiles).mean(1))
-            parts[3].append(((said[..., 0] <= truth) & (truth <= said[..., -1])).mean(1))
+        if quantiles or offsets is not None:
+            wider = np.zeros_like(truth) if offsets is None else offsets[rows].astype(np.float64)
+            inside = (said[..., 0] - wider <= truth) & (truth <= said[..., -1] + wider)
+            parts[3].append(np.where(np.isnan(wider), np.nan, inside).mean(1))
     whole = [np.concatenate(part) if part else None for part in parts]
     assert whole[0] is not None
     assert whole[1] is not None
@@ -76,8 +94,10 @@ def pinball(said: NDArray[np.float64], truth: NDArray[np.float64], quantiles: Se
 def metrics(errors: Errors, space: SeriesSpace, *, signature: str, horizon: int, prefix: str = "") -> dict[str, Metric]:
     """The scaled figures, and mean distance and root mean square of each target in its own units."""
     if prefix:
-        return {f"{prefix}{name}": Metric(f"{prefix}{name}", value, f"{signature}|scaled", digits=4)
-                for name, value in errors.figures().items()}  # fmt: skip
+        plain = {name: (value, f"{signature}|scaled") for name, value in errors.figures().items()}
+        if mase := _mase(errors, space):
+            plain["mase"] = (mase, f"{signature}|season:{space.season or 1}")
+        return {f"{prefix}{name}": Metric(f"{prefix}{name}", *facts, digits=4) for name, facts in plain.items()}
     block = blocks_of(len(errors.squared), horizon)
     low, high = bootstrap(
         lambda drawn: list(errors.figures(drawn).values()), len(errors.squared), resamples=_DRAWN, block=block
@@ -85,12 +105,34 @@ def metrics(errors: Errors, space: SeriesSpace, *, signature: str, horizon: int,
     how = f"{signature}|scaled|{drawn_by(seed=1, resamples=_DRAWN, block=block)}"
     found = {name: Metric(name, value, how, float(low[i]), float(high[i]), digits=4)
              for i, (name, value) in enumerate(errors.figures().items())}  # fmt: skip
+    if mase := _mase(errors, space):
+        found["mase"] = Metric("mase", mase, f"{signature}|season:{space.season or 1}", digits=4)
+    found |= _backtest(errors, signature)
     for k, target in enumerate(space.targets):
         scale = space.scale[target]
         mae, rmse = float(errors.absolute[:, k].mean()) * scale, float(np.sqrt(errors.squared[:, k].mean())) * scale
         found[f"mae {target}"] = Metric(f"mae {target}", mae, f"{signature}|own units", digits=4)
         found[f"rmse {target}"] = Metric(f"rmse {target}", rmse, f"{signature}|own units", digits=4)
     return found
+
+
+def _mase(errors: Errors, space: SeriesSpace) -> float | None:
+    """The mean over targets of their distance, in units of a season's; None where no target has that."""
+    own = [float(errors.absolute[:, k].mean()) * space.scale[target] / space.naive[target]
+           for k, target in enumerate(space.targets) if target in space.naive]  # fmt: skip
+    return float(np.mean(own)) if own else None
+
+
+def _backtest(errors: Errors, signature: str) -> dict[str, Metric]:
+    """The mean distance in successive stretches of the windows, if there are enough of them."""
+    n = len(errors.absolute)
+    if n < 2 * _STRETCHES:
+        return {}
+    named = {}
+    for i, rows in enumerate(np.array_split(np.arange(n), _STRETCHES), start=1):
+        name, how = f"mae {i}/{_STRETCHES}", f"{signature}|scaled|windows {rows[0] + 1}-{rows[-1] + 1}"
+        named[name] = Metric(name, float(errors.absolute[rows].mean()), how, digits=4)
+    return named
 
 
 def blocks_of(n: int, horizon: int) -> int:

@@ -19,10 +19,11 @@ from torch import nn
 
 from regard.checkpoints.spec import Pretrained
 from regard.config.recipe import Recipe
-from regard.data.series.files import Series
+from regard.data.series.calendar import continue_dates, marks_of
+from regard.data.series.dates import Moments, local_times
 from regard.data.series.inputs import SeriesInput, check_series, series_of
+from regard.data.series.series import Series
 from regard.data.series.space import SeriesSpace
-from regard.data.series.timestamps import marks_of, written
 from regard.data.series.windows import Cut, Windows
 from regard.errors import DataError, UsageError
 from regard.models.interfaces.series import Forecaster
@@ -34,6 +35,7 @@ from regard.tasks.registry import NoOptions
 from regard.tasks.series.baselines import Ridge, score_windows
 from regard.tasks.series.data import SeriesFiles
 from regard.tasks.series.forecasting import Forecast, forecasts_of, inputs_of
+from regard.tasks.series.intervals import Intervals, widened
 
 if TYPE_CHECKING:
     from regard.inspection.forward_case import ForwardCase
@@ -47,9 +49,16 @@ class SeriesPredictor(Predictor[SeriesInput, Forecast]):
     undecoded = "to a forecaster: it forecasts its whole horizon"
     verified_on = ("windows", "windows of random numbers")
 
-    def __init__(self, module: nn.Module, space: SeriesSpace, config: Recipe, ridge: Ridge | None = None) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        space: SeriesSpace,
+        config: Recipe,
+        ridge: Ridge | None = None,
+        intervals: Intervals | None = None,
+    ) -> None:
         super().__init__(module, config)
-        self.space, self.ridge = space, ridge
+        self.space, self.ridge, self.intervals = space, ridge, intervals
         assert isinstance(module, Forecaster)
         self.forecaster, self.shape = module, module.config
 
@@ -57,7 +66,7 @@ class SeriesPredictor(Predictor[SeriesInput, Forecast]):
     def open(cls, pretrained: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
         """The predictor of an opened model."""
         folder = folder_of(pretrained)
-        return cls(module, SeriesSpace.load(folder), recipe, Ridge.load(folder))
+        return cls(module, SeriesSpace.load(folder), recipe, Ridge.load(folder), Intervals.load(folder))
 
     def is_single(self, inputs: Any) -> bool:
         """Whether this is one series, not several."""
@@ -101,8 +110,10 @@ class SeriesPredictor(Predictor[SeriesInput, Forecast]):
 
     def score(self, examples: Windows, options: NoOptions) -> Scores:
         """All figures on every window, with simple forecasts beside them."""
-        quantiles = self.config.data.quantiles
-        return score_windows(self.module, examples, self.space, quantiles=quantiles, ridge=self.ridge)
+        quantiles, space = self.config.data.quantiles, self.space
+        return score_windows(
+            self.module, examples, space, quantiles=quantiles, ridge=self.ridge, intervals=self.intervals
+        )
 
     def check_comparable(self, other: Self) -> None:
         """Both forecast the same columns, on one scale."""
@@ -140,14 +151,17 @@ class SeriesPredictor(Predictor[SeriesInput, Forecast]):
     def _read(self, given: SeriesInput, where: str = "the series") -> Series:
         """The columns that are read, of one file or several, or of a table in memory."""
         data, columns = self.config.data, self.space.inputs
+        files = SeriesFiles(data)
         if isinstance(given, str | Path):
-            series = SeriesFiles(data).read_columns(str(given).split(","), self.space, columns)
+            series = files.read_columns(str(given).split(","), self.space, columns)
         else:
-            series = series_of(given, columns=columns, missing=data.missing, name=where)
-            series = series.returns() if data.values == "returns" else series
+            series = series_of(given, columns=columns, reading=files.reading(self.space), name=where)
+            series = files.stepped(series, self.space)
+        for note in series.notes:
+            self.say(note)
         if len(series) < data.context:
             raise DataError(f"{series.name}: {len(series):,} rows are fewer than the context of {data.context:,}")
-        if self.shape.n_marks and (series.moments is None or self.space.step is None):
+        if self.shape.n_marks and (series.dates is None or self.space.pattern is None):
             raise DataError(f"{series.name}: has no date column, and the model was trained on dates")
         return series
 
@@ -158,14 +172,17 @@ class SeriesPredictor(Predictor[SeriesInput, Forecast]):
 
     def _cut(self, series: Series, ends: Sequence[int]) -> Cut:
         """The windows that end at these rows; nothing is known of their targets."""
-        shape, step = self.shape, self.space.step
+        shape, pattern = self.shape, self.space.pattern
         scaled = self._scaled(series)
         past = np.stack([scaled[end - shape.context : end] for end in ends])
         unknown = np.zeros((len(ends), shape.horizon, len(self.space.targets)), np.float32)
-        if not shape.n_marks or series.moments is None or step is None:
+        if not shape.n_marks or series.dates is None or pattern is None:
             none = [np.zeros((len(ends), n, 0), np.float32) for n in (shape.context, shape.horizon)]
             return Cut(past, none[0], unknown, none[1])
-        marks, ahead = marks_of(series.moments, step), marks_of(step.after(series.moments[-1], shape.horizon), step)
+        zone = series.dates.format.zone
+        marks, ahead = (
+            marks_of(local, pattern) for local in (series.dates.local, local_times(self._ahead(series), zone))
+        )
         known = np.stack([marks[end - shape.context : end] for end in ends])
         return Cut(past, known, unknown, known[:, -shape.horizon :] if self.config.data.together else ahead[None])
 
@@ -178,27 +195,34 @@ class SeriesPredictor(Predictor[SeriesInput, Forecast]):
 
     def _forecast(self, series: Series, ends: Sequence[int]) -> Forecast:
         scaled = forecasts_of(self.module, lambda rows: self._cut(series, [ends[row] for row in rows]), len(ends))
+        quantiles, bounded = self.config.data.quantiles, False
+        if self.intervals is not None:
+            scaled = widened(scaled, self.intervals.offsets, quantiles)
+            bounded = not quantiles
+            quantiles = quantiles or self.intervals.quantiles
         values = self.space.unscaled(scaled.reshape(-1, *scaled.shape[2:]))
         times = self._times(series, len(values))
-        return Forecast(times, self.space.targets, values, self.config.data.quantiles, self._dated(series))
+        date = series.date_column if series.dates is not None and self.space.pattern is not None else None
+        return Forecast(times, self.space.targets, values, quantiles, date, series.dialect, bounded, series.stacked)
 
-    def _dated(self, series: Series) -> bool:
-        return series.moments is not None and self.space.step is not None
+    def _ahead(self, series: Series) -> Moments:
+        """The dates to come."""
+        assert series.dates is not None
+        assert self.space.pattern is not None
+        return continue_dates(self.space.pattern, series.dates.moments[-1], self.shape.horizon)
 
     def _times(self, series: Series, n: int) -> list[str]:
         """The names of the steps to come: dates, or numbers from 1; together, those of the last rows."""
         if self.config.data.together:
             rows = range(len(series) - n + 1, len(series) + 1)
-            return [str(row) for row in rows] if series.moments is None else written(series.moments)[-n:]
-        if series.moments is None or self.space.step is None:
+            return [str(row) for row in rows] if series.dates is None else series.dates.written()[-n:]
+        if series.dates is None or self.space.pattern is None:
             return [str(i + 1) for i in range(n)]
-        ahead = self.space.step.after(series.moments[-1], self.config.data.horizon)
-        whole = written(np.concatenate([series.moments, ahead]))
-        return whole[len(series) :]
+        return series.dates.format.write(self._ahead(series))
 
     def _behind(self, series: Series) -> list[str]:
         n = self.config.data.context
-        return [str(i - n) for i in range(n)] if series.moments is None else written(series.moments)[-n:]
+        return [str(i - n) for i in range(n)] if series.dates is None else series.dates.written()[-n:]
 
     def _case(self, series: Series, place: int) -> ForwardCase:
         """The last window as something to look at, with the steps that each place of the past stands for."""

@@ -10,9 +10,11 @@ from regard.config.recipe import Recipe
 from regard.data.series.windows import Windows
 from regard.models.interfaces.series import Forecaster
 from regard.tasks.measuring import Scores, measure
-from regard.tasks.series.baselines import Ridge, lines_of, score_windows
+from regard.tasks.series.baselines import Ridge, bounds_along, lines_of, score_windows
 from regard.tasks.series.config import SeriesConfig
 from regard.tasks.series.data import SeriesFiles
+from regard.tasks.series.forecasting import forecasts
+from regard.tasks.series.intervals import Intervals
 from regard.tasks.series.training import SeriesTraining
 from regard.training.setup import RunContext, Say, TaskSetup
 from regard.training.warm_start import begin_model, own_options, refuse_start
@@ -23,8 +25,12 @@ class SeriesSetup(TaskSetup):
 
     def __init__(self, recipe: Recipe, context: RunContext) -> None:
         super().__init__(recipe)
+        self.context = context
+        self.intervals: Intervals | None = None
         self.files = SeriesFiles(recipe.data, context.data_root)
         self.sets = self.files.read()
+        for note in self.sets.notes if context.group.first else ():
+            context.say(note)
         self.ridge = Ridge.fit(self.sets.train, self.sets.valid)
         space, train = self.sets.space, recipe.train
         refuse_start(recipe, "a forecaster")
@@ -68,9 +74,16 @@ class SeriesSetup(TaskSetup):
 
     def measure(self, say: Say) -> dict[str, dict[str, Any]]:
         """All figures on the validation and the test part, with those of the simple forecasts beside them."""
-        sets = {"valid": self.sets.valid, "test": self.sets.test}
+        sets, share = {"valid": self.sets.valid, "test": self.sets.test}, self.recipe.data.share
+        if share:
+            said = forecasts(self.model, self.sets.test)
+            self.intervals = bounds_along(self.model, self.sets.test, said, share)[1]
+        if self.intervals is not None:
+            self.context.keep(self.intervals.save)
         return measure(sets, self._score, say=say, lines=lines_of)
 
     def _score(self, windows: Windows) -> Scores:
-        quantiles = self.recipe.data.quantiles
-        return score_windows(self.model, windows, self.sets.space, quantiles=quantiles, ridge=self.ridge)
+        quantiles, space = self.recipe.data.quantiles, self.sets.space
+        return score_windows(
+            self.model, windows, space, quantiles=quantiles, ridge=self.ridge, intervals=self.intervals
+        )

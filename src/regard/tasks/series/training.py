@@ -52,6 +52,7 @@ class SeriesTraining(BatchPlanMixin):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "minus_loss"
+    unit = "windows"
     _loss = staticmethod(series_loss)
 
     def __init__(

@@ -120,6 +120,7 @@ TASK = TaskSpec(
     decode=SpeechOptions,
     train=SpeechTrainConfig,
     size="small",
+    plan="regard.tasks.speech.planning:plan_speech",
     setup="regard.tasks.speech.setup:SpeechSetup",
     predictor="regard.tasks.speech.predictor:SpeechPredictor",
     flags=("beam", "n_best", "target"),

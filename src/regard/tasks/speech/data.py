@@ -45,13 +45,17 @@ class SpeechFiles(DataFiles[SpeechData]):
         """Everything, decoded and checked."""
         if self.data.digits:
             return SpokenSets(self._digits("train"), self._digits("valid"), self.tests())
-        rows = self._rows(self.data.train, "train")
+        rows = self.train_rows()
         if self.data.valid:
             chosen = self._rows(self.data.valid, "valid")
         else:
             hint = "give others with --valid, or more"
             rows, chosen = hold_some_out(rows, self.data.valid_share, what="recordings", hint=hint)
         return SpokenSets(self._decoded(rows, say), self._decoded(chosen, say), self.tests(say=say))
+
+    def train_rows(self) -> list[Spoken]:
+        """What there is to learn from, undecoded; validation that is held out is among it."""
+        return self._rows(self.data.train, "train")
 
     def tests(self, *, say: Say = lambda _: None) -> dict[str, Utterances]:
         """The test sets by name: those of the recipe, or of the digits."""

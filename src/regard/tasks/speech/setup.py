@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -10,11 +11,12 @@ from regard.config.recipe import Recipe
 from regard.data.audio.augmentation import Changes
 from regard.data.audio.corpus import Utterances
 from regard.data.audio.mel import Front
+from regard.metrics.verdict import Baseline
 from regard.models.interfaces.speech import as_speech
-from regard.tasks.measuring import measure
+from regard.tasks.measuring import Beside, measure
 from regard.tasks.speech.config import SpeechTrainConfig
 from regard.tasks.speech.data import SpeechFiles, hearing, scale_of
-from regard.tasks.speech.metrics import score_recordings
+from regard.tasks.speech.metrics import score_recordings, score_transcripts
 from regard.tasks.speech.training import SpeechTraining
 from regard.tasks.speech.transcriber import Transcriber
 from regard.tasks.tokenizing import tokenizer_for
@@ -74,7 +76,18 @@ class SpeechSetup(TaskSetup):
         seconds, decode = self.recipe.data.max_seconds, self.recipe.decode
         transcriber = Transcriber(as_speech(self.model), self.tokenizer, self.front, seconds=seconds)
         sets = {"valid": self.sets.valid} | dict(self.sets.tests)
-        return measure(sets, lambda recordings: score_recordings(transcriber, recordings, decode), say=say)
+        beside = Beside("WER", self._baselines, ["more recordings", "a Whisper model: regard predict FOLDER"])
+        return measure(
+            sets, lambda recordings: score_recordings(transcriber, recordings, decode), say=say, beside=beside
+        )
+
+    def _baselines(self, name: str, recordings: Utterances) -> list[Baseline]:
+        from regard.tasks.speech.baselines import speech_baselines
+
+        def judge(texts: Sequence[str]) -> dict[str, float]:
+            return {"WER": score_transcripts(texts, list(recordings.texts))["WER"].value}
+
+        return speech_baselines(list(self.sets.train.texts), judge, n=len(recordings))
 
     def _front(self, context: RunContext) -> Front:
         data = self.recipe.data

@@ -55,6 +55,7 @@ class SpeechTraining(BatchPlanMixin):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""
 
     objective = "minus_wer"
+    unit = "characters"
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ class PairData(DataConfig):
 
     columns: tuple[str, str] | tuple[int, int] | None = setting(None, "the columns of tables: source and target")
     format: str | None = setting(None, "what tables are, where their names do not tell: csv, tsv, jsonl …")
+    valid_share: float = setting(0.05, "share of the training pairs to choose by without data.valid", gt=0, lt=1)
     synthetic: Literal["dates"] | None = setting(None, "make the pairs instead: dates as people write them")
     n_train: int = setting(20_000, "synthetic pairs to learn from", ge=1)
     n_valid: int = setting(500, "synthetic pairs to choose by", ge=1)
@@ -45,6 +46,7 @@ TASK = TaskSpec(
     models=("transformer", "recurrent"),
     data=PairData,
     tokenizer=PieceConfig,
+    plan="regard.tasks.translation.planning:plan_translation",
     setup="regard.tasks.translation.setup:TranslationSetup",
     predictor="regard.tasks.translation.predictor:TranslationPredictor",
     flags=("beam", "n_best", "prefix", "align", "ensemble", "by_length", "target"),

@@ -12,7 +12,9 @@ from functools import cached_property
 from pathlib import Path
 
 from regard.data.io.cache import store_key
+from regard.data.io.lines import STDIN
 from regard.data.io.paths import find_data
+from regard.data.io.saved import saved_part
 from regard.data.synthetic.dates import write_dates
 from regard.data.text.checks import Policy, check_pairs, pair_hashes
 from regard.data.text.corpus import Corpus
@@ -23,6 +25,8 @@ from regard.data.text.vocabulary import learn_pieces
 from regard.errors import ConfigError
 from regard.tasks.files import DataFiles, Say
 from regard.tasks.translation.config import PairData, PieceConfig
+
+_MOST_HELD = 2_000  # pairs that are held out of a large corpus
 
 
 @dataclass(frozen=True)
@@ -106,12 +110,28 @@ class PairFiles(DataFiles[PairData]):
     @cached_property
     def train(self) -> PairSource:
         """The pairs to learn from."""
-        return self._part("train", self.data.train)
+        return self._part("train", self.data.train) if self._has_valid else self._parted[0]
 
     @cached_property
     def valid(self) -> PairSource:
-        """The pairs to choose by."""
-        return self._part("valid", self.data.valid)
+        """The pairs to choose by; where none are named, those saved beside the training pairs, or some of them."""
+        files = self.data.valid or self.data.train
+        return self._part("valid", files) if self._has_valid else self._parted[1]
+
+    @property
+    def _has_valid(self) -> bool:
+        named = bool(self.data.valid) or self.data.synthetic is not None
+        return named or self._saved(self.data.train, "valid") is not None
+
+    def _saved(self, files: Sequence[str], part: str) -> str | None:
+        """The part of a folder that the `datasets` package saved, if that is what is named."""
+        if len(files) != 1 or files[0] == STDIN:
+            return None
+        return saved_part(find_data(files[0], self.root), part)
+
+    @cached_property
+    def _parted(self) -> tuple[PairSource, PairSource]:
+        return self._part("train", self.data.train).parted(self.data.valid_share, most=_MOST_HELD)
 
     @cached_property
     def tests(self) -> Mapping[str, PairSource]:
@@ -127,7 +147,9 @@ class PairFiles(DataFiles[PairData]):
 
     def _part(self, part: str, files: Sequence[str]) -> PairSource:
         if self.data.synthetic is None:
-            return self.source([self.keep(name, part) for name in files], what=part)
+            kept = [self.keep(name, part) for name in files]
+            saved = self._saved(kept, part)
+            return self.source([saved] if saved else kept, what=part)
         path = self.made / f"{part}.tsv"
         if not path.exists():
             counts = {f"n_{name}": getattr(self.data, f"n_{name}") for name in ("train", "valid", "test")}
@@ -141,7 +163,7 @@ def read_pairs(source: PairSource, data: PairData, *, held_out: Iterable[PairSou
     """Stream the pairs that pass the checks, then say what did not."""
     hashes = pair_hashes(*(other.pairs() for other in held_out))
     checked = check_pairs(
-        source.pairs(),
+        source.pairs(say),
         name=source.name,
         max_length=data.max_characters,
         max_ratio=data.max_ratio,

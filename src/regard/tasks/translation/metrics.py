@@ -14,6 +14,8 @@ from regard.tasks.measuring import Scores
 from regard.tasks.translation.data import Languages
 from regard.tasks.translation.translator import Translator, teacher_forced_log_probs
 
+PLAIN = Cut(tokenize="13a", lowercase=False, language=None)
+
 
 def usual_cut(languages: Languages) -> Cut:
     """What is usual for these languages: lower-cased Moses tokens where the task works on them, else 13a."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import torch
@@ -10,12 +11,14 @@ import torch
 from regard.config.recipe import Recipe
 from regard.data.text.corpus import Corpus
 from regard.errors import ConfigError
+from regard.metrics.scores import bleu
+from regard.metrics.verdict import Baseline
 from regard.models.interfaces.text import as_seq2seq
 from regard.models.registry import entry
-from regard.tasks.measuring import measure
+from regard.tasks.measuring import Beside, measure
 from regard.tasks.tokenizing import start_tokenizer
 from regard.tasks.translation.data import Languages, PairFiles, encode_training, read_pairs
-from regard.tasks.translation.metrics import TestPairs, score_pairs
+from regard.tasks.translation.metrics import PLAIN, TestPairs, score_pairs, usual_cut
 from regard.tasks.translation.training import PairTraining
 from regard.tasks.translation.translator import Translator
 from regard.training.setup import RunContext, Say, TaskSetup
@@ -56,11 +59,24 @@ class TranslationSetup(TaskSetup):
         return {"pairs": len(self.task.corpus), "padding": round(self.task.plan.padding(), 4)}
 
     def measure(self, say: Say) -> dict[str, dict[str, Any]]:
-        """Every test set, translated and scored."""
+        """Every test set, translated and scored; without one, the validation pairs."""
         model = as_seq2seq(self.model)
         translator, decode = Translator([model], self.languages), self.recipe.decode
-        tests = {name: TestPairs.of(source.pairs(), self.languages) for name, source in self.files.tests.items()}
-        return measure(tests, lambda pairs: score_pairs(pairs, translator, decode, model=model), say=say)
+        sources = self.files.tests or {"valid": self.files.valid}
+        tests = {name: TestPairs.of(source.pairs(), self.languages) for name, source in sources.items()}
+        figure = "bleu" if usual_cut(self.languages) == PLAIN else "usual bleu"
+        beside = Beside(figure, self._baselines, [f"train.steps={4 * self.recipe.train.steps}", "more pairs"])
+        return measure(tests, lambda pairs: score_pairs(pairs, translator, decode, model=model), say=say, beside=beside)
+
+    def _baselines(self, name: str, tests: TestPairs) -> list[Baseline]:
+        from regard.tasks.translation.baselines import MOST_PAIRS, translation_baselines
+
+        def judge(texts: Sequence[str]) -> dict[str, float]:
+            usual = bleu(texts, tests.references, **tests.cut).value
+            return {"bleu": usual, "usual bleu": usual}
+
+        train = [(pair.source, pair.target) for pair in islice(self.files.train.pairs(), MOST_PAIRS)]
+        return translation_baselines(tests.sources, judge, train=train)
 
     def _task(self, corpus: Corpus, *, packed: bool) -> PairTraining:
         train = self.recipe.train

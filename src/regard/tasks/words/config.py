@@ -11,7 +11,7 @@ from regard.config.training import TrainConfig
 from regard.tasks.registry import GuessOptions, TaskSpec
 
 WordKind = Literal["words", "spaces"]
-USED = ("epochs", "lr", "seed", "batch_tokens", "device")
+USED = ("plan", "epochs", "lr", "seed", "batch_tokens", "device")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,14 +15,14 @@ from regard.checkpoints.spec import ModelSpec
 from regard.checkpoints.weights import load_weights, weights_of
 from regard.config.recipe import Recipe
 from regard.data.text.tokenizers import Tokenizer
-from regard.errors import CheckpointError, ConfigError, DataError
+from regard.errors import CheckpointError, ConfigError, DataError, UsageError
 from regard.metrics.scores import Metric
 from regard.models.word_vectors import WordVectors
 from regard.tasks.measuring import measure
 from regard.tasks.words.data import score_words, text_files, word_tests
 from regard.tasks.words.skipgrams import RESERVED, WordStream, cutter, read_words, word_tokenizer
 from regard.tasks.words.training import SkipGramOptions, SkipGramProgress, learn_vectors
-from regard.training.run import write_facts
+from regard.training.run import Course, write_facts
 from regard.training.setup import RunContext
 from regard.training.signals import Interrupted, listening
 from regard.training.warm_start import begin_model, own_options
@@ -30,8 +30,12 @@ from regard.training.warm_start import begin_model, own_options
 _SECONDS, _SAVED = 2.0, 60.0  # between two reports, and two checkpoints
 
 
-def train_words(recipe: Recipe, context: RunContext, resume: bool) -> dict[str, Any]:
+def train_words(recipe: Recipe, context: RunContext, course: Course) -> dict[str, Any]:
     """Read the text, learn the vectors, measure them, and write the run; what run.json says in the end."""
+    if course.minutes is not None:
+        raise UsageError(
+            "word vectors are learnt in whole passes over the text", hint="leave --minutes out: train.epochs=1"
+        )
     if not context.group.first:
         return {}
     run, files = context.run, text_files(recipe.data, context.data_root, context.run.path / "data")
@@ -41,13 +45,15 @@ def train_words(recipe: Recipe, context: RunContext, resume: bool) -> dict[str, 
     tokenizer = word_tokenizer(stream.words, recipe.tokenizer.kind, lowercase=recipe.tokenizer.lowercase)
     model, spec = _model(recipe, len(tokenizer))
     so_far = _restore(model, run, fingerprint)  # before anything is written over
-    run.write_config(recipe.resolved())
-    run.write_model(spec)
-    tokenizer.save(run.path / "tokenizer.json")
     context.say(
         f"{len(stream.words):,} words with {model.config.d_model} numbers each, {len(stream.ids):,} occurrences; "
         f"documents: {len(np.unique(stream.documents)):,}"
     )
+    if course.only_plan:
+        return {}
+    run.write_config(recipe.resolved())
+    run.write_model(spec)
+    tokenizer.save(run.path / "tokenizer.json")
     training = _learn(model, stream, recipe, context, so_far)
     run.write_weights(weights_of(model))
     data = {"words": len(stream.words), "tokens": len(stream.ids), "fingerprints": {"train": fingerprint}}

@@ -34,6 +34,16 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def roughly(seconds: float) -> str:
+    """A time to come, no more exact than a forecast is: 45 s, 7 min, 3.5 hours, 2.1 days."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    hours = seconds / 3600
+    if hours < 1.5:
+        return f"{round(seconds / 60)} min"
+    return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.1f} days"
+
+
 def file_size(n: int) -> str:
     """Bytes as people say them: 850 B, 24.5 kB, 1.2 GB."""
     for unit, size in (("B", 1), ("kB", 10**3), ("MB", 10**6), ("GB", 10**9)):

@@ -1,0 +1,219 @@
+"""The first command on a file of one's own: `regard train TASK --train FILE`, no settings, on two cores.
+
+    python benchmarks/first_commands.py                 every case, whole and with a tenth of its data
+    python benchmarks/first_commands.py trec images --whole --save
+
+Each case is trained by the command line as a stranger would type it. The table says what came out on the test set,
+what costs next to nothing on the same (`beside`), how long it took, and how long the plan said it would take: a plan is
+good if that is within a factor of 1.5. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import time
+import wave
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from record import DATA, row, save
+from regard.data.synthetic.digits import DigitStrings, Recordings
+from weights import MINILM, fetch
+
+PLANNED = re.compile(r"about ([\d.]+) (s|min|hours|days) on this")
+SECONDS = {"s": 1, "min": 60, "hours": 3600, "days": 86400}
+TENTH = 10
+
+
+@dataclass(frozen=True)
+class Case:
+    """A first command: its data, made in a folder, every n-th example of them; the arguments; figure and aim."""
+
+    words: Callable[[Path, int], Sequence[str]]
+    figure: tuple[str, str]  # test set, metric
+    aim: float
+    minutes: float
+    less: bool = False
+    scale: float = 1.0
+
+    def reached(self, value: float) -> bool:
+        """Whether a figure is what is asked for."""
+        return value <= self.aim if self.less else value >= self.aim
+
+
+def trec(folder: Path, every: int) -> list[str]:
+    """Questions of six classes, one a line as the corpus has them."""
+    made = folder / "trec"
+    made.mkdir()
+    lines = (DATA / "trec" / "train.txt").read_bytes().splitlines(keepends=True)
+    (made / "train.txt").write_bytes(b"".join(lines[::every]))
+    (made / "test.txt").write_bytes((DATA / "trec" / "test.txt").read_bytes())
+    return ["labels", "--train", str(made)]
+
+
+def trec_start(folder: Path, every: int) -> list[str]:
+    """The same on a small pretrained encoder."""
+    return [*trec(folder, every), f"model.start={fetch(MINILM)}"]
+
+
+def multi30k(folder: Path, every: int) -> list[str]:
+    """English and German captions, two parallel files."""
+    sides = []
+    for side in ("en", "de"):
+        with gzip.open(DATA / "multi30k" / f"train.{side}.gz", "rt", encoding="utf-8") as file:
+            lines = file.readlines()[::every]
+        (folder / f"train.{side}").write_text("".join(lines), encoding="utf-8")
+        sides.append(str(folder / f"train.{side}"))
+    valid = [str(DATA / "multi30k" / f"val.{side}.gz") for side in ("en", "de")]
+    test = json.dumps([str(DATA / "multi30k" / f"test_2016_flickr.{side}.gz") for side in ("en", "de")])
+    lower = ["tokenizer.lowercase=true"]  # what the aim is measured in
+    return ["translation", "--train", *sides, "--valid", *valid, f"data.test.flickr={test}", *lower, "--minutes", "20"]
+
+
+def etth1(folder: Path, every: int) -> list[str]:
+    """Seven hourly series, by the split that papers use; a tenth is the last tenth of the time before the test."""
+    with gzip.open(DATA / "ett" / "ETTh1.csv.gz", "rt", encoding="utf-8") as file:
+        header, *rows = file.readlines()
+    parts = [8640 // every, 2880 // every, 2880]
+    begin = 11_520 - parts[0] - parts[1]
+    (folder / "ETTh1.csv").write_text("".join([header, *rows[begin:14_400]]), encoding="utf-8")
+    return ["series", "--train", str(folder / "ETTh1.csv"), "data.horizon=96", f"data.split={parts}"]
+
+
+def digits(folder: Path, every: int) -> list[str]:
+    """Strings of spoken digits as WAV files and a table; nobody in the test set was heard saying these digits."""
+    recordings = Recordings.read(DATA / "fsdd" / "fsdd.tar.gz", rate=8000)
+    others = sorted(set(recordings.speakers) - {"theo"})
+    for part, takes, n, seed in (("train", (10, 10**6), 4000 // every, 0), ("test", (0, 5), 300, 2)):
+        strings = DigitStrings(recordings.part(speakers=others, takes=takes), n, seed)
+        (folder / part).mkdir()
+        with (folder / f"{part}.csv").open("w", newline="", encoding="utf-8") as file:
+            table = csv.writer(file)
+            table.writerow(["audio", "text"])
+            for i in range(n):
+                name = f"{part}/{i:05d}.wav"
+                write_wav(folder / name, strings.samples(i), 8000)
+                table.writerow([name, strings.texts[i]])
+    test = f'data.test.test=["{folder / "test.csv"}"]'
+    return ["speech", "--train", str(folder / "train.csv"), test, "--minutes", "15"]
+
+
+def images(folder: Path, every: int) -> list[str]:
+    """A thousand images of each of CIFAR's first two classes, as a folder of class folders."""
+    with tarfile.open(DATA / "cifar10" / "cifar10_jpg.tar.gz") as archive:
+        for member in archive:
+            part, _, rest = member.name.partition("/")
+            label, _, name = rest.partition("/")
+            if label not in ("airplane", "automobile") or not member.isfile():
+                continue
+            number = int(name.partition(".")[0])
+            if part == "test" or (number < 1000 and number % every == 0):
+                path = folder / "planes" / part / label / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                file = archive.extractfile(member)
+                assert file is not None
+                path.write_bytes(file.read())
+    return ["images", "--train", str(folder / "planes")]
+
+
+CASES = {
+    "trec": Case(trec, ("test", "accuracy"), 0.88, 4),
+    "trec-start": Case(trec_start, ("test", "accuracy"), 0.95, 6),
+    "multi30k": Case(multi30k, ("flickr", "usual bleu"), 28.0, 20),
+    "etth1": Case(etth1, ("test", "mse"), 0.375, 5, less=True),
+    "digits": Case(digits, ("test", "WER"), 10.0, 15, less=True),
+    "images": Case(images, ("test", "accuracy"), 0.80, 3),
+}
+
+
+def write_wav(path: Path, samples: np.ndarray[Any, Any], rate: int) -> None:
+    """Samples from −1 to 1 as a file of 16 bits."""
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes((np.clip(samples, -1, 1) * 32767).round().astype("<i2").tobytes())
+
+
+def one(name: str, every: int, runs: Path) -> dict[str, Any]:
+    """Train a case by its command: what came out, and how long it took."""
+    case, folder = CASES[name], runs / (name if every == 1 else f"{name}-tenth")
+    folder.mkdir(parents=True)
+    words = [*case.words(folder, every), "--out", str(folder / "run")]
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-m", "regard", "train", *words], capture_output=True, text=True)
+    seconds = time.monotonic() - began
+    if done.returncode:
+        return {"case": folder.name, "failed": done.stderr.strip().splitlines()[-1]}
+    said, (part, key) = done.stderr, case.figure
+    facts = json.loads((folder / "run" / "run.json").read_text())
+    metrics = facts["metrics"][part]
+    simple = {label: round(value, 4) for label, value in facts.get("baselines", {}).get(part, {}).items()}
+    promised = PLANNED.search(said)
+    verdicts = [line for line in said.splitlines() if line.startswith(f"{part}: no")]
+    return {
+        "case": folder.name,
+        "figure": key,
+        "value": round(metrics[key]["value"], 4),
+        "reached": case.reached(metrics[key]["value"]) and seconds <= 60 * case.minutes if every == 1 else None,
+        "beside": simple,
+        "verdict": verdicts[0] if verdicts else "better",
+        "minutes": round(seconds / 60, 2),
+        "planned minutes": round(float(promised[1]) * SECONDS[promised[2]] / 60, 2) if promised else None,
+    }
+
+
+def main() -> None:
+    """Run the cases, print a table, and keep it if asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", help=", ".join(CASES))
+    parser.add_argument("--whole", action="store_true", help="only with all data")
+    parser.add_argument("--tenth", action="store_true", help="only with a tenth of the data")
+    parser.add_argument("--runs", type=Path, default=Path("runs/first-commands"), help="where runs are kept")
+    parser.add_argument("--save", action="store_true", help="write results/first_commands.json")
+    options = parser.parse_args()
+    unknown = set(options.cases) - set(CASES)
+    if unknown:
+        parser.error(f"no case is called {sorted(unknown)[0]}; there are {', '.join(CASES)}")
+    parts = [1] * (not options.tenth) + [TENTH] * (not options.whole)
+    runs = options.runs / time.strftime("%Y%m%d-%H%M%S")
+    told = []
+    for name in options.cases or CASES:
+        for every in parts:
+            found = one(name, every, runs)
+            told.append(found)
+            print("  ".join(f"{key} {value}" for key, value in found.items()), flush=True)
+    if options.save:
+        save("first_commands", rows_of(told))
+    print(json.dumps(told))
+
+
+def rows_of(told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Result rows: the figure of each case beside the best of what costs next to nothing, and its minutes."""
+    rows = []
+    for found in (found for found in told if "failed" not in found):
+        case, name = CASES[found["case"].removesuffix("-tenth")], f"first command, {found['case']}, two cores"
+        best = min if case.less else max
+        peer = best(found["beside"].items(), key=lambda item: item[1], default=(None, None))
+        how = {"seeds": [1], "n": 1, "recipe": "no settings", "peer": peer[0], "peer_value": peer[1]}
+        rows.append(row(name, found["figure"], found["value"], **how))
+        minutes = {"unit": "minutes", "peer": "the plan", "peer_value": found["planned minutes"]}
+        rows.append(row(name, "all of it", found["minutes"], seeds=[1], n=1, recipe="no settings", **minutes))
+    return rows
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "2")
+    main()
