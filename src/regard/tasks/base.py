@@ -17,7 +17,7 @@ import os
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import (
@@ -372,14 +372,21 @@ class Predictor(ABC, Generic[Input, Output]):
         `layers` and `kinds` are what to look at, `queries` keeps queries and keys as well.
         """
         from regard.inspection.look import look_at
+        from regard.inspection.record import About
 
         self.check_inputs([input])
         case = self.case(input, target, **options)
-        return case.finish(look_at(case, layers=layers, kinds=kinds or case.kinds, queries=queries))
+        seen = case.finish(look_at(case, layers=layers, kinds=kinds or case.kinds, queries=queries))
+        return replace(seen, about=About(self.config.task, str(self.config.model.get("name", "")), _file_name(input)))
 
     def case(self, input: Input, target: str | None = None, **options: Any) -> ForwardCase:
         """The model and what it is given, ready to be looked at; a model without attention has nothing to show."""
         raise UsageError(f"a model for {self.config.task} has no attention to look at")
+
+
+def _file_name(given: object) -> str:
+    """The name of the file that an input is, if it is one."""
+    return Path(given).name if isinstance(given, str | Path) and os.path.isfile(given) else ""
 
 
 def _of_one_strategy(base: dict[str, Any], given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
