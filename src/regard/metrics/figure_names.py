@@ -66,6 +66,14 @@ _KNOWN = {
 }
 
 
+_OPPOSITES = {"minus_loss": "valid_loss", "valid_log_likelihood": "valid_nll"}
+
+
+def chosen_by(objective: str) -> Figure:
+    """The figure that stands behind what a task makes large: of a loss with its sign turned, that loss."""
+    return figure(_OPPOSITES.get(objective, objective))
+
+
 def figure(name: str) -> Figure:
     """What a figure is called and how it is read."""
     plain = name.lower()
