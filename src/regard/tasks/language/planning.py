@@ -13,7 +13,7 @@ from regard.training.setup import RunContext
 
 _READ = {"cpu": 20e6, "cuda": 4e9}  # most tokens that a run reads, over all passes
 _PASSES = {"cpu": 6.0, "cuda": 36.0}  # over a million tokens; over four times as many, half
-_CHOSEN_BY = {"cpu": 100_000, "cuda": 1_000_000}  # tokens that are enough to choose by
+_CHOSEN_BY = {"cpu": 150_000, "cuda": 1_000_000}  # tokens that are enough to choose by
 
 
 def plan_language(recipe: Recipe, context: RunContext) -> Plan:
@@ -48,7 +48,7 @@ def plan_language(recipe: Recipe, context: RunContext) -> Plan:
 def _context(tokens: float, *, kind: str) -> int:
     """Tokens that are read at once; a short text has room for few."""
     most = 128 if kind == "cpu" else 256 if tokens < 20e6 else 512
-    return max(1, min(most, int(tokens) // 4))
+    return max(2, min(most, int(tokens) // 4))
 
 
 def _model(tokens: float, *, kind: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from regard.training.setup import RunContext
 
 _READ = {"cpu": 20e6, "cuda": 6e9}  # most tokens that a run reads, over all passes
 _PASSES = {"cpu": 10.0, "cuda": 80.0}  # over a million tokens; over four times as many, half
-_CHOSEN_BY = {"cpu": 100_000, "cuda": 500_000}  # tokens that are enough to choose by
+_CHOSEN_BY = {"cpu": 150_000, "cuda": 500_000}  # tokens that are enough to choose by
 
 
 def plan_masked(recipe: Recipe, context: RunContext) -> Plan:

@@ -11,7 +11,7 @@ from regard.config.training import TrainConfig
 from regard.tasks.registry import GuessOptions, TaskSpec
 
 WordKind = Literal["words", "spaces"]
-USED = ("epochs", "lr", "seed", "batch_tokens", "device")
+USED = ("plan", "epochs", "lr", "seed", "batch_tokens", "device")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +64,7 @@ TASK = TaskSpec(
     tokenizer=WordPieces,
     decode=GuessOptions,
     train=WordsConfig,
+    plan="regard.tasks.words.planning:plan_words",
     loop="regard.tasks.words.run:train_words",
     predictor="regard.tasks.words.predictor:WordsPredictor",
 )
