@@ -67,6 +67,12 @@ class TextSize:
         return tokens * min(share, self.held_characters / max(1, self.characters))
 
 
+def without_shape(model: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """A planned `[model]` section; where somebody named a size, nothing of the plan changes its shape."""
+    shape = {"d_model", "n_heads", "n_layers", "d_feedforward"} if "size" in given else set()
+    return {name: value for name, value in model.items() if name not in shape}
+
+
 def text_size(files: TextFiles) -> TextSize:
     """Read the texts of a recipe through."""
     count = _Count()

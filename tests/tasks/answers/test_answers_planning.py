@@ -69,7 +69,9 @@ def test_one_article_is_split_by_question(tmp_path: Path, n: int) -> None:
     recipe = make_recipe(find_recipe("answers") | {"data": {"train": [str(path)]}}, given)
     said: list[str] = []
     facts = train(recipe, tmp_path / "run", data_root=None, resume=False, say=said.append)
-    assert said[0] == "one article is too few to split by article: split by question, so that passages are on both sides"
+    assert (
+        said[0] == "one article is too few to split by article: split by question, so that passages are on both sides"
+    )
     assert any(line.startswith(f"1 article, {n} questions → span-reader") for line in said)
     assert set(facts["metrics"]) == ({"valid"} if n == 2 else {"valid", "test"})
 
@@ -82,6 +84,7 @@ def test_parts_by_question() -> None:
     assert parts == split_by_question(questions, (0.8, 0.1, 0.1), seed=1)
     assert parts != split_by_question(questions, (0.8, 0.1, 0.1), seed=2)
     assert [len(part) for part in split_by_question(questions[:2], (0.8, 0.1, 0.1))] == [1, 1]
+    assert [len(part) for part in split_by_question(questions[:4], (0.02, 0.49, 0.49))] == [1, 1, 2]
     with pytest.raises(DataError, match="one question cannot be divided") as problem:
         split_by_question(questions[:1], (0.8, 0.2))
     assert "--valid FILE" in str(problem.value.hint)

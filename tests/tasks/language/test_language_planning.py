@@ -12,7 +12,25 @@ from regard.tasks.training import train, with_plan
 from regard.training.plan import Plan
 from regard.training.setup import RunContext
 
-WORDS = "the cat sees a dog and hears a bird , while rain falls on green hills . ".split()
+WORDS = [
+    "the",
+    "cat",
+    "sees",
+    "a",
+    "dog",
+    "and",
+    "hears",
+    "a",
+    "bird",
+    ",",
+    "while",
+    "rain",
+    "falls",
+    "on",
+    "green",
+    "hills",
+    ".",
+]
 
 
 def text(folder: Path, content: str) -> Path:
@@ -72,6 +90,11 @@ def test_what_is_given_decides_what_follows_from_it(tmp_path: Path) -> None:
     tuned = planned(tmp_path, prose(30_000), "model.start=runs/other")
     assert tuned.settings["model"] == tuned.settings["tokenizer"] == {}
     assert tuned.settings["train"]["lr"] < 1e-3
+    assert "d_model" in planned(tmp_path, prose(30_000)).settings["model"]
+    sized = planned(tmp_path, prose(30_000), "model.size=small").settings
+    assert "d_model" not in sized["model"]
+    assert sized["train"]["lr"] == 0.002
+    assert "optimizer" not in planned(tmp_path, prose(30_000), "model.name=recurrent-lm").settings["train"]
 
 
 @pytest.mark.parametrize("content", ["one line\n", "a\r\nb 🙂\r\nc\r\n", "hello"])

@@ -64,6 +64,8 @@ def _windows(questions: Sequence[Question], *, most: int) -> dict[str, int]:
     """Windows that hold nearly every passage with its question, and overlap by a third where they cannot."""
     some = questions[:_LOOKED_AT]
     spaced = has_spaces([question.context for question in some])
-    lengths = [len(q.context.split()) + len(q.question.split()) if spaced else len(q.context + q.question) for q in some]
+    lengths = [
+        len(q.context.split()) + len(q.question.split()) if spaced else len(q.context + q.question) for q in some
+    ]
     room = int(within(32, 1.5 * float(np.percentile(lengths or [0], 98)) + 8, most))
     return {"max_tokens": room, "overlap": room // 3}

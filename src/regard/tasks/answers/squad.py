@@ -101,6 +101,8 @@ def split_by_question(
         raise DataError("one question cannot be divided", hint="name questions to choose by: --valid FILE")
     held = [max(1, round(share / sum(shares) * len(questions))) for share in shares[1:]]
     held = held[: len(questions) - 1]
+    while sum(held) >= len(questions):  # one at least is left to learn from
+        held[held.index(max(held))] -= 1
     order = np.random.default_rng(seed).permutation(len(questions)).tolist()
     edges = np.cumsum([0, *reversed(held)]).tolist()
     parts = [order[edges[-1] :], *reversed([order[a:b] for a, b in pairwise(edges)])]

@@ -6,7 +6,7 @@ from typing import Any
 
 from regard.config.recipe import Recipe
 from regard.config.wording import short_count
-from regard.tasks.text_size import text_size
+from regard.tasks.text_size import text_size, without_shape
 from regard.tasks.texts import TextFiles
 from regard.training.plan import Plan, within
 from regard.training.setup import RunContext
@@ -37,9 +37,9 @@ def plan_language(recipe: Recipe, context: RunContext) -> Plan:
         cost=0.35 * size.held_tokens(tokens, share) / batch,
         settings={
             "data": data if tuned else data | {"context": _context(tokens, kind=kind)},
-            "model": {} if tuned else _model(tokens, kind=kind),
+            "model": {} if tuned else without_shape(_model(tokens, kind=kind), recipe.given.get("model", {})),
             "tokenizer": {} if tuned or recipe.tokenizer.file else pieces,
-            "train": {"batch_tokens": batch, "lr": 1e-4} if tuned else _train(batch, tokens, int(read / batch)),
+            "train": {"batch_tokens": batch} | _train(recipe, tokens, int(read / batch), large=batch > 1024),
             "decode": {"strategy": "sample", "temperature": 0.8, "top_k": 50, "max_length": 200},
         },
     )
@@ -68,12 +68,15 @@ def _model(tokens: float, *, kind: str) -> dict[str, Any]:
     return model | {"size": "gpt2", "dropout": 0.0, "attention_dropout": 0.0}
 
 
-def _train(batch: int, tokens: float, steps: int) -> dict[str, Any]:
-    large = batch > 1024
+def _train(recipe: Recipe, tokens: float, steps: int, *, large: bool) -> dict[str, Any]:
+    """Small batches of a small model stand a high rate; what is trained already, or recurrent, does not."""
+    if "start" in recipe.model:
+        return {"lr": 1e-4}
+    if recipe.model["name"] != "gpt":
+        return {"lr": 2e-3}
     return {
-        "batch_tokens": batch,
         "optimizer": "muon",
-        "lr": 0.002 if large else 0.01,
+        "lr": 0.002 if large or recipe.given.get("model", {}).get("size", "tiny") != "tiny" else 0.01,
         "schedule": "linear",
         "betas": [0.9, 0.99],
         "weight_decay": 0.5 if large and tokens < 4e6 else 0.1,

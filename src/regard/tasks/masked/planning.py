@@ -7,7 +7,7 @@ from typing import Any
 
 from regard.config.recipe import Recipe
 from regard.config.wording import several, short_count
-from regard.tasks.text_size import text_size
+from regard.tasks.text_size import text_size, without_shape
 from regard.tasks.texts import TextFiles
 from regard.training.plan import Plan, within
 from regard.training.setup import RunContext
@@ -41,7 +41,7 @@ def plan_masked(recipe: Recipe, context: RunContext) -> Plan:
         cost=0.4 * size.held_tokens(tokens, share) / batch,
         settings={
             "data": data | ({} if tuned else {"next_sentence": size.paired}),
-            "model": {} if tuned else _model(tokens, kind=kind),
+            "model": {} if tuned else without_shape(_model(tokens, kind=kind), recipe.given.get("model", {})),
             "tokenizer": {} if tuned or recipe.tokenizer.file else pieces,
             "train": {"batch_tokens": batch, "lr": 1e-4 if tuned else 1e-3, "weight_decay": 0.01},
         },

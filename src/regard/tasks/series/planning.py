@@ -26,6 +26,7 @@ def plan_series(recipe: Recipe, context: RunContext) -> Plan:
     batch = int(within(8, 1024 // max(1, columns), 128))
     batch = max(1, min(batch, windows // 4))
     steps = int(within(150, 8 * windows / batch, 20_000))
+    other = recipe.model["name"] != "patch-forecaster"
     wide = n * columns >= _LARGE and context.device.type == "cuda"
     return Plan(
         data=f"{n:,} {_rows_named(table.pattern)}{_series_named(columns)}",
@@ -37,7 +38,7 @@ def plan_series(recipe: Recipe, context: RunContext) -> Plan:
         settings={
             "data": data,
             "model": _model(table, int(asked["context"]), wide=wide),
-            "train": {"batch_examples": batch, "lr": 3e-5 if windows >= 1000 else 1e-4},
+            "train": {"batch_examples": batch} | ({} if other else {"lr": 3e-5 if windows >= 1000 else 1e-4}),
         },
     )
 
