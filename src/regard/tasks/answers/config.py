@@ -61,6 +61,7 @@ TASK = TaskSpec(
     decode=AnswerOptions,
     train=AnswerTrain,
     beginnings=("start", "vectors"),
+    plan="regard.tasks.answers.planning:plan_answers",
     setup="regard.tasks.answers.setup:AnswerSetup",
     predictor="regard.tasks.answers.predictor:AnswerPredictor",
     flags=("n_best", "context"),

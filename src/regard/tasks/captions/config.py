@@ -94,6 +94,7 @@ TASK = TaskSpec(
     decode=CaptionDecode,
     train=CaptionConfig,
     size="base",
+    plan="regard.tasks.captions.planning:plan_captions",
     setup="regard.tasks.captions.setup:CaptionSetup",
     predictor="regard.tasks.captions.predictor:CaptionPredictor",
     flags=("beam", "n_best", "prefix", "ensemble", "target"),

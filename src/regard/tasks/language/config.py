@@ -36,6 +36,7 @@ TASK = TaskSpec(
     train=LanguageTrain,
     size="small",
     beginnings=("start", "vectors"),
+    plan="regard.tasks.language.planning:plan_language",
     setup="regard.tasks.language.setup:LanguageSetup",
     predictor="regard.tasks.language.predictor:LanguagePredictor",
     flags=("beam", "n_best", "stop", "stream", "few_shot", "task", "stride"),

@@ -40,6 +40,7 @@ TASK = TaskSpec(
     train=MaskedTrain,
     size="small",
     beginnings=("start", "vectors"),
+    plan="regard.tasks.masked.planning:plan_masked",
     setup="regard.tasks.masked.setup:MaskedSetup",
     predictor="regard.tasks.masked.predictor:MaskedPredictor",
     flags=("embed",),

@@ -104,6 +104,7 @@ TASK = TaskSpec(
     data=SeriesData,
     decode=NoOptions,
     train=SeriesConfig,
+    plan="regard.tasks.series.planning:plan_series",
     setup="regard.tasks.series.setup:SeriesSetup",
     predictor="regard.tasks.series.predictor:SeriesPredictor",
 )

@@ -64,6 +64,7 @@ TASK = TaskSpec(
     tokenizer=WordPieces,
     decode=GuessOptions,
     train=WordsConfig,
+    plan="regard.tasks.words.planning:plan_words",
     loop="regard.tasks.words.run:train_words",
     predictor="regard.tasks.words.predictor:WordsPredictor",
 )
