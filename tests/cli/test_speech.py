@@ -23,7 +23,8 @@ def sound(tmp_path):
 
 def test_every_verb(command, run, sound, tmp_path):
     valid = run.parent / "valid.csv"
-    assert command("predict", run, sound, sound).out == "top low\ntop low\n"
+    assert command("predict", run, sound).out == "top low\n"
+    assert command("predict", run, sound, sound).out == f"{sound}\ttop low\n" * 2
     record = json.loads(command("predict", run, sound, "--json", "--beam", 3, "--n-best", 2).out)
     assert [word["word"] for word in record["words"]] == ["top", "low"]
     assert set(record["words"][0]) == {"word", "start", "end", "probability"}
@@ -49,7 +50,9 @@ def test_mistakes_about_files(command, run, tmp_path):
     assert_refused(command("predict", run, tmp_path / "a.wav"), 1, "a.wav: is empty")
     (tmp_path / "a.txt").write_text("hello")
     assert_refused(command("predict", run, tmp_path / "a.txt"), 1, "a.txt: not a sound file that can be read", "WAV")
-    assert_refused(command("predict", run, tmp_path), 1, "is a folder, a sound file was expected")
+    (tmp_path / "none").mkdir()
+    none = command("predict", run, tmp_path / "none")
+    assert_refused(none, 1, "none: there is no file in this folder that ends in .wav, .flac, .ogg")
     tiny_speech.write_wav(tmp_path / "n.wav", np.zeros(0))
     assert_refused(command("predict", run, tmp_path / "n.wav"), 1, "n.wav: holds no sound")
     assert_refused(command("evaluate", run, "--data", tmp_path / "none.csv"), 1, "none.csv: no such file")

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 class SeriesPredictor(Predictor[SeriesInput, Forecast]):
     """A forecaster with the scale of its columns, and the linear forecast it is measured against."""
 
+    suffixes = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+    headed = True
     undecoded = "to a forecaster: it forecasts its whole horizon"
     verified_on = ("windows", "windows of random numbers")
 
@@ -89,6 +91,14 @@ class SeriesPredictor(Predictor[SeriesInput, Forecast]):
         return [self._forecast(series, self._ends(series)) for series in several]
 
     __call__ = one_or_many(predict)
+
+    def files_in(self, folder: Path) -> list[str]:
+        """A series a file; where it was trained on several files, those of the folder belong together."""
+        return [str(folder)] if self.space.names else super().files_in(folder)
+
+    def under_name(self, name: str, output: Forecast) -> str:
+        """The table with the name of its file in a first column."""
+        return output.plain(name)
 
     def case(self, input: SeriesInput, target: str | None = None, **options: Any) -> ForwardCase:
         """The end of a series, ready to be looked at: what the forecast of a target (else the first) looked at."""

@@ -19,6 +19,7 @@ from regard.config.training import ScheduleName, TrainConfig
 from regard.data.audio.mel import FrontName, Normal
 from regard.decoding.options import DecodeOptions
 from regard.tasks.registry import TaskSpec
+from regard.tasks.use import Use
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,4 +125,13 @@ TASK = TaskSpec(
     setup="regard.tasks.speech.setup:SpeechSetup",
     predictor="regard.tasks.speech.predictor:SpeechPredictor",
     flags=("beam", "n_best", "target"),
+    use=Use(
+        does="writes down what is said in a recording",
+        figures=("wer",),
+        loss="nats a token",
+        asked=("talk.wav",),
+        looked="talk.wav",
+        data="recordings.csv",
+        limits=("It may write words where nobody speaks; it hears voices like those of its training data best.",),
+    ),
 )

@@ -22,7 +22,7 @@ from torch import nn
 from regard.checkpoints.spec import Pretrained
 from regard.config.recipe import Recipe
 from regard.data.audio.corpus import Utterances
-from regard.data.audio.files import Samples
+from regard.data.audio.files import SUFFIXES, Samples
 from regard.data.audio.inputs import AudioInput, SampleInput, audio_of, check_recordings, is_recording
 from regard.data.audio.mel import SCALE, Front, Scale
 from regard.data.audio.resampling import resample
@@ -89,6 +89,7 @@ class SpeechSettings(DecodeSettings, total=False):
 class SpeechPredictor(Predictor[AudioInput, Transcript]):
     """A model that listens and spells, with its pieces and its way of hearing."""
 
+    suffixes = SUFFIXES
     verified_on = ("recordings", "recordings of noise")
 
     def __init__(
