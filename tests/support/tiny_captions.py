@@ -16,7 +16,8 @@ SHAPE = [
     "model.d_hidden=24", "model.dropout=0.0",
 ]  # fmt: skip
 QUICK = [
-    "train.device=cpu", "train.n_samples=1", "train.log_every=1000", "train.batch_images=8", "train.lr=0.01",
+    "train.plan=off", "train.device=cpu", "train.n_samples=1", "train.log_every=1000", "train.batch_images=8",
+    "train.lr=0.01",
     "train.warmup=5", "train.label_smoothing=0.0", "train.weight_decay=0.0", "decode.max_length=12",
 ]  # fmt: skip
 

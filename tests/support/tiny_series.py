@@ -42,7 +42,7 @@ def twin(n: int = 500, *, seed: int = 0) -> dict[str, np.ndarray]:
     return {"b": b, "a": 5 + b + b * b}
 
 
-QUICK = ["train.device=cpu", "train.n_samples=1", "train.log_every=1000", "train.batch_examples=32"]
+QUICK = ["train.plan=off", "train.device=cpu", "train.n_samples=1", "train.log_every=1000", "train.batch_examples=32"]
 
 
 def series(folder: Path) -> list[str]:

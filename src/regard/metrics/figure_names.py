@@ -66,17 +66,14 @@ _KNOWN = {
 }
 
 
-_OPPOSITES = {"minus_loss": "valid_loss", "valid_log_likelihood": "valid_nll"}
-
-
-def chosen_by(objective: str) -> Figure:
-    """The figure that stands behind what a task makes large: of a loss with its sign turned, that loss."""
-    return figure(_OPPOSITES.get(objective, objective))
+def is_mirrored(name: str) -> bool:
+    """Whether a figure is a loss turned around: what a trainer makes large, and nobody reads."""
+    return name.startswith("minus_") or name == "valid_log_likelihood"
 
 
 def figure(name: str) -> Figure:
-    """What a figure is called and how it is read."""
-    plain = name.lower()
+    """What a figure is called and how it is read; of one that is turned around, the figure itself."""
+    plain = "valid_nll" if name == "valid_log_likelihood" else name.lower().removeprefix("minus_")
     known = _KNOWN.get(plain) or _KNOWN.get(plain.removeprefix("valid_"))
     if known is not None:
         return known

@@ -27,7 +27,7 @@ from regard.training.trainer import Trainer
 
 Train = TypeVar("Train", bound=TrainConfig)
 _WARM, _FEWEST, _SECONDS = 2, 3, 3.0  # steps that are not counted, and that are at least; seconds of measuring
-RESERVE = 0.9  # share of a budget that is planned with: what follows training, and a machine that gets busier
+_RESERVE = 0.9  # share of a budget that is planned with: what follows training, and a machine that gets busier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ class Pace:
 
     def steps_in(self, seconds: float, *, evaluations: int) -> int:
         """How many steps fit into a budget beside the evaluations."""
-        return max(1, int(RESERVE * seconds / self.seconds - self.cost * evaluations))
+        return max(1, int(_RESERVE * seconds / self.seconds - self.cost * evaluations))
 
 
 def measure_pace(task: Trainable, model: nn.Module, config: TrainConfig, context: RunContext, *, cost: float) -> Pace:

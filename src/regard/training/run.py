@@ -18,7 +18,7 @@ from regard.config.recipe import Recipe
 from regard.config.training import TrainConfig
 from regard.config.wording import roughly, short_count
 from regard.errors import ConfigError, UsageError
-from regard.metrics.figure_names import chosen_by
+from regard.metrics.figure_names import figure
 from regard.metrics.verdict import check_overfitting, check_warmup
 from regard.models.flops import count_parameters
 from regard.training.averaging import averaged
@@ -85,7 +85,7 @@ def _foreseen(
         steps = min(steps, pace.steps_in(seconds, evaluations=known.evaluations))
     steps = int(context.group.total(steps if first else 0))
     config = config if steps == config.steps else shortened(config, known, steps, given)
-    name = chosen_by(setup.task.objective)
+    name = figure(setup.task.objective)
     until = f"; stops when {name.label} no longer {'falls' if name.less_is_better else 'rises'}"
     context.say(
         f"{known.data} → {setup.title}, {short_count(count_parameters(setup.model))} parameters, "

@@ -25,7 +25,7 @@ from regard.tasks.measuring import measure
 from regard.tasks.words.data import score_words, text_files, word_tests
 from regard.tasks.words.skipgrams import RESERVED, WordStream, cutter, read_words, word_tokenizer
 from regard.tasks.words.training import SkipGramOptions, SkipGramProgress, learn_vectors, seconds_a_pass
-from regard.training.plan import RESERVE, Plan
+from regard.training.plan import Plan
 from regard.training.run import Course, write_facts
 from regard.training.setup import RunContext
 from regard.training.signals import Interrupted, listening
@@ -33,6 +33,7 @@ from regard.training.warm_start import begin_model, own_options
 
 _SECONDS, _SAVED = 2.0, 60.0  # between two reports, and two checkpoints
 _FEWEST = 0.01  # of a pass, however little time there is
+_RESERVE = 0.9  # share of a budget that is planned with: what follows training, and a machine that gets busier
 
 
 def train_words(recipe: Recipe, context: RunContext, course: Course) -> dict[str, Any]:
@@ -125,7 +126,7 @@ def _foreseen(
     epochs = recipe.train.epochs
     each = seconds_a_pass(model, stream, _options(recipe))
     if seconds < math.inf:
-        epochs = min(epochs, max(_FEWEST, round(done * epochs + RESERVE * max(0.0, seconds) / each, 3)))
+        epochs = min(epochs, max(_FEWEST, round(done * epochs + _RESERVE * max(0.0, seconds) / each, 3)))
     context.say(
         f"{plan.data if plan is not None else short_count(len(stream.ids)) + ' words of text'} → "
         f"{recipe.model['name']} of {len(stream.words):,} words, {short_count(count_parameters(model))} parameters, "
