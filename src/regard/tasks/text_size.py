@@ -80,9 +80,10 @@ def text_size(files: TextFiles) -> TextSize:
         for held, document in hold_out(files.train.documents, files.data.held_out):
             count.add(document, held=held)
     else:
-        for held, source in enumerate((files.train, files.valid)):
-            for document in source.documents():
-                count.add(document, held=bool(held))
+        for document in files.train.documents():
+            count.add(document, held=False)
+        for document in files.valid.documents():
+            count.add(document, held=True)
     return count.size()
 
 

@@ -12,25 +12,7 @@ from regard.tasks.training import train, with_plan
 from regard.training.plan import Plan
 from regard.training.setup import RunContext
 
-WORDS = [
-    "the",
-    "cat",
-    "sees",
-    "a",
-    "dog",
-    "and",
-    "hears",
-    "a",
-    "bird",
-    ",",
-    "while",
-    "rain",
-    "falls",
-    "on",
-    "green",
-    "hills",
-    ".",
-]
+WORDS = ["the", "cat", "sees", "a", "dog", "and", "hears", "birds", ",", "while", "rain", "falls", "on", "hills", "."]
 
 
 def text(folder: Path, content: str) -> Path:

@@ -26,7 +26,7 @@ def plan_answers(recipe: Recipe, context: RunContext) -> Plan:
     batch = 32 if n >= 2000 else 16
     epochs = within(2, 12_000 / max(1, n), 10) if tuned else within(4, 20 * (2000 / max(1, n)) ** 0.3, 40)
     longest = 384 if tuned or context.device.type == "cuda" else 256
-    settings = {"train": {"batch_examples": batch, "lr": 5e-5}} if tuned else _anew(n, sets.train)
+    settings = _tuned(batch) if tuned else _anew(n, sets.train)
     settings["data"] = _windows(sets.train, most=longest)
     if any(not question.answers for question in sets.train):
         settings["decode"] = {"no_answer": True}
@@ -39,6 +39,11 @@ def plan_answers(recipe: Recipe, context: RunContext) -> Plan:
         cost=0.4 * len(sets.valid) / batch,
         settings=settings,
     )
+
+
+def _tuned(batch: int) -> dict[str, dict[str, Any]]:
+    """What was trained before needs a small rate and a few passes."""
+    return {"train": {"batch_examples": batch, "lr": 5e-5}}
 
 
 def _anew(n: int, questions: Sequence[Question]) -> dict[str, dict[str, Any]]:
