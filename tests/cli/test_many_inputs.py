@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+import regard
 from regard.cli import progress
 from regard.cli.progress import Progress
 from regard.errors import DataError, UsageError
@@ -299,6 +300,20 @@ def test_what_no_input_can_be_blamed_for_is_raised():
     with pytest.raises(UsageError):
         attempt(refuse, [1, 2], [0, 1], check=refuse)
     assert [str(one) for one in attempt(refuse, [1, 2], [0, 1])] == ["k", "k"]
+
+
+def test_a_model_can_be_asked_the_same_from_python():
+    model, told = regard.load(run_of("labels"), "cpu"), []
+    model.say = told.append
+    texts = ["the cat sees a dog . " * 20, BROKEN, GOOD["labels"][0]]
+    long, problem, short = model.attempt(texts)
+    assert isinstance(problem, UsageError)
+    assert short == model(texts[2])
+    assert long.label == model(texts[0]).label
+    assert told[0] == "1 of 1 texts were cut to 16 tokens", "of tries that failed nothing is told"
+    assert model.attempt([]) == []
+    with pytest.raises(UsageError, match=r"decode\.k means nothing"):
+        model.attempt(GOOD["labels"], k=3)
 
 
 class Clock:

@@ -47,11 +47,12 @@ class Progress:
             self._next = now + QUIET
             say(self.line(now - self._began))
             return
+        line = self.line(now - self._began)
         if self._bar is None or self._task is None:
             self._bar = _bar(counted=self.total is not None)
-            self._task = self._bar.add_task("", total=self.total)
+            self._task = self._bar.add_task(line, total=self.total, completed=self.done)
             self._bar.start()
-        self._bar.update(self._task, completed=self.done, description=self.line(now - self._began))
+        self._bar.update(self._task, completed=self.done, description=line)
 
     def line(self, seconds: float) -> str:
         """Count, rate and time left: `1,200 of 5,000  85/s  45 s left`."""
