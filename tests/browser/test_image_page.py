@@ -100,7 +100,7 @@ def test_the_page_draws_as_the_picture_does(browser, tmp_path, scheme, theme):
     weights = look.weights["self"][0, 2, 0, 1:].reshape(3, 4)
     np.testing.assert_allclose(drawn(shown).astype(int), overlaid(digit(), weights, theme=theme).astype(int), atol=2)
     np.testing.assert_array_equal(drawn(shown, "#plain"), digit())
-    assert shown.text("#most") == f"{weights.max():.2g}"
+    assert shown.text("#most") == f"{weights.max():#.2g}"
     assert shown.text("#scale span") == "0"
     bar = drawn(shown, "#bar").astype(int)[0]
     assert (np.diff((bar.max(-1) - bar.min(-1))[::8]) > 0).all(), "one hue, from none of it to all"
@@ -131,7 +131,7 @@ def test_layers_and_heads_in_one_grid(page):
     shown.view("heads")
     assert len(shown.page.query_selector_all("#small button")) == 6
     assert shown.text("#most") == "each head’s largest"
-    largest = [f"{one:.2g}" for one in look.weights["self"][:, :, 0, 1:].max(-1).reshape(-1)]
+    largest = [f"{one:#.2g}" for one in look.weights["self"][:, :, 0, 1:].max(-1).reshape(-1)]
     assert [span.inner_text() for span in shown.page.query_selector_all("#small div > span")] == largest
     pixels: Any = drawn(shown, '[id="s1.1"] canvas').astype(int)
     cells = (pixels.max(-1) - pixels.min(-1)).reshape(3, 4, 4, 4).mean((1, 3))

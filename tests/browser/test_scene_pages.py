@@ -211,7 +211,7 @@ def test_a_step_of_the_forecast_shows_its_weights(browser, tmp_path):
     low, high = look.forecast.band[2]
     assert f"({low:.5g} to {high:.5g})" in told
     assert f"it was {look.forecast.truth[2]:.5g}" in told
-    assert shown.text("#most") == f"{weights.max():.2g}"
+    assert shown.text("#most") == f"{weights.max():#.2g}"
     assert (drawn(shown, "#series") != before).any()
     shown.page.click("#all")
     shown.settle()
@@ -231,7 +231,7 @@ def test_places_of_several_steps_share_their_weight(browser, tmp_path):
     shown = opened(browser, look, tmp_path)
     assert "shares its weight among them" in shown.text("#how")
     shares = look.looked_at(layer=0)
-    assert shown.text("#most") == f"{shares.max():.2g}"
+    assert shown.text("#most") == f"{shares.max():#.2g}"
     box = shown.page.locator("#series").bounding_box()
     shown.page.mouse.move(box["x"] + 60, box["y"] + 60)
     shown.settle()
@@ -257,14 +257,13 @@ def test_words_light_up_while_the_sound_plays_and_lead_to_their_place(browser, t
     weights = look.weights["cross"][0, 0, 1]
     told = f"“low”, said from {start:.2f} to {end:.2f} s, looked most at {weights.argmax() * 0.04:.2f} s"
     assert shown.text("#told").startswith(told)
-    assert shown.text("#most") == f"{weights.max():.2g}"
+    assert shown.text("#most") == f"{weights.max():#.2g}"
     page.evaluate("document.getElementById('player').muted = true; document.getElementById('player').play()")
     page.wait_for_function(
         "document.querySelector('#words button:nth-child(3)').classList.contains('now')", timeout=8000
     )
     assert len(page.query_selector_all("#words .now")) == 1
     page.evaluate("document.getElementById('player').pause()")
-    assert shown.text("#kinds-name") or True
     assert (shown.problems, shown.asked) == ([], [])
     shown.context.close()
 

@@ -25,6 +25,6 @@ def add_scale(
     beside = {"ax": list(axes), "shrink": 0.7, "aspect": 28, "pad": 0.02, "fraction": 0.04}
     bar = figure.colorbar(scale, **(beside if inside is None else {"cax": inside}))
     bar.set_ticks([0, most], labels=["0", largest or f"{most:.2g}"])
-    bar.ax.set_title("weight", fontsize=9, loc="left")
-    bar.ax.tick_params(labelsize=9, length=0)
+    bar.ax.set_title("weight", fontsize=9, loc="left", color=theme.ink)
+    bar.ax.tick_params(labelsize=9, length=0, labelcolor=theme.ink)
     bar.outline.set_visible(False)
