@@ -23,7 +23,6 @@ from regard.inspection.forward_case import PAIR_SIDES, ForwardCase, OutputNames
 from regard.inspection.record import Axis, Look, Map, MapKind, Weights
 from regard.inspection.words import Words
 from regard.tasks.speech.config import SpeechOptions
-from regard.tasks.speech.prompting import prompt_ids
 from regard.tasks.speech.transcriber import Transcriber
 
 _DPI, _WIDTH = 150, 9.6
@@ -98,7 +97,7 @@ def speech_case(
 ) -> SpeechCase:
     """A recording and its text, ready to be looked at."""
     frames, heard = transcriber.hear([samples])
-    opening = prompt_ids(tokenizer, options.prompt)
+    opening = transcriber.opening(options)
     target = torch.tensor([[*opening, *ids]], device=heard.memory.device)
     special, pieces = tokenizer.tokens([*opening]), tokenizer.tokens(ids)
     end, words = tokenizer.tokens([tokenizer.eos_id]), Words.of(tokenizer, ids)

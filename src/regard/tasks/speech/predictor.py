@@ -33,7 +33,7 @@ from regard.models.precision import in_precision
 from regard.tasks.base import Predictor, ScoreData, check_texts, folder_of, one_or_many, tokenizer_of
 from regard.tasks.decode_settings import DecodeSettings
 from regard.tasks.measuring import Scores
-from regard.tasks.speech.config import SpeechOptions
+from regard.tasks.speech.config import Fallback, SpeechOptions
 from regard.tasks.speech.data import SpeechFiles, hearing
 from regard.tasks.speech.metrics import score_recordings
 from regard.tasks.speech.timing import TimedWord
@@ -84,6 +84,14 @@ class SpeechSettings(DecodeSettings, total=False):
     prompt: tuple[str, ...]
     not_first: tuple[int, ...]
     heads: tuple[str, ...]
+    vad: bool
+    language: str
+    translate: bool
+    initial_prompt: str
+    fallback: Fallback
+    no_speech_threshold: float
+    log_prob_threshold: float
+    compression_ratio_threshold: float
 
 
 class SpeechPredictor(Predictor[AudioInput, Transcript]):
