@@ -13,7 +13,7 @@ import typer
 
 from regard.cli.arguments import Device, Json, Precision, Run, refuse_strange, split_settings
 from regard.cli.console import put, say
-from regard.errors import UsageError
+from regard.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from regard.inspection.alignments import Alignment
@@ -50,6 +50,20 @@ def predict(
     task: Annotated[str | None, typer.Option(help="Language: what is to be done with each input, in words.")] = None,
     context: Annotated[str | None, typer.Option(help="Answers: a file with the passage; inputs are questions.")] = None,
     embed: Annotated[bool, typer.Option("--embed", help="Masked: a vector for each text, as JSON.")] = False,
+    format: Annotated[
+        str | None, typer.Option(help="Speech: segments with their times as srt, vtt or tsv, or as txt; or json.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Speech: a folder for one file a recording, called as it is.", show_default=False),
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option(help="Speech, Whisper: what is spoken, a code such as de; auto finds it.")
+    ] = None,
+    translate: Annotated[bool, typer.Option("--translate", help="Speech, Whisper: write it in English.")] = False,
+    initial_prompt: Annotated[
+        str | None, typer.Option(help="Speech, Whisper: a text that came before, for names and style.")
+    ] = None,
     device: Device = "auto",
     precision: Precision = "auto",
     as_json: Json = False,
@@ -59,13 +73,15 @@ def predict(
 
     texts, options = split_settings(inputs or [])
     given = {"beam": beam, "n_best": n_best, "prefix": prefix, "stop": stop or None}
+    given |= {"language": language, "translate": translate or None, "initial_prompt": initial_prompt}
     options |= {name: value for name, value in given.items() if value is not None}
     if texts and input_file is not None:
         raise UsageError(f"there are texts to predict for and --input {input_file}; allowed is one of the two")
     predictor = load(run, device, precision=precision)
     predictor.say = say
     flags: dict[str, Any] = given | {"align": alignment, "ensemble": ensemble, "stream": stream, "few_shot": few_shot}
-    refuse_strange(predictor.config.task, flags | {"task": task, "context": context, "embed": embed})
+    flags |= {"task": task, "context": context, "embed": embed, "format": format, "out": out}
+    refuse_strange(predictor.config.task, flags)
     if ensemble:
         predictor = predictor.ensemble(*(load(other, device, precision=precision) for other in ensemble))
     _check_shown(options, as_json=as_json)
@@ -76,7 +92,9 @@ def predict(
         options = {"stop": ["\n"]} | options
     if context is not None:
         lines = with_passage(lines, context)
-    if embed:
+    if format is not None or out is not None:
+        write_transcripts(predictor, list(lines), format or "txt", out=out, options=options, as_json=as_json)
+    elif embed:
         for vector in (vector for some in _chunks(lines, chunk) for vector in predictor.embed(some).tolist()):
             put("[" + ", ".join(f"{value:.7g}" for value in vector) + "]")
     elif stream or (not asked and _can_stream(predictor, texts, options, as_json=as_json)):
@@ -134,6 +152,52 @@ def with_passage(lines: Iterable[str], path: str) -> Iterator[str]:
         if "\t" in line:
             raise UsageError(f"{line[:40]!r} has a tab, and with --context inputs are questions alone")
         yield f"{line}\t{passage}"
+
+
+def write_transcripts(
+    predictor: Any, paths: list[str], format: str, *, out: Path | None, options: dict[str, Any], as_json: bool
+) -> None:
+    """Transcripts in a format: to a file each in the folder `out`, else that of the only recording to standard output.
+
+    JSON is one object a line, of any number of recordings.
+    """
+    from regard.tasks.speech.segments import FORMATS, written
+
+    allowed = (*FORMATS, "json")
+    if format not in allowed or (as_json and format != "json"):
+        given = f"--format {format}" + (" and --json" if as_json else "")
+        raise UsageError(f"{given}: allowed is one of {', '.join(allowed)}")
+    if out is None and len(paths) != 1 and format != "json":
+        raise UsageError(f"{len(paths)} recordings do not fit into one {format}", hint="a file each: --out FOLDER")
+    places = _places(paths, format, out)
+    for path, place in zip(paths, places, strict=True):
+        transcript = predictor(path, **options)
+        text = _record(transcript, None) + "\n" if format == "json" else written(transcript.segments, format)
+        if place is None:
+            put(text, end="")
+        else:
+            place.write_text(text, encoding="utf-8")
+            say(f"{place}")
+
+
+def _places(paths: list[str], format: str, out: Path | None) -> list[Path] | list[None]:
+    """The files to write, none of which is there yet."""
+    if out is None:
+        return [None] * len(paths)
+    places = [out / f"{Path(path).stem}.{format}" for path in paths]
+    twice = next((i for i, place in enumerate(places) if place in places[:i]), None)
+    if twice is not None:
+        first = paths[places.index(places[twice])]
+        raise UsageError(f"{first} and {paths[twice]} would both be written to {places[twice]}", hint="rename one")
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out {out}: is a file, a folder was expected")
+    for path, place in zip(paths, places, strict=True):
+        if place.exists():
+            raise UsageError(f"{place}: is there already", hint="give another --out")
+        if not Path(path).exists():
+            raise DataError(f"{path}: no such file")
+    out.mkdir(parents=True, exist_ok=True)
+    return places
 
 
 def _can_stream(predictor: Any, texts: list[str], options: dict[str, Any], *, as_json: bool) -> bool:

@@ -4,9 +4,9 @@
     found.stretches(FAINT)                     [(begin, end), …] in samples; none for silence and for steady noise
 
 As in long-term spectral divergence (Ramírez et al., 2004): the power of each band against the floor of that band, the
-mean over bands of what is above it. The floor is what the band falls to in the quietest tenth of the seconds around,
-and never below what a microphone's own hiss would be, so that digital silence stays silent. Loudness by itself says
-nothing: speech may be faint, and noise loud.
+root of the mean square over bands of what is above it. The floor is what the band falls to in the quietest tenth of the
+seconds around, and never below what a microphone's own hiss would be, so that digital silence stays silent. Loudness by
+itself says nothing: speech may be faint, and noise loud.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from regard.data.audio.files import Samples
 
-FAINT = 4.5  # decibels above which something may be speech; steady noise stays below
-CLEAR = 6.0  # decibels above which it is not by chance
+FAINT = 5.5  # decibels above which something may be speech; steady noise stays below
+CLEAR = 7.0  # decibels above which it is not by chance
 _FRAME, _HOP = 0.032, 0.016  # seconds
 _BANDS, _LOWEST, _HIGHEST = 16, 120.0, 7_000.0  # bands, and the frequencies in hertz that they lie between
 _SMOOTHED = 5  # frames that power is averaged over
@@ -59,24 +59,26 @@ def activity(samples: Samples, rate: int) -> Activity:
     power = _smoothed(band_powers(samples, rate, hop=hop))
     decibels = 10 * np.log10(power + _HISS / _BANDS)
     floor = _floor(decibels, max(1, round(_AROUND / _HOP)))
-    return Activity(np.maximum(decibels - floor, 0).mean(1), hop, len(samples))
+    above = np.maximum(decibels - floor, 0)
+    return Activity(np.sqrt(np.square(above).mean(1)), hop, len(samples))
 
 
 def band_powers(samples: Samples, rate: int, *, hop: int) -> Levels:
     """The power of each band in each frame (T, B), one frame at least."""
     width = max(2, 2 ** round(math.log2(_FRAME * rate)))
-    n = max(1, -(-len(samples) // hop))
-    sharper = np.diff(samples.astype(np.float32), prepend=samples[:1])  # what drifts below speech would leak into it
-    padded = np.pad(sharper, (width // 2, width // 2 + hop))
-    window = np.hanning(width).astype(np.float32)
-    bank = _bank(width, rate)
-    frames = np.lib.stride_tricks.sliding_window_view(padded, width)[::hop][:n]
+    changes = np.diff(samples.astype(np.float32), prepend=samples[:1])  # what drifts below speech would leak into it
+    if len(changes) < width:
+        changes = np.pad(changes, (0, width - len(changes)))
+    window, bank = np.hanning(width).astype(np.float32), _bank(width, rate)
+    # Only frames that lie inside: where a sound is cut off it would seem to change.
+    frames = np.lib.stride_tricks.sliding_window_view(changes, width)[::hop]
     parts = []
-    for begin in range(0, n, 4096):  # a long recording's spectra would fill memory
+    for begin in range(0, len(frames), 4096):  # a long recording's spectra would fill memory
         spectrum = np.fft.rfft(frames[begin : begin + 4096] * window)
         parts.append((np.abs(spectrum) ** 2) @ bank)
-    powers: Levels = np.concatenate(parts).astype(np.float64) * 2 / float((window**2).sum()) / width
-    return powers
+    inside: Levels = np.concatenate(parts).astype(np.float64) * 2 / float((window**2).sum()) / width
+    centres = np.arange(max(1, -(-len(samples) // hop))) - width // 2 // hop
+    return inside[centres.clip(0, len(inside) - 1)]
 
 
 def _bank(width: int, rate: int) -> Levels:

@@ -140,5 +140,5 @@ TASK = TaskSpec(
     plan="regard.tasks.speech.planning:plan_speech",
     setup="regard.tasks.speech.setup:SpeechSetup",
     predictor="regard.tasks.speech.predictor:SpeechPredictor",
-    flags=("beam", "n_best", "target"),
+    flags=("beam", "n_best", "target", "format", "out", "language", "translate", "initial_prompt"),
 )

@@ -14,7 +14,7 @@ from regard.data.audio.activity import FAINT, Stretch, activity
 from regard.data.audio.files import Samples
 
 PAUSE = 2.0  # seconds: a longer pause parts two pieces, unless the model is used to pauses
-_AROUND = 1.0  # seconds that are kept before and after what is said
+_AROUND = 0.04  # seconds that are kept before and after what is said, where it is cut out
 _QUIET = 0.05  # seconds over which loudness is measured where a recording is cut
 _SEARCHED = 1 / 6  # share of a piece, at its end, in which its quietest place is looked for
 
@@ -33,20 +33,23 @@ def spoken_pieces(samples: Samples, most: int, *, rate: int, pause: float) -> li
     found = activity(samples, rate)
     cut = [
         Piece(first + begin, first + end, found.loudest(first + begin, first + end))
-        for first, last in _regions(found.stretches(), len(samples), pause * rate, round(_AROUND * rate))
+        for first, last in _regions(found.stretches(), len(samples), pause=pause * rate, rate=rate)
         for begin, end in pieces(samples[first:last], most, rate)
     ]
     return [piece for piece in cut if piece.level >= FAINT]
 
 
-def _regions(stretches: list[Stretch], n: int, pause: float, around: int) -> list[Stretch]:
+def _regions(stretches: list[Stretch], n: int, *, pause: float, rate: int) -> list[Stretch]:
     """Stretches with what is around them, joined where the pause between them is short."""
+    around, usual = round(_AROUND * rate), PAUSE * rate
     joined: list[Stretch] = []
     for begin, end in stretches:
         if joined and begin - joined[-1][1] <= pause:
             joined[-1] = (joined[-1][0], end)
         else:
             joined.append((begin, end))
+    if len(joined) == 1 and joined[0][0] <= usual and n - joined[0][1] <= usual:
+        return [(0, n)]  # as recordings usually are
     return [(max(0, begin - around), min(n, end + around)) for begin, end in joined]
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from regard.config.recipe import Recipe
-from regard.data.audio.files import read_audio
+from regard.data.audio.files import Audio, read_audio
+from regard.errors import DataError
 from regard.tasks.speech.data import SpeechFiles
 from regard.training.plan import Plan, within
 from regard.training.setup import RunContext
@@ -18,14 +21,15 @@ def plan_speech(recipe: Recipe, context: RunContext) -> Plan:
     files, data = SpeechFiles(recipe.data, context.data_root, context.data), recipe.data
     rows = files.train_rows()
     chosen = np.linspace(0, len(rows) - 1, min(_LOOKED_AT, len(rows))).astype(int)
-    heard = [read_audio(rows[i].path) for i in chosen]
+    heard = [audio for i in chosen if (audio := _readable(rows[i].path)) is not None]
     n_valid = round(data.valid_share * len(rows))
     n = len(rows) - (0 if data.valid else n_valid)
-    each = float(np.mean([audio.seconds for audio in heard]))
+    each = float(np.mean([audio.seconds for audio in heard] or [1.0]))
     hours = n * each / 3600
     gpu = context.device.type == "cuda"
-    narrow = float(np.median([audio.rate for audio in heard])) < 12_000  # as by telephone
+    narrow = float(np.median([audio.rate for audio in heard] or [data.rate])) < 12_000  # as by telephone
     batch = 160.0 if hours < 50 or not gpu else 640.0
+    recurrent = recipe.model.get("name") == "las"
     small = hours < 20 or not gpu
     model = {"name": "speech-transformer", "size": "tiny" if small else "small", "dropout": 0.1}
     return Plan(
@@ -40,8 +44,8 @@ def plan_speech(recipe: Recipe, context: RunContext) -> Plan:
             "model": {} if "start" in recipe.model else model,
             "train": {
                 "batch_seconds": batch,
-                "optimizer": "muon",
-                "lr": 0.004 if small else 0.002,
+                "optimizer": "adamw" if recurrent else "muon",  # muon is for attention blocks
+                "lr": 0.002 if recurrent or not small else 0.004,
                 "ctc": 0.3,
                 "noise": 0.3,
                 "ema": 0.998,
@@ -49,3 +53,11 @@ def plan_speech(recipe: Recipe, context: RunContext) -> Plan:
             "decode": {"max_ratio": 1.0, "max_extra": 10},
         },
     )
+
+
+def _readable(path: Path) -> Audio | None:
+    """The sound of a file, if it is one; what is not is named when the recordings are read."""
+    try:
+        return read_audio(path)
+    except DataError:
+        return None

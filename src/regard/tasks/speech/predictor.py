@@ -36,6 +36,7 @@ from regard.tasks.measuring import Scores
 from regard.tasks.speech.config import Fallback, SpeechOptions
 from regard.tasks.speech.data import SpeechFiles, hearing
 from regard.tasks.speech.metrics import score_recordings
+from regard.tasks.speech.segments import Segment, segments_of
 from regard.tasks.speech.timing import TimedWord
 from regard.tasks.speech.transcriber import Transcriber, Transcription
 
@@ -49,7 +50,10 @@ _AT_ONCE = 64  # recordings that are read before any of them is transcribed
 
 @dataclass(frozen=True)
 class Transcript:
-    """What was said in a recording: text, score, pieces, what else it may have been, and when each word was said."""
+    """What was said in a recording: text, score, pieces, what else it may have been, and when each word was said.
+
+    `language` is the code of the language that was found, where that was asked for.
+    """
 
     text: str
     score: float
@@ -59,6 +63,7 @@ class Transcript:
     seconds: float
     finished: bool
     alternatives: list[str] = field(default_factory=list)
+    language: str = ""
     timing: Callable[[], list[TimedWord]] = field(default=list, repr=False, compare=False)
 
     @cached_property
@@ -66,15 +71,21 @@ class Transcript:
         """The words with their times, read off the attention when they are asked for."""
         return self.timing()
 
+    @cached_property
+    def segments(self) -> list[Segment]:
+        """The text in parts as subtitles have them, with the times of the whole recording."""
+        return segments_of(self.text, self.words)
+
     def plain(self) -> str:
         """The text in one line."""
         return " ".join(self.text.split())
 
     def record(self) -> dict[str, Any]:
-        """Text, score, pieces and timed words."""
+        """Text, score, pieces, and words and segments with their times."""
         facts = {name: getattr(self, name) for name in ("text", "score", "log_prob", "tokens", "seconds", "finished")}
-        words = [word.record() for word in self.words]
-        return facts | {"words": words, "alternatives": self.alternatives}
+        facts |= {"language": self.language} if self.language else {}
+        words, segments = ([one.record() for one in timed] for timed in (self.words, self.segments))
+        return facts | {"words": words, "segments": segments, "alternatives": self.alternatives}
 
 
 class SpeechSettings(DecodeSettings, total=False):
@@ -232,7 +243,9 @@ class SpeechPredictor(Predictor[AudioInput, Transcript]):
 
     def _transcript(self, samples: Samples, best_first: Sequence[Transcription], options: SpeechOptions) -> Transcript:
         best, *others = best_first
-        shared = {name: getattr(best, name) for name in ("text", "score", "log_prob", "tokens", "ids", "finished")}
+        shared = {
+            name: getattr(best, name) for name in ("text", "score", "log_prob", "tokens", "ids", "finished", "language")
+        }
         seconds, alternatives = len(samples) / self.front.rate, [other.text for other in others]
         timing = partial(self.exact.times, samples, best, options)
         return Transcript(**shared, seconds=seconds, alternatives=alternatives, timing=timing)

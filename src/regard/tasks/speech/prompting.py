@@ -49,15 +49,17 @@ def _told(tokenizer: Tokenizer, options: SpeechOptions) -> list[str]:
     if not (language or options.translate):
         return prompt
     if not is_multilingual(options):
-        asked = f"decode.language={language}" if language else "decode.translate=true"
+        asked = "a translation" if options.translate else f"the language {language!r}"
         if START in prompt and language in ("en", AUTO) and not options.translate:
             return prompt
-        what = "an English-only model" if START in prompt else "no multilingual Whisper model"
-        raise UsageError(f"{asked} was given, and this is {what}", hint="leave it out, or take a multilingual Whisper")
+        what = "an English-only model" if START in prompt else "no Whisper model"
+        raise UsageError(f"{asked} was asked for, and this is {what}", hint="leave it out, or take a multilingual one")
     if language and language != AUTO:
         if f"<|{language}|>" not in languages(tokenizer):
             known = " ".join(sorted(mark[2:-2] for mark in languages(tokenizer)))
-            raise UsageError(f"decode.language is {language!r}, which this model does not know; it knows {known}")
+            raise UsageError(
+                f"the language {language!r} is not known to this model", hint=f"it knows {known}, and auto"
+            )
         prompt = [f"<|{language}|>" if _LANGUAGE.fullmatch(mark) else mark for mark in prompt]
     if options.translate:
         prompt = [TRANSLATE if mark == TRANSCRIBE else mark for mark in prompt]
@@ -87,7 +89,7 @@ def _earlier(tokenizer: Tokenizer, options: SpeechOptions, room: int | None) -> 
         return []
     mark = tokenizer.core.token_to_id(BEFORE)
     if mark is None or START not in options.prompt:
-        raise UsageError("decode.initial_prompt was given, and only a Whisper model reads one", hint="leave it out")
+        raise UsageError("an initial prompt was given, and only Whisper models read one", hint="leave it out")
     ids = tokenizer.encode(" " + options.initial_prompt.strip())
     most = len(ids) if room is None else max(0, room // 2 - 1)
     return [mark, *ids[max(0, len(ids) - most) :]]

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import Rows, watch
-from regard.data.audio.activity import CLEAR
+from regard.data.audio.activity import CLEAR, Stretch, activity
 from regard.data.audio.files import Samples
 from regard.data.audio.mel import Front
 from regard.data.batching.plan import like_lengths, pad
@@ -191,6 +191,7 @@ class Transcriber:
     def times(self, samples: Samples, transcription: Transcription, options: SpeechOptions) -> list[TimedWord]:
         """The words of a transcription with their times in seconds; `samples` are those of the whole recording."""
         told = replace(options, language=transcription.language) if transcription.language else options
+        sounding = [(begin / self.front.rate, end / self.front.rate) for begin, end in self._sounding(samples)]
         timed: list[TimedWord] = []
         for part in transcription.parts:
             groups = word_groups(self.tokenizer, part.transcription.ids)
@@ -203,8 +204,12 @@ class Transcriber:
                     place_seconds=self.place_seconds,
                     seconds=len(own) / self.front.rate,
                     offset=part.begin / self.front.rate,
+                    sounding=sounding,
                 )
         return timed
+
+    def _sounding(self, samples: Samples) -> list[Stretch]:
+        return activity(samples, self.front.rate).stretches(CLEAR)
 
     @torch.inference_mode()
     def seen(self, samples: Samples, ids: Sequence[int], options: SpeechOptions) -> Matrix:
@@ -349,6 +354,7 @@ class Transcriber:
         ]
 
     def _check(self, options: SpeechOptions) -> None:
+        self.opening(options)
         if options.ctc and not getattr(self.model, "ctc", None):
             raise UsageError(
                 f"decode.ctc is {options.ctc}, and the model has no output for an alignment",
