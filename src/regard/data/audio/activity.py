@@ -78,7 +78,8 @@ def band_powers(samples: Samples, rate: int, *, hop: int) -> Levels:
         parts.append((np.abs(spectrum) ** 2) @ bank)
     inside: Levels = np.concatenate(parts).astype(np.float64) * 2 / float((window**2).sum()) / width
     centres = np.arange(max(1, -(-len(samples) // hop))) - width // 2 // hop
-    return inside[centres.clip(0, len(inside) - 1)]
+    powers: Levels = inside[centres.clip(0, len(inside) - 1)]
+    return powers
 
 
 def _bank(width: int, rate: int) -> Levels:
