@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from regard.checkpoints.spec import Pretrained
+from regard.checkpoints.spec import ModelSpec, Pretrained
 from regard.config.recipe import Recipe
 from regard.data.audio.corpus import Utterances
 from regard.data.audio.files import Samples
 from regard.data.audio.inputs import AudioInput, SampleInput, audio_of, check_recordings, is_recording
-from regard.data.audio.mel import SCALE, Front, Scale
+from regard.data.audio.mel import SCALE, WHISPER_SECONDS, Front, Scale
 from regard.data.audio.resampling import resample
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import UsageError
@@ -130,6 +130,28 @@ class SpeechPredictor(Predictor[AudioInput, Transcript]):
     def reading(cls, pretrained: Pretrained) -> dict[str, Any]:
         """As Whisper hears, the one model of others there is."""
         return {"features": "whisper", "rate": 16_000, "n_mels": int(pretrained.options["n_mels"])}
+
+    @classmethod
+    def for_others(cls, pretrained: Pretrained) -> tuple[ModelSpec, Mapping[str, Tensor], Mapping[str, Any]]:
+        """With how Whisper hears, and that its tokenizer is Whisper's: what a pipeline of transformers asks for."""
+        spec, tensors, _ = super().for_others(pretrained)
+        heard = {
+            "feature_extractor_type": "WhisperFeatureExtractor",
+            "processor_class": "WhisperProcessor",
+            "feature_size": int(spec.options.get("n_mels", 80)),
+            "sampling_rate": 16_000,
+            "hop_length": 160,
+            "n_fft": 400,
+            "chunk_length": WHISPER_SECONDS,
+            "padding_side": "right",
+            "padding_value": 0.0,
+            "return_attention_mask": False,
+        }
+        tokenizer = tokenizer_of(pretrained)
+        named = {role: tokenizer.core.id_to_token(i) for role, i in tokenizer.special_tokens.present().items()}
+        read = {f"{role}_token": token for role, token in named.items()}
+        read |= {"tokenizer_class": "WhisperTokenizer", "unk_token": named.get("eos")}
+        return spec, tensors, {"preprocessor_config.json": heard, "tokenizer_config.json": read}
 
     def is_single(self, inputs: Any) -> bool:
         """Whether this is one recording, not several."""
