@@ -30,11 +30,12 @@ _DPI, _WIDTH = 150, 9.6
 
 @dataclass(frozen=True, eq=False)
 class Sound:
-    """What was heard: a spectrogram (T, M), and how many seconds a frame and a place of memory last."""
+    """What was heard: a spectrogram (T, M), how many seconds a frame and a place of memory last, and those before."""
 
     mel: NDArray[np.float32]
     hop: float
     place_seconds: float
+    offset: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +95,9 @@ def speech_case(
     ids: Sequence[int],
     options: SpeechOptions,
     title: str = "",
+    offset: float = 0.0,
 ) -> SpeechCase:
-    """A recording and its text, ready to be looked at."""
+    """A recording and its text, ready to be looked at; `offset` are the seconds before it."""
     frames, heard = transcriber.hear([samples])
     opening = transcriber.opening(options)
     target = torch.tensor([[*opening, *ids]], device=heard.memory.device)
@@ -104,7 +106,7 @@ def speech_case(
     n_places, each = heard.memory.shape[1], transcriber.place_seconds
     fed = replace_marks(words, len(opening))
     axes = {
-        "source": Axis([f"{position * each:.2f} s" for position in range(n_places)], "frames"),
+        "source": Axis([f"{offset + position * each:.2f} s" for position in range(n_places)], "frames"),
         "target": Axis(special[1:] + pieces + end, words=replace_marks(words, len(opening) - 1).with_mark()),
         "fed": Axis(special + pieces, words=fed),
     }
@@ -120,7 +122,7 @@ def speech_case(
         names,
         title=title,
         kinds=("cross", "masked"),
-        sound=Sound(mel, transcriber.front.n_hop / transcriber.front.rate, each),
+        sound=Sound(mel, transcriber.front.n_hop / transcriber.front.rate, each, offset),
         n_opening=len(opening),
         n_places=min(transcriber.n_places(len(samples)), n_places),
         heads=options.heads,
@@ -158,22 +160,28 @@ def draw_speech(
 
     paper = LinearSegmentedColormap.from_list("paper", ["#ffffff", "#9cc3e6", BLUE, "#06254d"])
     seconds = max(len(sound.mel) * sound.hop, weights.shape[1] * sound.place_seconds)
+    first = sound.offset
     each = min(0.24, max(0.11, 5.6 / max(1, len(rows))))
     height = each * len(rows)
     with matplotlib.rc_context(STYLE | {"axes.grid": False}):
         figure = Figure(figsize=(_WIDTH, 2.6 + height), layout="constrained")
         above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (1.7, max(0.8, height))})
         heard = {"origin": "lower", "aspect": "auto", "interpolation": "nearest"}
-        above.imshow(sound.mel.T, cmap="magma", extent=(0, len(sound.mel) * sound.hop, 0, sound.mel.shape[1]), **heard)
+        above.imshow(
+            sound.mel.T,
+            cmap="magma",
+            extent=(first, first + len(sound.mel) * sound.hop, 0, sound.mel.shape[1]),
+            **heard,
+        )
         above.set_ylabel("mel band")
         above.set_title(title, loc="left")
         strongest = np.maximum(weights.max(1, keepdims=True), 1e-9)
-        extent = (0, weights.shape[1] * sound.place_seconds, len(rows), 0)
+        extent = (first, first + weights.shape[1] * sound.place_seconds, len(rows), 0)
         below.imshow(weights / strongest, cmap=paper, extent=extent, aspect="auto", interpolation="nearest")
         below.set_yticks(np.arange(len(rows)) + 0.5, list(rows), fontsize=min(11.0, 72 * each * 0.75))
         below.tick_params(axis="y", length=0)
         below.set_xlabel("seconds")
         below.set_ylabel("written", color=GREY)
-        below.set_xlim(0, seconds)
+        below.set_xlim(first, first + seconds)
         figure.savefig(path, dpi=_DPI)
     return Path(path)

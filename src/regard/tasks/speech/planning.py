@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,15 +20,17 @@ _LOOKED_AT = 32  # recordings that lengths and rates are taken from
 def plan_speech(recipe: Recipe, context: RunContext) -> Plan:
     """The plan for a recipe's recordings."""
     files, data = SpeechFiles(recipe.data, context.data_root, context.data), recipe.data
-    rows = files.train_rows()
-    chosen = np.linspace(0, len(rows) - 1, min(_LOOKED_AT, len(rows))).astype(int)
-    heard = [audio for i in chosen if (audio := _readable(rows[i].path)) is not None]
-    n_valid = round(data.valid_share * len(rows))
-    n = len(rows) - (0 if data.valid else n_valid)
-    each = float(np.mean([audio.seconds for audio in heard] or [1.0]))
+    if data.digits:
+        strings = files.tests()["test"]
+        n, n_valid, each, rate = data.n_train, data.n_valid, float(strings.lengths.mean()) / data.rate, float(data.rate)
+    else:
+        rows = files.train_rows()
+        n_valid = round(data.valid_share * len(rows))
+        n = len(rows) - (0 if data.valid else n_valid)
+        each, rate = _usual([row.path for row in rows])
     hours = n * each / 3600
     gpu = context.device.type == "cuda"
-    narrow = float(np.median([audio.rate for audio in heard] or [data.rate])) < 12_000  # as by telephone
+    narrow = rate < 12_000  # as by telephone
     batch = 160.0 if hours < 50 or not gpu else 640.0
     recurrent = recipe.model.get("name") == "las"
     small = hours < 20 or not gpu
@@ -53,6 +56,15 @@ def plan_speech(recipe: Recipe, context: RunContext) -> Plan:
             "decode": {"max_ratio": 1.0, "max_extra": 10},
         },
     )
+
+
+def _usual(paths: Sequence[Path]) -> tuple[float, float]:
+    """The mean of the seconds of some recordings, and the median of their rates; what cannot be read does not count."""
+    chosen = np.linspace(0, len(paths) - 1, min(_LOOKED_AT, len(paths))).astype(int)
+    heard = [audio for i in chosen if (audio := _readable(paths[i])) is not None]
+    if not heard:
+        return 1.0, 16_000.0
+    return float(np.mean([audio.seconds for audio in heard])), float(np.median([audio.rate for audio in heard]))
 
 
 def _readable(path: Path) -> Audio | None:

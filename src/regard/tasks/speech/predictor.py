@@ -34,6 +34,7 @@ from regard.tasks.base import Predictor, ScoreData, check_texts, folder_of, one_
 from regard.tasks.decode_settings import DecodeSettings
 from regard.tasks.measuring import Scores
 from regard.tasks.speech.config import Fallback, SpeechOptions
+from regard.tasks.speech.cutting import pieces
 from regard.tasks.speech.data import SpeechFiles, hearing
 from regard.tasks.speech.metrics import score_recordings
 from regard.tasks.speech.segments import Segment, segments_of
@@ -43,6 +44,7 @@ from regard.tasks.speech.transcriber import Transcriber, Transcription
 if TYPE_CHECKING:
     from regard.inspection.forward_case import ForwardCase
     from regard.inspection.invariants import Check
+    from regard.inspection.record import Look
 
 _VERIFIED = 12  # recordings that promises are measured on, at most
 _AT_ONCE = 64  # recordings that are read before any of them is transcribed
@@ -195,22 +197,53 @@ class SpeechPredictor(Predictor[AudioInput, Transcript]):
         return samples
 
     def case(
-        self, input: AudioInput, target: str | None = None, *, rate: int | None = None, **options: Any
+        self,
+        input: AudioInput,
+        target: str | None = None,
+        *,
+        rate: int | None = None,
+        window: int = 0,
+        **options: Any,
     ) -> ForwardCase:
-        """A recording and what the model writes of it, or the target, ready to be looked at."""
+        """A recording and what the model writes of it, or the target, ready to be looked at.
+
+        Of one that is longer than the model reads at once it is one of the windows, from 0.
+        """
         from regard.tasks.speech.look import speech_case
 
         chosen, samples = self.options(options), self.read(input, rate=rate)
-        if len(samples) > self.exact.most:
-            self.say(f"the recording lasts {len(samples) / self.front.rate:.1f} s; only its beginning is looked at")
-            samples = samples[: self.exact.most]
+        windows = pieces(samples, self.exact.most, self.front.rate)
+        if len(windows) > 1 and window == 0:
+            self.say(f"the recording is read in {len(windows)} windows; this is the first, and looks() shows all")
+        if not 0 <= window < len(windows):
+            raise UsageError(f"window {window} was asked for; there are 0 to {len(windows) - 1}")
+        begin, end = windows[window]
         if target is None:
-            ids = self._transcribe([samples], chosen, [0])[0].ids
+            ids = self._transcribe([samples[begin:end]], chosen, [0])[0].ids
         else:
             check_texts([target])
             ids = self.tokenizer.encode(target)
         title = Path(input).name if isinstance(input, str | Path) else ""
-        return speech_case(self.exact, self.tokenizer, samples, ids=ids, options=chosen, title=title)
+        if len(windows) > 1:
+            title = f"{title} {begin / self.front.rate:.1f} to {end / self.front.rate:.1f} s".strip()
+        return speech_case(
+            self.exact, self.tokenizer, samples[begin:end], ids=ids, options=chosen, title=title,
+            offset=begin / self.front.rate,
+        )  # fmt: skip
+
+    def looks(self, input: AudioInput, target: str | None = None, **options: Any) -> Iterator[Look]:
+        """What the model listens to in each window of a recording, with the times of the whole."""
+        self.check_inputs([input])
+        rate = options.get("rate")
+        n = len(pieces(self.read(input, rate=rate), self.exact.most, self.front.rate))
+        if n > 1 and target is not None:
+            raise UsageError(f"a target was given, and the recording is read in {n} windows", hint="cut it first")
+        talk, self.say = self.say, lambda _: None
+        try:
+            for window in range(n):
+                yield self.look(input, target, window=window, **options)
+        finally:
+            self.say = talk
 
     def given_examples(self, data: ScoreData) -> Utterances:
         """The recordings of the files given."""
