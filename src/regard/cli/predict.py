@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,7 +35,11 @@ def predict(
         str | None, typer.Option("--input", help="A file with an input a line; - or nothing is standard input.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write the outputs here, whole or not at all.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Write the outputs to this file, whole or not at all; with --format, to a folder, a file each.",
+            show_default=False,
+        ),
     ] = None,
     beam: Annotated[int | None, typer.Option(help="Width of a beam search (decode.beam).")] = None,
     n_best: Annotated[int | None, typer.Option(help="How many of the best outputs to show, with --json.")] = None,
@@ -57,6 +61,16 @@ def predict(
     task: Annotated[str | None, typer.Option(help="Language: what is to be done with each input, in words.")] = None,
     context: Annotated[str | None, typer.Option(help="Answers: a file with the passage; inputs are questions.")] = None,
     embed: Annotated[bool, typer.Option("--embed", help="Masked: a vector for each text, as JSON.")] = False,
+    format: Annotated[
+        str | None, typer.Option(help="Speech: segments with their times as srt, vtt or tsv, or as txt; or json.")
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option(help="Speech, Whisper: what is spoken, a code such as de; auto finds it.")
+    ] = None,
+    translate: Annotated[bool, typer.Option("--translate", help="Speech, Whisper: write it in English.")] = False,
+    initial_prompt: Annotated[
+        str | None, typer.Option(help="Speech, Whisper: a text that came before, for names and style.")
+    ] = None,
     device: Device = "auto",
     precision: Precision = "auto",
     as_json: Json = False,
@@ -69,12 +83,14 @@ def predict(
 
     words, options = split_settings(inputs or [])
     given = {"beam": beam, "n_best": n_best, "prefix": prefix, "stop": stop or None}
+    given |= {"language": language, "translate": translate or None, "initial_prompt": initial_prompt}
     options |= {name: value for name, value in given.items() if value is not None}
     if words and input_file is not None:
         raise UsageError(f"there are texts to predict for and --input {input_file}; allowed is one of the two")
     predictor = load(run, device, precision=precision)
     flags: dict[str, Any] = given | {"align": alignment, "ensemble": ensemble, "stream": stream, "few_shot": few_shot}
-    refuse_strange(predictor.config.task, flags | {"task": task, "context": context, "embed": embed})
+    refuse_strange(predictor.config.task, flags | {"task": task, "context": context, "embed": embed, "format": format})
+    as_json = as_json or format == "json"
     if ensemble:
         predictor = predictor.ensemble(*(load(other, device, precision=precision) for other in ensemble))
     predictor.say = say
@@ -91,8 +107,11 @@ def predict(
     if stream or watched:
         _tell(predictor, many, options=options, as_json=as_json, out=out)
         return
-    with writing(out) as write, Progress(many.total, to_file=out is not None) as progress:
+    each_a_file = format not in (None, "json")
+    with writing(None if each_a_file else out) as write, Progress(many.total, to_file=out is not None) as progress:
         teller = _Teller(predictor, many, write, as_json=as_json, asked=asked, align=alignment)
+        if each_a_file and format is not None:
+            teller = _Subtitler.of(teller, format, out)
         for some, outputs in _predicted(_embedding(predictor) if embed else _predicting(predictor, options), many):
             for one, output in zip(some, outputs, strict=True):
                 teller.tell(one, output)
@@ -208,6 +227,51 @@ class _Teller:
             self.write(json.dumps({"input": one.told, "error": error}, ensure_ascii=False))
         elif not (self.many.files or self.many.typed or (self.predictor.multiline and not self.asked)):
             self.write("")  # the n-th line belongs to the n-th text
+
+
+@dataclass
+class _Subtitler(_Teller):
+    """Writes each transcript in a format: to a file in the folder `out`, or the only one to standard output."""
+
+    format: str = "txt"
+    out: Path | None = None
+    places: set[Path] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, teller: _Teller, format: str, out: Path | None) -> _Subtitler:
+        """In place of another teller, once it is clear that every transcript has a place."""
+        from regard.tasks.speech.segments import FORMATS
+
+        if format not in FORMATS or teller.as_json:
+            given = f"--format {format}" + (" and --json" if teller.as_json else "")
+            raise UsageError(f"{given}: allowed is one of {', '.join((*FORMATS, 'json'))}")
+        if out is None and teller.many.total != 1:
+            number = "several" if teller.many.total is None else str(teller.many.total)
+            raise UsageError(f"{number} recordings do not fit into one {format}", hint="a file each: --out FOLDER")
+        if out is not None and out.exists() and not out.is_dir():
+            raise UsageError(f"--out {out}: is a file, and with --format a folder was expected")
+        return cls(
+            teller.predictor, teller.many, teller.write, as_json=False, asked=False, align=False, format=format, out=out
+        )
+
+    def tell(self, one: Given, output: Any) -> None:
+        """The transcript of a recording in its place, or its problem."""
+        from regard.tasks.speech.segments import written
+
+        if isinstance(output, RegardError):
+            self._refuse(one, output)
+        elif self.out is None:
+            put(written(output.segments, self.format), end="")
+        else:
+            place = self.out / f"{Path(one.value).stem}.{self.format}"
+            if place in self.places:
+                message = f"{one.name}: another recording is called so too, and was written to {place}"
+                self._refuse(one, UsageError(message, hint="rename one of them"))
+            else:
+                self.places.add(place)
+                with writing(place) as write:
+                    write(written(output.segments, self.format).removesuffix("\n"))
+        self.n += 1
 
 
 def few_shot_prompts(each: Iterable[Given], table: str | None, *, task: str) -> Iterator[Given]:

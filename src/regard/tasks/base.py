@@ -415,6 +415,10 @@ class Predictor(ABC, Generic[Input, Output]):
         seen = case.finish(look_at(case, layers=layers, kinds=kinds or case.kinds, queries=queries))
         return replace(seen, about=About(self.config.task, str(self.config.model.get("name", "")), _file_name(input)))
 
+    def looks(self, input: Input, target: str | None = None, **options: Any) -> Iterator[Look]:
+        """The same for an input that is read in several parts: one record each, in their order."""
+        yield self.look(input, target, **options)
+
     def case(self, input: Input, target: str | None = None, **options: Any) -> ForwardCase:
         """The model and what it is given, ready to be looked at; a model without attention has nothing to show."""
         raise UsageError(f"a model for {self.config.task} has no attention to look at")

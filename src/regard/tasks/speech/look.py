@@ -31,7 +31,6 @@ from regard.inspection.plots.colours import DARK, LIGHT, plain, save_picture, st
 from regard.inspection.record import Axis, Look, Map, MapKind, Weights
 from regard.inspection.words import Words
 from regard.tasks.speech.config import SpeechOptions
-from regard.tasks.speech.prompting import prompt_ids
 from regard.tasks.speech.timing import TimedWord, word_groups, word_times
 from regard.tasks.speech.transcriber import Transcriber
 
@@ -43,7 +42,8 @@ _MOST_SOUND = 1_200_000  # bytes of sound that a page holds
 class Sound:
     """What was heard: a spectrogram (T, M), and how many seconds a frame and a place of memory last.
 
-    `samples` at `rate` are the sound itself, and `groups` the words of the text with the places of their pieces.
+    `samples` at `rate` are the sound itself, `offset` the seconds before it, and `groups` the words of the text with the
+    places of their pieces.
     """
 
     mel: NDArray[np.float32]
@@ -52,6 +52,7 @@ class Sound:
     samples: Samples
     rate: int
     groups: Sequence[tuple[str, Sequence[int]]] = ()
+    offset: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -143,17 +144,18 @@ def speech_case(
     ids: Sequence[int],
     options: SpeechOptions,
     title: str = "",
+    offset: float = 0.0,
 ) -> SpeechCase:
-    """A recording and its text, ready to be looked at."""
+    """A recording and its text, ready to be looked at; `offset` are the seconds before it."""
     frames, heard = transcriber.hear([samples])
-    opening = prompt_ids(tokenizer, options.prompt)
+    opening = transcriber.opening(options)
     target = torch.tensor([[*opening, *ids]], device=heard.memory.device)
     special, pieces = tokenizer.tokens([*opening]), tokenizer.tokens(ids)
     end, words = tokenizer.tokens([tokenizer.eos_id]), Words.of(tokenizer, ids)
     n_places, each = heard.memory.shape[1], transcriber.place_seconds
     fed, groups = replace_marks(words, len(opening)), word_groups(tokenizer, ids)
     axes = {
-        "source": Axis([f"{position * each:.2f} s" for position in range(n_places)], "frames"),
+        "source": Axis([f"{offset + position * each:.2f} s" for position in range(n_places)], "frames"),
         "target": Axis(special[1:] + pieces + end, words=replace_marks(words, len(opening) - 1).with_mark()),
         "fed": Axis(special + pieces, words=fed),
     }
@@ -170,7 +172,7 @@ def speech_case(
         names,
         title=title,
         kinds=("cross", "masked"),
-        sound=Sound(mel, front.n_hop / front.rate, each, samples, front.rate, groups),
+        sound=Sound(mel, front.n_hop / front.rate, each, samples, front.rate, groups, offset),
         n_opening=len(opening),
         n_places=min(transcriber.n_places(len(samples)), n_places),
         heads=options.heads,
@@ -259,16 +261,17 @@ def draw_speech(
     greys = LinearSegmentedColormap.from_list("loud", [theme.paper, theme.ink])
     shades = LinearSegmentedColormap.from_list("attention", theme.shades)
     seconds = max(len(sound.mel) * sound.hop, weights.shape[1] * sound.place_seconds)
+    first = sound.offset
     each = min(0.24, max(0.11, 5.6 / max(1, len(rows))))
     height, most = each * len(rows), max(float(weights.max()), 1e-9)
     with matplotlib.rc_context(style(theme) | {"axes.edgecolor": theme.quiet}):
         figure = Figure(figsize=(_WIDTH, 2.6 + height), layout="constrained")
         above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (1.7, max(0.8, height))})
-        extent = (0.0, len(sound.mel) * sound.hop, 0.0, float(sound.mel.shape[1]))
+        extent = (first, first + len(sound.mel) * sound.hop, 0.0, float(sound.mel.shape[1]))
         above.imshow(sound.mel.T, cmap=greys, extent=extent, origin="lower", aspect="auto", interpolation="nearest")
         above.set_ylabel("mel band")
         above.set_title(plain(title), loc="left")
-        extent = (0.0, weights.shape[1] * sound.place_seconds, float(len(rows)), 0.0)
+        extent = (first, first + weights.shape[1] * sound.place_seconds, float(len(rows)), 0.0)
         scaled = {"vmin": 0.0, "vmax": most, "aspect": "auto", "interpolation": "nearest"}
         drawn = below.imshow(weights, cmap=shades, extent=extent, **scaled)
         names = [plain(row) for row in rows]
@@ -276,7 +279,7 @@ def draw_speech(
         below.tick_params(axis="y", length=0)
         below.set_xlabel("seconds")
         below.set_ylabel("written", color=theme.quiet)
-        below.set_xlim(0, seconds)
+        below.set_xlim(first, first + seconds)
         bar = figure.colorbar(drawn, ax=below, pad=0.01, fraction=0.03)
         bar.set_ticks([0, most], labels=["0", f"{most:.2g}"])
         bar.set_label("weight")
