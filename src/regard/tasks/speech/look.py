@@ -42,7 +42,7 @@ _MOST_SOUND = 1_200_000  # bytes of sound that a page holds
 class Sound:
     """What was heard: a spectrogram (T, M), and how many seconds a frame and a place of memory last.
 
-    `samples` at `rate` are the sound itself, `offset` the seconds before it, and `groups` the words of the text with the
+    `samples` at `rate` are the sound itself, `offset` the seconds before it, `groups` the words of the text with the
     places of their pieces.
     """
 

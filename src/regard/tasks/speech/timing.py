@@ -121,17 +121,29 @@ def word_times(
     """
     if not groups:
         return []
-    heard = [(begin - offset, end - offset) for begin, end in sounding]
+    heard = _between_pauses([(begin - offset, end - offset) for begin, end in sounding], seconds)
     kept = _sounding_places(weights.shape[2], heard, place_seconds)
     places = token_places(weights[:, :, kept], 2 * int(_SMOOTHED / place_seconds) + 1)
     timed = []
     for text, tokens in groups:
         first, last = int(places[tokens[0]]), int(places[tokens[-1] + 1])
+        plain = (first * place_seconds, last * place_seconds)
         own = kept[first : max(last, first + 1)]
-        start, end = (min(at, seconds) + offset for at in _lasting(own, heard, place_seconds))
+        lasts = _lasting(own, heard, place_seconds) if heard else plain
+        start, end = (min(at, seconds) + offset for at in lasts)
         sure = float(np.mean([probabilities[token] for token in tokens]))
         timed.append(TimedWord(text, start, max(start, end), sure))
     return timed
+
+
+def _between_pauses(heard: Spans, seconds: float) -> Spans:
+    """Stretches of sound with the quiet that is too short for a pause; nothing where there is no pause at all."""
+    joined: list[tuple[float, float]] = []
+    for begin, end in heard:
+        before = joined.pop() if joined and begin - joined[-1][1] < _PAUSE else None
+        first = 0.0 if begin < _PAUSE else begin
+        joined.append((first if before is None else before[0], seconds if seconds - end < _PAUSE else end))
+    return [] if joined == [(0.0, seconds)] else joined
 
 
 def _sounding_places(n: int, heard: Spans, each: float) -> Places:
