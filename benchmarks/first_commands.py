@@ -70,14 +70,14 @@ def trec_start(folder: Path, every: int) -> list[str]:
 
 def multi30k(folder: Path, every: int) -> list[str]:
     """English and German captions, two parallel files."""
-    sides = []
-    for side in ("en", "de"):
-        with gzip.open(DATA / "multi30k" / f"train.{side}.gz", "rt", encoding="utf-8") as file:
-            lines = file.readlines()[::every]
-        (folder / f"train.{side}").write_text("".join(lines), encoding="utf-8")
-        sides.append(str(folder / f"train.{side}"))
-    valid = [str(DATA / "multi30k" / f"val.{side}.gz") for side in ("en", "de")]
-    test = json.dumps([str(DATA / "multi30k" / f"test_2016_flickr.{side}.gz") for side in ("en", "de")])
+    files = {name: [] for name in ("train", "val", "test_2016_flickr")}  # type: dict[str, list[str]]
+    for name, made in files.items():
+        n = every if name == "train" else max(1, every // TENTH)  # what is tested on stays whole, but for small cuts
+        for side in ("en", "de"):
+            with gzip.open(DATA / "multi30k" / f"{name}.{side}.gz", "rt", encoding="utf-8") as file:
+                (folder / f"{name}.{side}").write_text("".join(file.readlines()[::n]), encoding="utf-8")
+            made.append(str(folder / f"{name}.{side}"))
+    sides, valid, test = files["train"], files["val"], json.dumps(files["test_2016_flickr"])
     lower = ["tokenizer.lowercase=true"]  # what the aim is measured in
     return ["translation", "--train", *sides, "--valid", *valid, f"data.test.flickr={test}", *lower, "--minutes", "20"]
 
@@ -86,9 +86,9 @@ def etth1(folder: Path, every: int) -> list[str]:
     """Seven hourly series, by the split that papers use; a tenth is the last tenth of the time before the test."""
     with gzip.open(DATA / "ett" / "ETTh1.csv.gz", "rt", encoding="utf-8") as file:
         header, *rows = file.readlines()
-    parts = [8640 // every, 2880 // every, 2880]
+    parts = [8640 // every, max(192, 2880 // every), 2880 // (1 if every <= TENTH else every // TENTH)]
     begin = 11_520 - parts[0] - parts[1]
-    (folder / "ETTh1.csv").write_text("".join([header, *rows[begin:14_400]]), encoding="utf-8")
+    (folder / "ETTh1.csv").write_text("".join([header, *rows[begin : 11_520 + parts[2]]]), encoding="utf-8")
     return ["series", "--train", str(folder / "ETTh1.csv"), "data.horizon=96", f"data.split={parts}"]
 
 
@@ -96,7 +96,10 @@ def digits(folder: Path, every: int) -> list[str]:
     """Strings of spoken digits as WAV files and a table; nobody in the test set was heard saying these digits."""
     recordings = Recordings.read(DATA / "fsdd" / "fsdd.tar.gz", rate=8000)
     others = sorted(set(recordings.speakers) - {"theo"})
-    for part, takes, n, seed in (("train", (10, 10**6), 4000 // every, 0), ("test", (0, 5), 300, 2)):
+    for part, takes, n, seed in (
+        ("train", (10, 10**6), 4000 // every, 0),
+        ("test", (0, 5), 3000 // max(TENTH, every), 2),
+    ):
         strings = DigitStrings(recordings.part(speakers=others, takes=takes), n, seed)
         (folder / part).mkdir()
         with (folder / f"{part}.csv").open("w", newline="", encoding="utf-8") as file:

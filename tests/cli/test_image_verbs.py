@@ -28,7 +28,9 @@ def test_train_and_use_a_folder_of_images(command, tmp_path):
     said = command("predict", tmp_path / "run", *files)
     assert said.code == 0
     assert len(said.out.splitlines()) == 2
-    assert set(said.out.split("\t")[0].split()) <= set(tiny_images.CLASSES)
+    columns = [line.split("\t") for line in said.out.splitlines()]
+    assert [name for name, *_ in columns] == files
+    assert {label for _, label, _ in columns} <= set(tiny_images.CLASSES)
     records = [json.loads(line) for line in command("predict", tmp_path / "run", *files, "--json").out.splitlines()]
     assert records[0]["probability"] == max(records[0]["probabilities"].values())
     flipped = command("predict", tmp_path / "run", files[0], "decode.flip=true", "decode.k=1", "--json")

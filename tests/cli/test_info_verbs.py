@@ -21,7 +21,7 @@ from regard.tasks.facts.card import write_card
 from regard.tasks.facts.curves import curves_of
 from regard.tasks.facts.model_facts import describe_model
 from regard.tasks.facts.summary import summarise
-from regard.tasks.facts.uses import USES
+from regard.tasks.facts.uses import use_of
 from tiny_hub import bert, gpt2
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -98,7 +98,7 @@ def test_a_finished_run_in_words(command, name):
     assert (answer.code, answer.err) == (0, "")
     told = answer.out
     assert f"{facts['parameters']:,} parameters" in told
-    assert USES[facts["task"]].does.split()[0] in told
+    assert use_of(facts["task"]).does.split()[0] in told
     assert "\nstate      finished; last written 20" in told
     assert "seed 1" in told
     assert "commit a5af3f4" in told
@@ -512,7 +512,7 @@ def test_a_card_for_every_task(name):
     run = GOLDEN / "finished" / name
     facts = json.loads((run / "run.json").read_text())
     card = write_card(run)
-    assert card.startswith(f"# {name}\n\nThis model {USES[facts['task']].does}.")
+    assert card.startswith(f"# {name}\n\nThis model {use_of(facts['task']).does}.")
     assert f"with {facts['parameters']:,} parameters" in card
     heads = [line for line in card.splitlines() if line.startswith("## ")]
     assert heads == ["## Use", "## Figures", "## Training data", "## Training", "## Limits"]

@@ -1,6 +1,7 @@
 """The verbs on speech through the command line: what they say, and what they refuse."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -23,7 +24,8 @@ def sound(tmp_path):
 
 def test_every_verb(command, run, sound, tmp_path):
     valid = run.parent / "valid.csv"
-    assert command("predict", run, sound, sound).out == "top low\ntop low\n"
+    assert command("predict", run, sound).out == "top low\n"
+    assert command("predict", run, sound, sound).out == f"{sound}\ttop low\n" * 2
     record = json.loads(command("predict", run, sound, "--json", "--beam", 3, "--n-best", 2).out)
     assert [word["word"] for word in record["words"]] == ["top", "low"]
     assert set(record["words"][0]) == {"word", "start", "end", "probability"}
@@ -43,13 +45,55 @@ def test_every_verb(command, run, sound, tmp_path):
     assert [line.split("\t")[0] for line in lines] == ["top", "low"]
 
 
+def test_subtitles(command, run, sound, tmp_path):
+    shown = command("predict", run, sound, "--format", "srt").out.splitlines()
+    assert (shown[0], shown[2]) == ("1", "top low")
+    assert re.fullmatch(r"00:00:00,\d{3} --> 00:00:00,\d{3}", shown[1])
+    assert command("predict", run, sound, "--format", "vtt").out.startswith("WEBVTT\n\n00:00:00.")
+    rows = [line.split("\t") for line in command("predict", run, sound, "--format", "tsv").out.splitlines()]
+    assert (rows[0], rows[1][2]) == (["start", "end", "text"], "top low")
+    assert 0 <= int(rows[1][0]) < int(rows[1][1]) < 500
+    assert command("predict", run, sound, "--format", "txt").out == "top low\n"
+    records = [json.loads(line) for line in command("predict", run, sound, sound, "--format", "json").out.splitlines()]
+    assert records[0]["segments"] == records[1]["segments"]
+    assert records[0]["segments"][0]["text"] == "top low"
+    quiet = tiny_speech.write_wav(tmp_path / "quiet.wav", np.zeros(8000))
+    assert command("predict", run, quiet, "--format", "srt").out == ""
+    made = command("predict", run, sound, quiet, "--format", "srt", "--out", tmp_path / "made")
+    assert (made.code, made.out) == (0, "")
+    assert (tmp_path / "made" / "a.srt").read_text().startswith("1\n00:00:00,")
+    assert (tmp_path / "made" / "quiet.srt").read_text() == ""
+
+
+def test_mistakes_about_subtitles(command, run, sound, tmp_path):
+    assert_refused(command("predict", run, sound, "--format", "doc"), 2, "--format doc: allowed is one of srt, vtt")
+    assert_refused(
+        command("predict", run, sound, sound, "--format", "srt"), 2, "2 recordings do not fit", "--out FOLDER"
+    )
+    assert_refused(command("predict", run, sound, "--format", "srt", "--json"), 2, "--format srt and --json")
+    out = ["--format", "srt", "--out", tmp_path / "made"]
+    (tmp_path / "b").mkdir()
+    other = tiny_speech.write_wav(tmp_path / "b" / "a.wav", np.zeros(800))
+    assert_refused(command("predict", run, sound, other, *out), 2, "would both be written to", "rename one")
+    assert_refused(command("predict", run, sound, tmp_path / "no.wav", *out), 1, "no.wav: no such file")
+    assert not (tmp_path / "made").exists()
+    assert command("predict", run, sound, *out).code == 0
+    assert_refused(command("predict", run, sound, *out), 2, "a.srt: is there already", "another --out")
+    assert_refused(command("predict", run, sound, "--out", sound), 2, "is a file, a folder was expected")
+    assert_refused(command("predict", run, sound, "--translate"), 2, "a translation was asked for, and this is no Whis")
+    assert_refused(command("predict", run, sound, "--language", "de"), 2, "the language 'de' was asked for")
+    assert_refused(command("predict", run, sound, "--initial-prompt", "x"), 2, "only Whisper models read one")
+
+
 def test_mistakes_about_files(command, run, tmp_path):
     assert_refused(command("predict", run, tmp_path / "gone.wav"), 1, "gone.wav: no such file")
     (tmp_path / "a.wav").write_bytes(b"")
     assert_refused(command("predict", run, tmp_path / "a.wav"), 1, "a.wav: is empty")
     (tmp_path / "a.txt").write_text("hello")
     assert_refused(command("predict", run, tmp_path / "a.txt"), 1, "a.txt: not a sound file that can be read", "WAV")
-    assert_refused(command("predict", run, tmp_path), 1, "is a folder, a sound file was expected")
+    (tmp_path / "none").mkdir()
+    none = command("predict", run, tmp_path / "none")
+    assert_refused(none, 1, "none: there is no file in this folder that ends in .wav, .flac, .ogg")
     tiny_speech.write_wav(tmp_path / "n.wav", np.zeros(0))
     assert_refused(command("predict", run, tmp_path / "n.wav"), 1, "n.wav: holds no sound")
     assert_refused(command("evaluate", run, "--data", tmp_path / "none.csv"), 1, "none.csv: no such file")

@@ -26,6 +26,7 @@ from regard.tasks.base import Predictor, ScoreData, one_or_many, random_texts, r
 from regard.tasks.files import DataFiles
 from regard.tasks.measuring import Scores, measure
 from regard.tasks.registry import NoOptions, TaskSpec, register_task
+from regard.tasks.use import Use
 from regard.training.batching import BatchPlanMixin
 from regard.training.setup import RunContext, TaskSetup
 from regard.training.warm_start import begin_text_model
@@ -193,6 +194,5 @@ class TagPredictor(Predictor[str, Tagged]):
 
 def add() -> None:
     sections = {"data": TagData, "tokenizer": TagPieces, "decode": NoOptions, "train": TuningConfig}
-    register_task(
-        TaskSpec(name="tagging", models=("bert",), size="tiny", **sections, setup=TagSetup, predictor=TagPredictor)
-    )
+    parts = {"setup": TagSetup, "predictor": TagPredictor, "use": Use("says what kind of word each word is")}
+    register_task(TaskSpec(name="tagging", models=("bert",), size="tiny", **sections, **parts))

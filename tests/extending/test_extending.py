@@ -76,6 +76,7 @@ def test_what_comes_from_outside_goes_through_every_verb(made, data, tmp_path, c
     assert kept.code == 0, kept.out + kept.err
     assert "promises hold" in kept.err
     if made is task_run:
+        assert "This model says what kind of word each word is." in (run / "README.md").read_text()
         assert said["tags"] == ["D", "N", "V", "D", "N"]
         assert json.loads(scored.out)["metrics"]["accuracy"]["value"] == 1.0
 

@@ -4,14 +4,15 @@ import base64
 import json
 import re
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from looking_scenes import SCENES
 from regard.inspection.look import look_at
-from regard.inspection.page import page
-from regard.inspection.record import Axis, Look, Map
+from regard.inspection.page import Scene, fitting, page
+from regard.inspection.record import Axis, Computed, Look, Map
 
 
 def piece(text: str, name: str) -> bytes:
@@ -69,3 +70,41 @@ def test_small_pictures_keep_the_strongest_of_what_falls_together():
     small = np.frombuffer(piece(text, "t0"), np.uint8).reshape(48, 48)
     assert small[24, 47] == 255
     assert small.sum() == 255
+
+
+def many(kind: str, n_layers: int, n_heads: int, n: int) -> Map:
+    weights = np.random.default_rng(0).dirichlet(np.full(n, 0.05), (n_layers, n_heads, n)).astype(np.float32)
+    return Map(kind, "text", "text", weights, tuple(range(n_layers)), tuple(range(n_heads)))
+
+
+def test_what_does_not_fit_is_left_out_and_said():
+    large, small = many("cross", 6, 2, 20), many("self", 3, 2, 10)
+    kept, notes = fitting([large, small], 10_000)
+    assert (kept, notes) == ([large, small], [])
+    kept, notes = fitting([large, small], 2_500)
+    assert [one.layers for one in kept] == [(0, 2, 5)]
+    np.testing.assert_array_equal(kept[0].weights, large.weights[[0, 2, 5]])
+    assert notes == ["of cross-attention only layers 0, 2, 5 are kept", "self-attention is left out"]
+    kept, notes = fitting([large], 5)
+    assert (kept[0].layers, kept[0].heads) == ((5,), (0,)), "a page is never empty"
+    assert notes == ["of cross-attention only layers 5 and heads 0 are kept"]
+
+
+def test_what_is_computed_goes_with_the_layers_that_are_kept():
+    seen = look_at(SCENES["recurrent fed"](), queries=True)
+    attention = replace(seen.of("cross"), computed=seen.of("cross").computed)
+    kept, notes = fitting([attention], attention.weights.size)
+    assert (kept[0], notes) == (attention, [])
+    large = many("self", 4, 3, 5)
+    made = Computed("dot", 1.0, np.random.default_rng(1).random((4, 3, 5, 2), np.float32), large.weights[..., :2])
+    [kept], _ = fitting([replace(large, computed=made)], 2 * 3 * 25)
+    np.testing.assert_array_equal(kept.computed.queries, made.queries[[0, 3]])
+
+
+@pytest.mark.parametrize("n", [197, 400])
+def test_a_page_with_a_scene_stays_below_five_megabytes(n):
+    scene = Scene("Image", "const sceneOf = null;", ("self",), read="a.png")
+    text = page(Look({"text": Axis(["a"] * n)}, {"self": many("self", 12, 6, n)}), scene)
+    assert 1e6 < len(text) < 5e6
+    [note] = record(text)["notes"]
+    assert note.startswith("of self-attention only layers ")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 MINILM, SMOLLM, STORIES = "all-MiniLM-L6-v2", "SmolLM2-135M-Instruct.Q4_1.gguf", "stories260K.bin"
 
 

@@ -1,15 +1,21 @@
-"""Where a figure comes from: versions, hardware and, in a checkout, the commit."""
+"""Where a figure comes from: the date, versions, hardware and, in a checkout, the commit."""
 
 from __future__ import annotations
 
 import os
 import platform
 import subprocess
+from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
+
+
+def date() -> str:
+    """Now, as ISO 8601 has it: 2026-05-17T09:30:00Z."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def versions() -> dict[str, str]:

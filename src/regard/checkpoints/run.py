@@ -5,7 +5,8 @@
     model.safetensors       the weights to use: averaged and best, as the recipe says
     tokenizer.json          text to ids; source.json and target.json where the two sides of a pair differ
     labels.json             the classes, or the scale of numbers, where texts are labelled
-    run.json                format version, task, metrics with signatures, seed, fingerprints, commit, versions
+    run.json                format version, task, date, metrics with signatures, seed, fingerprints, commit, versions
+    README.md               what all this comes to, in words
     metrics.jsonl           one line a report
     checkpoints/step-N/     everything an exact continuation needs
 

@@ -11,6 +11,7 @@ import typer
 
 from regard.cli.arguments import Data, DataRoot, Device, Json, Precision, Rest, Run, refuse_strange, split_settings
 from regard.cli.console import put, say
+from regard.cli.output import writing
 from regard.errors import UsageError
 
 
@@ -50,7 +51,6 @@ def evaluate(
 def _write(path: Path, outputs: Sequence[str]) -> None:
     if not outputs:
         raise UsageError(f"--out {path}: nothing was said that could be written", hint="this task only measures")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(" ".join(text.splitlines()) + "\n" for text in outputs)
-    say(f"outputs: {path}")
+    with writing(path) as write:
+        for text in outputs:
+            write(" ".join(text.splitlines()))

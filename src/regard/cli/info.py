@@ -206,11 +206,13 @@ def _run_state(run: RunSummary) -> Iterator[str]:
         "begun": "begun; there is no checkpoint yet",
         "stopped": f"stopped after step {state.step:,}" if state.step is not None else "stopped",
     }
+    if run.date and state.name in ("finished", "imported"):
+        words[state.name] += f" on {run.date.replace('T', ' ').replace('Z', ' UTC')}"
     yield f"{words[state.name]}; last written {run.when}"
     if state.may_be_running:
         yield "that is so short ago that it may still be running"
     if not run.usable:
-        yield "it cannot be used yet: its weights (model.safetensors) come with the first evaluation, or at the end"
+        yield "it cannot be used yet: its weights (model.safetensors) come when it is first evaluated, or stopped"
     if state.go_on:
         yield whole(f"go on with: {state.go_on}")
 

@@ -42,7 +42,14 @@ def look(
     allowed = (*PICTURES, *PAGES, *RECORDS)
     if out is not None and out.suffix.lower() not in allowed:
         raise UsageError(f"--out {out}: allowed are names that end in {', '.join(allowed)}")
-    seen = load(run, device).look(text, target)
+    records = list(load(run, device).looks(text, target))
+    for number, seen in enumerate(records, 1):
+        place = out if out is None or len(records) == 1 else out.with_stem(f"{out.stem}-{number}")
+        _show(seen, place, layer)
+
+
+def _show(seen: Look, out: Path | None, layer: int | None) -> None:
+    """A record as lines, or as the file that its name asks for."""
     if out is None:
         for line in _aligned(seen, layer) if "cross" in seen.maps else _most(seen, layer):
             put(line)

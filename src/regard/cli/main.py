@@ -63,7 +63,8 @@ def options(
 def run() -> None:
     """Run the command line; a user's mistake ends in two lines, never in a traceback."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # data is UTF-8, whatever the terminal is set to
+        # Data is UTF-8, whatever the terminal is set to; a file's name need not be.
+        sys.stdout.reconfigure(encoding="utf-8", errors="replace", newline="\n")
     try:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
     except RegardError as problem:

@@ -1,34 +1,45 @@
-"""`regard predict`: a line in, an answer out."""
+"""`regard predict`: an input in, an output out; what cannot be used is named, and the others go on."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from regard.cli.arguments import Device, Json, Precision, Run, refuse_strange, split_settings
-from regard.cli.console import put, say
-from regard.errors import UsageError
+from regard.cli.console import explain, put, say
+from regard.cli.inputs import Given, Inputs
+from regard.cli.output import Put, writing
+from regard.cli.progress import Progress
+from regard.config.wording import several
+from regard.errors import EnvironmentProblem, RegardError, UsageError
 
-if TYPE_CHECKING:
-    from regard.inspection.alignments import Alignment
-    from regard.tasks.base import Predictor, Result
-
-CHUNK = 512
+CHUNK, FILES = 512, 64  # texts, and files, that are predicted for at a time, at most
 
 
 def predict(
     run: Run,
     inputs: Annotated[
-        list[str] | None, typer.Argument(help="Texts; settings decode.key=value may stand among them.")
+        list[str] | None,
+        typer.Argument(
+            help="Texts; or files, folders and patterns of them, where a model reads files. Settings decode.key=value "
+            "may stand among them."
+        ),
     ] = None,
     input_file: Annotated[
-        str | None, typer.Option("--input", help="A file of lines; - or nothing is standard input.")
+        str | None, typer.Option("--input", help="A file with an input a line; - or nothing is standard input.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the outputs to this file, whole or not at all; with --format, to a folder, a file each.",
+            show_default=False,
+        ),
     ] = None,
     beam: Annotated[int | None, typer.Option(help="Width of a beam search (decode.beam).")] = None,
     n_best: Annotated[int | None, typer.Option(help="How many of the best outputs to show, with --json.")] = None,
@@ -50,90 +61,240 @@ def predict(
     task: Annotated[str | None, typer.Option(help="Language: what is to be done with each input, in words.")] = None,
     context: Annotated[str | None, typer.Option(help="Answers: a file with the passage; inputs are questions.")] = None,
     embed: Annotated[bool, typer.Option("--embed", help="Masked: a vector for each text, as JSON.")] = False,
+    format: Annotated[
+        str | None, typer.Option(help="Speech: segments with their times as srt, vtt or tsv, or as txt; or json.")
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option(help="Speech, Whisper: what is spoken, a code such as de; auto finds it.")
+    ] = None,
+    translate: Annotated[bool, typer.Option("--translate", help="Speech, Whisper: write it in English.")] = False,
+    initial_prompt: Annotated[
+        str | None, typer.Option(help="Speech, Whisper: a text that came before, for names and style.")
+    ] = None,
     device: Device = "auto",
     precision: Precision = "auto",
     as_json: Json = False,
 ) -> None:
-    """Predict with a trained model: for the texts given, or for every line of a file or of standard input."""
+    """Predict with a trained model: for the texts or files given, or for every line of a file or of standard input.
+
+    What cannot be used is named, and the others go on; the exit code is 1 then.
+    """
     from regard.tasks.opening import load
 
-    texts, options = split_settings(inputs or [])
+    words, options = split_settings(inputs or [])
     given = {"beam": beam, "n_best": n_best, "prefix": prefix, "stop": stop or None}
+    given |= {"language": language, "translate": translate or None, "initial_prompt": initial_prompt}
     options |= {name: value for name, value in given.items() if value is not None}
-    if texts and input_file is not None:
+    if words and input_file is not None:
         raise UsageError(f"there are texts to predict for and --input {input_file}; allowed is one of the two")
     predictor = load(run, device, precision=precision)
-    predictor.say = say
     flags: dict[str, Any] = given | {"align": alignment, "ensemble": ensemble, "stream": stream, "few_shot": few_shot}
-    refuse_strange(predictor.config.task, flags | {"task": task, "context": context, "embed": embed})
+    refuse_strange(predictor.config.task, flags | {"task": task, "context": context, "embed": embed, "format": format})
+    as_json = as_json or format == "json"
     if ensemble:
         predictor = predictor.ensemble(*(load(other, device, precision=precision) for other in ensemble))
+    predictor.say = say
     _check_shown(options, as_json=as_json)
-    lines, chunk = (texts, CHUNK) if texts else _lines(input_file or "-")
+    _check_out(out, [*words, *([] if input_file is None else [input_file])])
+    many = Inputs.of(predictor, words, chunk=FILES if predictor.suffixes else CHUNK, lines=input_file)
     asked = few_shot is not None or task is not None
     if asked:
-        lines = few_shot_prompts(lines, few_shot, task=task or "")
+        many = many.changed(lambda each: few_shot_prompts(each, few_shot, task=task or ""))
         options = {"stop": ["\n"]} | options
     if context is not None:
-        lines = with_passage(lines, context)
-    if embed:
-        for vector in (vector for some in _chunks(lines, chunk) for vector in predictor.embed(some).tolist()):
-            put("[" + ", ".join(f"{value:.7g}" for value in vector) + "]")
-    elif stream or (not asked and _can_stream(predictor, texts, options, as_json=as_json)):
-        _tell(predictor, list(lines), options=options, as_json=as_json)
-    else:
-        for number, (line, answer) in enumerate(_stream(predictor, lines, chunk=chunk, options=options)):
-            aligned = predictor.align(line, answer) if alignment else None
-            if number and not as_json and not asked and predictor.multiline:  # texts may have lines of their own
-                put("")
-            put(_record(answer, aligned) if as_json else _plain(answer, aligned, asked=asked))
+        many = many.changed(lambda each: with_passage(each, context))
+    watched = out is None and not asked and _can_stream(predictor, words, options, as_json=as_json)
+    if stream or watched:
+        _tell(predictor, many, options=options, as_json=as_json, out=out)
+        return
+    each_a_file = format not in (None, "json")
+    with writing(None if each_a_file else out) as write, Progress(many.total, to_file=out is not None) as progress:
+        teller = _Teller(predictor, many, write, as_json=as_json, asked=asked, align=alignment)
+        if each_a_file and format is not None:
+            teller = _Subtitler.of(teller, format, out)
+        for some, outputs in _predicted(_embedding(predictor) if embed else _predicting(predictor, options), many):
+            for one, output in zip(some, outputs, strict=True):
+                teller.tell(one, output)
+            progress.add(len(some))
+        if teller.failed == teller.n > 0:
+            raise typer.Exit(teller.end())  # there is nothing to write
+    raise typer.Exit(teller.end())
 
 
-def _lines(path: str) -> tuple[Iterable[str], int]:
-    """The lines of a file and how many to take at a time; a person who types wants each answer at once."""
-    from regard.data.io.lines import STDIN, stream_lines
-
-    typed = path == STDIN and sys.stdin.isatty()
-    if typed:
-        say("one text a line; Ctrl-D ends")
-    return stream_lines(path, say=say), 1 if typed else CHUNK
+Predict = Callable[[Sequence[str], Sequence[int]], Sequence[Any]]
 
 
-def _stream(
-    predictor: Predictor[str, Result], lines: Iterable[str], *, chunk: int, options: dict[str, Any]
-) -> Iterator[tuple[str, Result]]:
-    """Predictions in the order of the lines, a chunk at a time, so that memory stays flat."""
+def _predicting(predictor: Any, options: dict[str, Any]) -> Predict:
+    return lambda inputs, keys: predictor.attempt(inputs, keys=keys, **options)
+
+
+def _embedding(predictor: Any) -> Predict:
+    from regard.tasks.predictions import attempt
+
+    def vectors(texts: Sequence[str], _: Sequence[int]) -> list[_Vector]:
+        return [_Vector(vector) for vector in predictor.embed(list(texts)).tolist()]
+
+    return lambda inputs, keys: attempt(vectors, inputs, keys)
+
+
+@dataclass(frozen=True)
+class _Vector:
+    """The vector of a text."""
+
+    values: list[float]
+
+    def plain(self) -> str:
+        return "[" + ", ".join(f"{value:.7g}" for value in self.values) + "]"
+
+    def record(self) -> dict[str, Any]:
+        return {"vector": self.values}
+
+
+def _predicted(predict: Predict, many: Inputs) -> Iterator[tuple[list[Given], list[Any]]]:
+    """Inputs with their outputs, or with what is wrong, in their order and some at a time: memory stays flat."""
     begin = 0
-    for texts in _chunks(lines, chunk):
-        keys = range(begin, begin + len(texts))  # a line draws the same random numbers wherever chunks end
-        yield from zip(texts, predictor(texts, keys=keys, **options), strict=True)
-        begin += len(texts)
+    for some in many.chunks():
+        good = [place for place, one in enumerate(some) if one.problem is None]
+        keys = [begin + place for place in good]  # an input draws the same random numbers wherever chunks end
+        outputs: list[Any] = [one.problem for one in some]
+        for place, output in zip(good, predict([some[place].value for place in good], keys), strict=True):
+            outputs[place] = output
+        yield some, outputs
+        begin += len(some)
 
 
-def _chunks(lines: Iterable[str], chunk: int) -> Iterator[list[str]]:
-    stream = iter(lines)
-    return iter(lambda: list(islice(stream, chunk)), [])
+@dataclass
+class _Teller:
+    """Writes outputs as they are asked for, and says what is wrong with inputs that have none."""
+
+    predictor: Any
+    many: Inputs
+    write: Put
+    _: KW_ONLY
+    as_json: bool
+    asked: bool
+    align: bool
+    n: int = 0
+    failed: int = 0
+    header: str | None = None
+    hint: str | None = None
+
+    def tell(self, one: Given, output: Any) -> None:
+        """The output of an input, or its problem."""
+        if isinstance(output, RegardError):
+            self._refuse(one, output)
+        else:
+            between = self.n > self.failed and self.predictor.multiline and not self.asked
+            aligned = self.predictor.align(one.value, output) if self.align else None
+            if self.as_json:
+                named = {"input": one.told} if self.many.files else {}
+                record = named | output.record() | ({} if aligned is None else {"alignment": aligned.pairs})
+                self.write(json.dumps(record, ensure_ascii=False))
+            else:
+                line = self._plain(one, output)
+                self.write(("\n" if between else "") + (line if aligned is None else f"{line}\t{aligned.pharaoh()}"))
+        self.n += 1
+
+    def end(self) -> int:
+        """Say how many have no output; the exit code."""
+        if self.failed:
+            say(f"{self.failed:,} of {several(self.n, 'input', 'inputs')} failed")
+        return 1 if self.failed else 0
+
+    def _plain(self, one: Given, output: Any) -> str:
+        if self.asked:
+            return " ".join(output.text.split())
+        if not self.many.files or self.many.alone:
+            return str(output.plain())
+        text: str = self.predictor.under_name(one.told, output)
+        if not self.predictor.headed:
+            return text
+        header, _, rows = text.partition("\n")
+        header, self.header = self.header or "", header
+        return rows if header == self.header else text
+
+    def _refuse(self, one: Given, problem: RegardError) -> None:
+        reason = str(problem).removeprefix("text 1 ").removeprefix("input 0 ")  # tried by itself, it was the first
+        about = reason.startswith(one.name)
+        if self.many.alone or (isinstance(problem, EnvironmentProblem) and not about):
+            raise problem
+        self.failed += 1
+        hint = None if problem.hint == self.hint else problem.hint  # the same one is given once
+        self.hint = problem.hint
+        explain(RegardError(reason if about else f"{one.name}: {reason}", hint=hint))
+        if self.as_json:
+            error = reason.removeprefix(one.name).removeprefix(":").strip()
+            self.write(json.dumps({"input": one.told, "error": error}, ensure_ascii=False))
+        elif not (self.many.files or self.many.typed or (self.predictor.multiline and not self.asked)):
+            self.write("")  # the n-th line belongs to the n-th text
 
 
-def few_shot_prompts(lines: Iterable[str], table: str | None, *, task: str) -> Iterator[str]:
-    """Each line as the question after the examples of a table of two columns; without one, after the task alone."""
+@dataclass
+class _Subtitler(_Teller):
+    """Writes each transcript in a format: to a file in the folder `out`, or the only one to standard output."""
+
+    format: str = "txt"
+    out: Path | None = None
+    places: set[Path] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, teller: _Teller, format: str, out: Path | None) -> _Subtitler:
+        """In place of another teller, once it is clear that every transcript has a place."""
+        from regard.tasks.speech.segments import FORMATS
+
+        if format not in FORMATS or teller.as_json:
+            given = f"--format {format}" + (" and --json" if teller.as_json else "")
+            raise UsageError(f"{given}: allowed is one of {', '.join((*FORMATS, 'json'))}")
+        if out is None and teller.many.total != 1:
+            number = "several" if teller.many.total is None else str(teller.many.total)
+            raise UsageError(f"{number} recordings do not fit into one {format}", hint="a file each: --out FOLDER")
+        if out is not None and out.exists() and not out.is_dir():
+            raise UsageError(f"--out {out}: is a file, and with --format a folder was expected")
+        return cls(
+            teller.predictor, teller.many, teller.write, as_json=False, asked=False, align=False, format=format, out=out
+        )
+
+    def tell(self, one: Given, output: Any) -> None:
+        """The transcript of a recording in its place, or its problem."""
+        from regard.tasks.speech.segments import written
+
+        if isinstance(output, RegardError):
+            self._refuse(one, output)
+        elif self.out is None:
+            put(written(output.segments, self.format), end="")
+        else:
+            place = self.out / f"{Path(one.value).stem}.{self.format}"
+            if place in self.places:
+                message = f"{one.name}: another recording is called so too, and was written to {place}"
+                self._refuse(one, UsageError(message, hint="rename one of them"))
+            else:
+                self.places.add(place)
+                with writing(place) as write:
+                    write(written(output.segments, self.format).removesuffix("\n"))
+        self.n += 1
+
+
+def few_shot_prompts(each: Iterable[Given], table: str | None, *, task: str) -> Iterator[Given]:
+    """Each text as the question after the examples of a table of two columns; without one, after the task alone."""
     from regard.data.text.pairs import PairSource
     from regard.tasks.language.few_shot import few_shot_prompt
 
     examples = [] if table is None else [(pair.source, pair.target) for pair in PairSource(table).pairs()]
-    for line in lines:
-        yield few_shot_prompt(line, examples=examples, task=task)
+    for one in each:
+        yield replace(one, value=few_shot_prompt(one.value, examples=examples, task=task))
 
 
-def with_passage(lines: Iterable[str], path: str) -> Iterator[str]:
-    """Each line as a question on the text of a file."""
+def with_passage(each: Iterable[Given], path: str) -> Iterator[Given]:
+    """Each text as a question on the text of a file."""
     from regard.data.io.lines import read_lines
 
     passage = "\n".join(read_lines(path))
-    for line in lines:
-        if "\t" in line:
-            raise UsageError(f"{line[:40]!r} has a tab, and with --context inputs are questions alone")
-        yield f"{line}\t{passage}"
+    for one in each:
+        if "\t" in one.value:
+            message = f"{one.value[:40]!r} has a tab, and with --context inputs are questions alone"
+            yield one.because(UsageError(message))
+        else:
+            yield replace(one, value=f"{one.value}\t{passage}")
 
 
 def _can_stream(predictor: Any, texts: list[str], options: dict[str, Any], *, as_json: bool) -> bool:
@@ -141,10 +302,11 @@ def _can_stream(predictor: Any, texts: list[str], options: dict[str, Any], *, as
     return len(texts) == 1 and not as_json and sys.stdout.isatty() and bool(predictor.can_stream(**options))
 
 
-def _tell(predictor: Any, texts: list[str], *, options: dict[str, Any], as_json: bool) -> None:
+def _tell(predictor: Any, many: Inputs, *, options: dict[str, Any], as_json: bool, out: Path | None) -> None:
     """The text of one continuation as it comes."""
-    if len(texts) != 1 or as_json:
-        what = "--json" if as_json else f"{len(texts)} texts"
+    texts = [one.value for one in many.each]
+    if len(texts) != 1 or as_json or out is not None:
+        what = "--json" if as_json else f"--out {out}" if out is not None else f"{len(texts)} texts"
         raise UsageError(f"--stream and {what} were given; allowed is one text, shown as it comes")
     pieces = predictor.stream(texts[0], **options)
     put(texts[0], end="")
@@ -158,11 +320,14 @@ def _check_shown(options: dict[str, Any], *, as_json: bool) -> None:
         raise UsageError("one line a text has no room for several outputs", hint="--json shows all of them")
 
 
-def _plain(answer: Any, alignment: Alignment | None, *, asked: bool) -> str:
-    text = " ".join(answer.text.split()) if asked else answer.plain()
-    return text if alignment is None else f"{text}\t{alignment.pharaoh()}"
+def _check_out(out: Path | None, inputs: Sequence[str]) -> None:
+    """Refuse to write over what is read."""
+    if out is not None and out.is_file() and any(_is_same(out, name) for name in inputs):
+        raise UsageError(f"--out {out}: is one of the inputs", hint="give another --out")
 
 
-def _record(answer: Result, alignment: Alignment | None) -> str:
-    record = answer.record() | ({} if alignment is None else {"alignment": alignment.pairs})
-    return json.dumps(record, ensure_ascii=False)
+def _is_same(out: Path, name: str) -> bool:
+    try:
+        return Path(name).samefile(out)
+    except (OSError, ValueError):  # it is no file
+        return False

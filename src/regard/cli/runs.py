@@ -64,7 +64,7 @@ def _columns(found: Sequence[RunSummary], where: Path) -> list[Column]:
         Column("figure", [_figure(run) for run in found], least=15),
         Column("on", [run.best.data if run.best else "–" for run in found], rank=5),
         Column("time", [duration(each) if each else "–" for each in seconds], rank=6, right=True),
-        Column("when", [_when(run.changed) for run in found]),
+        Column("when", [_when(run.moment) for run in found]),
         Column("state", [_state(run) for run in found]),
         Column("device", [run.training.hardware or "–" for run in found], rank=7),
     ]
@@ -99,9 +99,9 @@ def _state(run: RunSummary) -> str:
     return f"{run.state.name}?" if run.state.may_be_running else run.state.name
 
 
-def _when(changed: float) -> str:
+def _when(moment: float) -> str:
     """The time of today, else the day, else the month."""
-    age, then = time.time() - changed, time.localtime(changed)
+    age, then = time.time() - moment, time.localtime(moment)
     if age < _DAY:
         return time.strftime("%H:%M", then)
     return f"{then.tm_mday} {_MONTHS[then.tm_mon - 1]}" if age < 300 * _DAY else time.strftime("%Y-%m", then)

@@ -62,6 +62,7 @@ def train(
     """Train a model."""
     from regard.checkpoints.run import RunFolder
     from regard.tasks.recipes import find_recipe, make_recipe
+    from regard.tasks.registry import task_spec
 
     settings = list(overrides or [])
     if recipe is not None and "=" in recipe and not recipe.endswith(".toml"):
@@ -74,8 +75,9 @@ def train(
         if files:
             table = table | {"data": dict(table.get("data", {})) | {key: files}}
     checked = make_recipe(table, settings)
-    for remark in checked.train.remarks():
-        say(remark)
+    if not (checked.plans and task_spec(checked.task).plan):  # else what is not set will fit the data
+        for remark in checked.train.remarks():
+            say(remark)
     how: dict[str, Any] = {"data_root": data_root, "resume": resume, "minutes": minutes, "only_plan": plan}
     train_run(checked, out or Path(), **how)
     if not plan:

@@ -24,7 +24,7 @@ def merge_words(look: Look) -> Look:
         for kind, attention in look.maps.items()
     }
     used = {side for attention in maps.values() for side in (attention.rows, attention.columns)}
-    return Look({name: axes[name] for name in axes if name in used}, maps, None, look.title)
+    return Look({name: axes[name] for name in axes if name in used}, maps, None, look.title, about=look.about)
 
 
 def word_axis(axis: Axis) -> Axis:

@@ -3,9 +3,9 @@
 const R = JSON.parse(document.getElementById("record").textContent);
 const $ = (id) => document.getElementById(id);
 const make = (tag, set = {}, ...inside) => { const e = Object.assign(document.createElement(tag), set); e.append(...inside); return e; };
-const VIEWS = [["lines", "Lines"], ["matrix", "Matrix"], ["heads", "All heads"], ["pair", "One pair"], ["output", "Output"]];
+const VIEWS = [["scene", R.scene ? R.scene.name : ""], ["lines", "Lines"], ["matrix", "Matrix"], ["heads", "All heads"], ["pair", "One pair"], ["output", "Output"]];
 const KINDS = { self: "Self", masked: "Own past", cross: "Cross", pool: "Pooling", kernel: "Kernel" };
-const state = { view: "lines", map: 0, layer: 0, head: -1, row: null, column: null, pinned: false };
+const state = { view: R.scene ? "scene" : "lines", through: false, map: 0, layer: 0, head: -1, row: null, column: null, pinned: false };
 const map = () => R.maps[state.map];
 const rowsOf = (m) => R.axes[m.rows], columnsOf = (m) => R.axes[m.columns];
 
@@ -22,7 +22,7 @@ async function bytes(id) {
 }
 function keep(id, promise) {
   opened.set(id, promise);
-  if (opened.size > 80) opened.delete(opened.keys().next().value);
+  if (opened.size > 200) opened.delete(opened.keys().next().value);
   return promise;
 }
 function head(m, layer, number) {
@@ -63,10 +63,13 @@ function paint() {
     const x = (i / 255) * (stops.length - 1), a = Math.min(stops.length - 2, Math.floor(x)), t = x - a;
     return stops[a].map((v, c) => Math.round(v + (stops[a + 1][c] - v) * t));
   });
+  packed = new Uint32Array(bar((i) => table[i]).data.slice().buffer);  // a whole pixel at a time
+}
+function bar(colours) {
   const context = $("bar").getContext("2d"), strip = context.createImageData(256, 1);
-  table.forEach((rgb, i) => strip.data.set([...rgb, 255], 4 * i));
-  packed = new Uint32Array(strip.data.slice().buffer);  // a whole pixel at a time
+  for (let i = 0; i < 256; i++) strip.data.set([...colours(i), 255], 4 * i);
   context.putImageData(strip, 0, 0);
+  return strip;
 }
 const level = (w, most) => Math.min(255, Math.round(255 * Math.sqrt(Math.max(0, w) / most)));
 const colour = (v) => `rgb(${table[v].join(",")})`;
@@ -85,7 +88,9 @@ let ticket = 0, current = null;
 async function show() {
   const mine = ++ticket;
   document.documentElement.dataset.ready = "no";
+  if (!available().some(([name]) => name === state.view)) state.view = available()[0][0];
   if (state.view === "pair" && state.head < 0) state.head = 0;
+  if (state.view !== "scene") state.through = false;
   rail();
   for (const [name] of VIEWS) $(`view-${name}`).hidden = name !== state.view;
   current = await head(state.map, state.layer, state.head);
@@ -95,11 +100,17 @@ async function show() {
   if (!performance.getEntriesByName("drawn").length) performance.mark("drawn");
   document.documentElement.dataset.ready = "yes";
 }
-function go(change) { Object.assign(state, change); show(); }
+function go(change) {
+  if ("layer" in change || "head" in change) state.through = false;
+  Object.assign(state, change);
+  show();
+}
 function goView(view) { if (available().some(([name]) => name === view)) go({ view }); }
 function goMap(index) {
   const m = R.maps[index];
-  go({ map: index, layer: m.start[0], head: m.start[1], row: null, column: null, pinned: false });
+  Object.assign(state, { map: index, layer: m.start[0], head: m.start[1], row: null, column: null, pinned: false });
+  state.through = state.view === "scene" && rolls(m);
+  show();
 }
 function move(byLayer, byHead) {
   const m = map(), lowest = m.heads.length > 1 && state.view !== "pair" ? -1 : 0;
@@ -107,20 +118,50 @@ function move(byLayer, byHead) {
   const number = Math.max(lowest, Math.min(m.heads.length - 1, state.head + byHead));
   if (layer !== state.layer || number !== state.head) go({ layer, head: number });
 }
-const available = () => VIEWS.filter(([name]) => name !== "output" || R.outputs)
-  .filter(([name]) => name !== "heads" || R.maps.some((m) => m.layers.length * m.heads.length > 1));
+const rolls = (m) => Boolean(scene && R.scene.rollout && m.kind === R.scene.kinds[0]);
+const fits = {
+  scene: () => R.scene && R.scene.kinds.includes(map().kind),
+  lines: () => !scene || rowsOf(map()).kind === "tokens" && columnsOf(map()).kind === "tokens",
+  heads: () => map().layers.length * map().heads.length > 1,
+  pair: () => !scene || map().computed,
+  output: () => R.outputs,
+};
+const available = () => VIEWS.filter(([name]) => !fits[name] || fits[name]());
+function tabs() {
+  const views = available(), names = views.map(([name]) => name).join();
+  $("keys-last").textContent = views.length;
+  if ($("tabs").dataset.names !== names) {
+    $("tabs").dataset.names = names;
+    $("tabs").replaceChildren(...views.map(([view, name]) => {
+      const tab = make("button", { type: "button", textContent: name, onclick: () => goView(view) });
+      tab.setAttribute("role", "tab"); tab.setAttribute("aria-controls", `view-${view}`); tab.dataset.view = view;
+      return tab;
+    }));
+  }
+  [...$("tabs").children].forEach((b) => { const on = b.dataset.view === state.view; b.setAttribute("aria-selected", on); b.tabIndex = on ? 0 : -1; });
+}
+function legend(most) {
+  if (state.view === "heads" && scene && scene.small) { $("most").textContent = "each head’s largest"; bar((i) => scene.bar(i / 255)); }
+  else if (state.view === "scene") { $("most").textContent = most.toPrecision(2); bar((i) => (scene.bar ? scene.bar(i / 255) : table[i])); }
+  else { $("most").textContent = most < 1 ? `${most.toPrecision(2)} and more` : "1"; bar((i) => table[i]); }
+  (state.view === "scene" ? $("scale-here") : $("scale-home")).append($("scale"));
+  $("scale").setAttribute("role", "img");
+  $("scale").setAttribute("aria-label", `Colour scale: from 0 to ${$("most").textContent}`);
+}
 
 function rail() {
   const m = map(), where = `${m.layers.length > 1 ? `Layer ${m.layers[state.layer]}` : ""}`;
   const which = m.heads.length > 1 ? (state.head < 0 ? "mean of its heads" : `head ${m.heads[state.head]}`) : "";
-  $("where").textContent = [where, which].filter(Boolean).join(", ");
-  $("summary").textContent = told(m, state.layer, state.head);
+  $("where").textContent = state.through ? "Through all layers" : [where, which].filter(Boolean).join(", ");
+  $("summary").textContent = state.through ? "What each place holds of the others in the end: the heads’ means of all layers, one after the other." : told(m, state.layer, state.head);
+  $("through").hidden = state.view !== "scene" || !rolls(m);
+  $("through").setAttribute("aria-pressed", state.through);
   $("meaning").textContent = m.meaning;
-  $("how").textContent = HOW[state.view];
-  $("most").textContent = m.most < 1 ? `${m.most.toPrecision(2)} and more` : "1";
+  $("how").textContent = state.view === "scene" ? scene.how() : state.view === "heads" && scene && scene.small ? scene.howSmall : HOW[state.view];
+  if (state.view !== "scene") legend(m.most);
   $("scale").hidden = state.view === "pair" || state.view === "output";
   [...$("kinds").children].forEach((b, i) => { b.setAttribute("aria-checked", i === state.map); b.tabIndex = i === state.map ? 0 : -1; });
-  [...$("tabs").children].forEach((b) => { const on = b.dataset.view === state.view; b.setAttribute("aria-selected", on); b.tabIndex = on ? 0 : -1; });
+  tabs();
   grid(m);
 }
 function told(m, layer, number) {
@@ -160,7 +201,7 @@ function grid(m) {
     $("grid").replaceChildren(...cells);
   }
   for (const cell of $("grid").querySelectorAll("[aria-selected=true]")) cell.setAttribute("aria-selected", "false");
-  const here = $(`g${state.layer}.${state.head}`);
+  const here = state.through ? null : $(`g${state.layer}.${state.head}`);
   if (here) { here.setAttribute("aria-selected", "true"); $("grid").setAttribute("aria-activedescendant", here.id); }
 }
 
@@ -173,8 +214,8 @@ function lines() {
   $("lines").style.setProperty("--type", `${row > 24 ? 18 : row > 20 ? 16 : 14}px`);
   if (sidesOf !== `${state.map}`) {
     sidesOf = `${state.map}`;
-    $("asks-name").textContent = m.rows + (m.rows === m.columns ? ", looking" : "");
-    $("seen-name").textContent = m.columns + (m.rows === m.columns ? ", looked at" : "");
+    $("asks-name").textContent = m.names[0] + (m.rows === m.columns ? ", looking" : "");
+    $("seen-name").textContent = m.names[1] + (m.rows === m.columns ? ", looked at" : "");
     for (const [id, axis, key] of [["asks", rowsOf(m), "row"], ["seen", columnsOf(m), "column"]]) {
       $(id).replaceChildren(...axis.shown.map((text, i) => {
         const item = make("li", { title: text }, make("span", { textContent: text }));
@@ -183,7 +224,7 @@ function lines() {
         if (axis.marks.includes(i)) item.dataset.mark = "yes";
         return item;
       }));
-      $(id).setAttribute("aria-label", `${key === "row" ? m.rows : m.columns}, ${key === "row" ? "looking" : "looked at"}`);
+      $(id).setAttribute("aria-label", `${m.names[key === "row" ? 0 : 1]}, ${key === "row" ? "looking" : "looked at"}`);
     }
     const few = Math.min(T, S) * 3 < longest && longest * row < 900;
     $("asks").style.marginTop = few && T < S ? `${((S - T) * row) / 2}px` : "";
@@ -259,7 +300,7 @@ function point(event) {
   state[item.dataset.key] = +item.dataset.i;
   strings();
 }
-function letGo() { Object.assign(state, { row: null, column: null, pinned: false }); if (state.view === "lines") strings(); else if (state.view === "matrix") plot(); }
+function letGo() { Object.assign(state, { row: null, column: null, pinned: false }); if (state.view === "scene") show(); else if (state.view === "lines") strings(); else if (state.view === "matrix") plot(); }
 function walk(event) {
   const key = event.currentTarget.id === "asks" ? "row" : "column", n = event.currentTarget.children.length;
   const at = state[key] === null ? -1 : state[key];
@@ -334,7 +375,7 @@ function plot() {
   $("matrix").setAttribute("aria-label", `${m.meaning} ${$("where").textContent}, ${f.T} rows and ${f.S} columns.`);
 }
 function labels(context, f) {
-  const m = map(), c = sight.cell, size = Math.max(10.5, Math.min(16, c * 0.8)), every = c >= size - 0.5 ? 1 : Math.ceil((size + 4) / c);
+  const m = map(), c = sight.cell, size = Math.max(12, Math.min(16, c * 0.8)), every = c >= size - 0.5 ? 1 : Math.ceil((size + 4) / c);
   const at = sight.at || [-1, -1], ink = css("--ink"), accent = css("--accent"), quiet = css("--quiet");
   context.font = font(size); context.textBaseline = "middle";
   const side = (axis, from, count, mine, put) => {
@@ -390,29 +431,28 @@ function overMatrix(event) {
 /* ---- all heads ---- */
 let smallOf = "";
 async function heads() {
-  const m = map(), L = m.layers.length, H = m.heads.length, [th, tw] = m.thumb;
+  const m = map(), H = m.heads.length, own = scene && scene.small && R.scene.kinds.includes(m.kind);
   const wide = $("view-heads").clientWidth, size = Math.max(24, Math.min(132, Math.floor((wide - 30) / H) - 5));
-  const id = `${state.map} ${theme()} ${size}`;
+  const id = `${state.map} ${theme()} ${size} ${own ? state.row : ""}`;
   if (smallOf !== id) {
-    const raw = await bytes(`t${state.map}`);
     smallOf = id;
+    const raw = own ? null : await bytes(`t${state.map}`), [th, tw] = own ? scene.small.shape() : m.thumb;
     const tall = Math.max(14, Math.min(1.6 * size, Math.round((size * th) / tw)));
     $("small").style.gridTemplateColumns = `24px repeat(${H}, ${size}px)`;
     const cells = [make("span"), ...m.heads.map((h) => make("span", { textContent: h }))];
-    m.layers.forEach((layer, l) => {
+    for (const [l, layer] of m.layers.entries()) {
       cells.push(make("span", { className: "layer", textContent: layer }));
-      m.heads.forEach((h, i) => {
-        const canvas = make("canvas", { width: tw, height: th }), context = canvas.getContext("2d"), image = context.createImageData(tw, th);
-        const from = (l * H + i) * th * tw, pixels = new Uint32Array(image.data.buffer);
-        for (let p = 0; p < th * tw; p++) pixels[p] = packed[raw[from + p]];
-        context.putImageData(image, 0, 0);
-        const button = make("button", { type: "button", id: `s${l}.${i}`, title: `Layer ${layer}, head ${h}. ${told(m, l, i)}` }, canvas);
+      for (const [i, h] of m.heads.entries()) {
+        const canvas = make("canvas"), largest = own ? await scene.small.draw(canvas, l, i) : null;
+        if (!own) thumb(canvas, raw.subarray((l * H + i) * th * tw, (l * H + i + 1) * th * tw), th, tw);
+        const most = own ? ` Largest weight ${largest.toPrecision(2)}.` : "";
+        const button = make("button", { type: "button", id: `s${l}.${i}`, title: `Layer ${layer}, head ${h}. ${told(m, l, i)}${most}` }, canvas);
         button.setAttribute("aria-label", `Open layer ${layer}, head ${h}`);
         button.style.height = `${tall}px`;
-        button.onclick = () => go({ layer: l, head: i, view: "matrix" });
-        cells.push(button);
-      });
-    });
+        button.onclick = () => go({ layer: l, head: i, view: own ? "scene" : "matrix" });
+        cells.push(own && size >= 44 ? make("div", {}, button, make("span", { textContent: largest.toPrecision(2) })) : button);
+      }
+    }
     $("small").replaceChildren(...cells);
   }
   for (const button of $("small").querySelectorAll("button")) { button.removeAttribute("aria-current"); button.tabIndex = -1; }
@@ -420,6 +460,13 @@ async function heads() {
   here.tabIndex = 0;
   if (state.head >= 0) here.setAttribute("aria-current", "true");
   if ($("small").contains(document.activeElement)) here.focus();
+}
+
+function thumb(canvas, levels, rows, columns) {
+  canvas.width = columns; canvas.height = rows;
+  const context = canvas.getContext("2d"), image = context.createImageData(columns, rows), pixels = new Uint32Array(image.data.buffer);
+  for (let p = 0; p < rows * columns; p++) pixels[p] = packed[levels[p]];
+  context.putImageData(image, 0, 0);
 }
 
 /* ---- one pair, step by step ---- */
@@ -521,7 +568,11 @@ function output() {
   }));
 }
 
-const DRAW = { lines, matrix, heads, pair, output };
+/* ---- an image, a sound or a series: drawn by the task's own script, with what it needs of the frame ---- */
+const FRAME = { R, $, make, state, map, rowsOf, columnsOf, head, bytes, css, theme, fitted, go, show, legend, now: () => current, colour: (share) => colour(Math.round(255 * Math.min(1, share))) };
+const scene = R.scene ? sceneOf(FRAME) : null;
+
+const DRAW = { scene: () => scene.draw(), lines, matrix, heads, pair, output };
 const HOW = {
   lines: "The stronger a line, the more of its attention goes there.",
   matrix: "A row for each one that looks, a column for each that is looked at. Weights of a row sum to 1; half of the colour is a quarter of the weight.",
@@ -541,20 +592,18 @@ const wantsDark = matchMedia("(prefers-color-scheme: dark)");
 setTheme(wantsDark.matches ? "dark" : "light");
 wantsDark.addEventListener("change", (e) => { setTheme(e.matches ? "dark" : "light"); show(); });
 $("theme").onclick = () => { setTheme(theme() === "dark" ? "light" : "dark"); show(); };
-$("kicker").textContent = R.title || "What the model looked at";
+$("kicker").textContent = R.about || (R.scene ? "" : R.title) || "What the model looked at";
+$("notes").hidden = !R.notes.length;
+$("notes").textContent = `To keep this file small, ${R.notes.join("; ")}. model.look(…, layers=[…], kinds=[…]) shows them.`;
+if (scene) $("view-scene").replaceChildren(...scene.parts());
+$("through").onclick = () => { state.through = !state.through; show(); };
 $("read").textContent = R.read; $("wrote").textContent = R.wrote || ""; $("wrote").hidden = !R.wrote;
 $("kinds").append(...R.maps.map((m, i) => {
-  const button = make("button", { type: "button", onclick: () => goMap(i) }, make("b", { textContent: KINDS[m.kind] }), make("span", { textContent: `${m.rows} looks at ${m.rows === m.columns ? "itself" : m.columns}` }));
+  const button = make("button", { type: "button", onclick: () => goMap(i) }, make("b", { textContent: KINDS[m.kind] }), make("span", { textContent: `${m.names[0]} looks at ${m.rows === m.columns ? "itself" : m.names[1]}` }));
   button.setAttribute("role", "radio");
   return button;
 }));
 $("kinds-box").hidden = R.maps.length < 2;
-$("keys-last").textContent = available().length;
-available().forEach(([view, name]) => {
-  const tab = make("button", { type: "button", textContent: name, onclick: () => goView(view) });
-  tab.setAttribute("role", "tab"); tab.setAttribute("aria-controls", `view-${view}`); tab.dataset.view = view;
-  $("tabs").append(tab);
-});
 const rove = (box, step) => box.addEventListener("keydown", (event) => {
   const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
   if (!by) return;
@@ -589,7 +638,7 @@ canvas.addEventListener("pointerup", (e) => {
 canvas.addEventListener("wheel", (e) => { e.preventDefault(); zoom(Math.exp(-e.deltaY / 400), e.offsetX, e.offsetY); overMatrix(e); }, { passive: false });
 $("closer").onclick = () => zoom(1.4); $("farther").onclick = () => zoom(1 / 1.4); $("fit").onclick = fit;
 addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("select")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("select, input, audio")) return;
   const key = event.key, views = available();
   const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
   if (moves[key] && state.view !== "output") { event.preventDefault(); move(...moves[key]); }

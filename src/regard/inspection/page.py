@@ -1,13 +1,19 @@
 """A record as one HTML file: no network, no other files, any recent browser.
 
-The page is `page.html` with `page.js` and the record put in. Weights are kept as ten-thousandths, sixteen bits each,
-high bytes before low ones (the high ones are mostly zero), deflated and written in base64, one piece a head: the
-browser opens a piece when its head is looked at. What is shown first comes first in the file, so that it can be drawn
-while the rest is still being read.
+The page is `page.html` with `page.js` and the record put in: one frame for every task, with its header, the choice of
+layer and head, light and dark, and the scale. Views between places (lines, matrix, heads) are the frame's own; a task
+whose input is no text adds a `Scene`, which comes first: the image, the sound or the series itself.
+
+Weights are kept as ten-thousandths, sixteen bits each, high bytes before low ones (the high ones are mostly zero),
+deflated and written in base64, one piece a head: the browser opens a piece when its head is looked at. What is shown
+first comes first in the file, so that it can be drawn while the rest is still being read.
 
     w0.3.5    the weights of map 0, layer 3, head 5, (T, S)
     t0        small pictures of all heads of map 0, one byte a cell
     q0.3.5    the queries and keys of a head, sixteen bits a number, as shares of the largest
+
+A page holds so many weights and no more. Kinds of attention that are asked for last, then layers in between, then heads
+are left out of one that would be larger, and the page says which.
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from typing import Any
 
@@ -26,11 +33,14 @@ from numpy.typing import NDArray
 
 from regard.inspection.alignments import sharpest
 from regard.inspection.plots.colours import DARK, LIGHT, full_colour
-from regard.inspection.record import ORDER, Axis, Computed, Look, Map, Outputs
+from regard.inspection.record import ORDER, Axis, Computed, Look, Map, MapKind, Outputs
 from regard.inspection.summaries import HeadSummary, summarise
 from regard.inspection.words import SPACE, shown
 
+_MOST_WEIGHTS = 38_000_000  # of a text's page: 512 tokens, 12 layers, 12 heads; about 20 MB
+_MOST_BESIDE = 2_000_000  # of a page that holds an image or a sound besides: it stays below 5 MB
 _SMALL = 48  # cells of a small picture, at most, along each side
+_NAMES = {"fed": "what was written before"}
 _MARK = re.compile(r"<[^<>]+>|\[[A-Z]+\]")
 _MEANING = {
     "self": "Every piece of the {rows} looks at the whole {columns}, itself included.",
@@ -41,29 +51,127 @@ _MEANING = {
 }
 
 
-def page(look: Look) -> str:
+@dataclass(frozen=True)
+class Scene:
+    """What a page shows first of an input that is no text: a view of its own, drawn by a script of the task's.
+
+    `kinds` are those of attention that it can show, the most asked for first; `names` are better ones for axes. `read`
+    and `wrote` are the input and the answer in a line each. The script finds `facts` in the record, and `pieces` as
+    the frame's own large ones. `start` is the layer and the head that the first kind begins with, −1 for the mean.
+    """
+
+    name: str
+    script: str
+    kinds: tuple[MapKind, ...]
+    read: str
+    wrote: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    pieces: Mapping[str, bytes] = field(default_factory=dict)
+    start: tuple[int, int] | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+def page(look: Look, scene: Scene | None = None) -> str:
     """The whole page as one text."""
-    maps = [look.maps[kind] for kind in ORDER if kind in look.maps]
-    map_facts = [_describe_map(look, attention) for attention in maps]
-    first: list[str] = []
-    rest: list[str] = []
-    for name, data in _pieces(maps):
-        early = name == "t0" or name.startswith(f"w0.{map_facts[0]['start'][0]}.")
-        (first if early else rest).append(f'<script type="text/plain" id="{name}">{_deflated(data)}</script>')
+    order = ORDER if scene is None else (*scene.kinds, *(kind for kind in ORDER if kind not in scene.kinds))
+    found = [look.maps[kind] for kind in order if kind in look.maps]
+    maps, notes = fitting(found, _MOST_WEIGHTS if scene is None else _MOST_BESIDE)
+    look = replace(look, maps={attention.kind: attention for attention in maps})
+    names = {name: name for name in look.axes} | _NAMES | dict({} if scene is None else scene.names)
+    map_facts = [_describe_map(look, attention, names) for attention in maps]
+    if scene is not None and scene.start is not None and maps[0].kind == scene.kinds[0]:
+        map_facts[0]["start"] = _nearest(maps[0], scene.start)
+    record = _describe(look, maps, map_facts) | {"notes": notes} | _describe_scene(look, scene)
+    first, rest = _parted({} if scene is None else scene.pieces, maps, layer=map_facts[0]["start"][0])
     parts = {
-        "title": html.escape(look.title or _text(look, maps)[:80] or "What the model looked at"),
-        "record": inside_script(_describe(look, maps, map_facts)),
-        "first": "\n".join(first),
+        "title": html.escape(look.title or record["read"][:80] or "What the model looked at"),
+        "record": inside_script(record),
+        "first": first,
+        "scene": "" if scene is None else scene.script,
         "script": file_text("regard.inspection", "page.js"),
-        "rest": "\n".join(rest),
+        "rest": rest,
     }
     return filled(file_text("regard.inspection", "page.html"), parts)
+
+
+def _parted(own: Mapping[str, bytes], maps: list[Map], *, layer: int) -> tuple[str, str]:
+    """Everything large: what is shown first, with a layer of the first map, and the rest."""
+    first: list[str] = []
+    rest: list[str] = []
+    for name, data in [*own.items(), *_pieces(maps)]:
+        early = name in own or name == "t0" or name.startswith(f"w0.{layer}.")
+        (first if early else rest).append(f'<script type="text/plain" id="{name}">{_deflated(data)}</script>')
+    return "\n".join(first), "\n".join(rest)
+
+
+def _describe_scene(look: Look, scene: Scene | None) -> dict[str, Any]:
+    """What a scene puts into the record; a file that is named by `read` is not named twice."""
+    if scene is None:
+        return {}
+    about = look.about
+    if about is not None and about.file == scene.read:
+        about = replace(about, file="")
+    return {
+        "scene": {"name": scene.name, "kinds": scene.kinds, **scene.facts},
+        "read": scene.read,
+        "wrote": scene.wrote or None,
+        "about": "" if about is None else about.line,
+    }
+
+
+def fitting(maps: list[Map], most: int) -> tuple[list[Map], list[str]]:
+    """As much of the maps as holds no more than so many weights, and a line for each that lost something.
+
+    The first map keeps at least a head of a layer, whatever its size.
+    """
+    kept: list[Map] = []
+    notes = []
+    for attention in maps:
+        n_layers, n_heads, *sizes = attention.weights.shape
+        heads = (most - sum(one.weights.size for one in kept)) // max(1, int(np.prod(sizes)))
+        if heads >= n_layers * n_heads:
+            kept.append(attention)
+        elif heads >= n_heads or not kept:
+            thinned = _thinned(attention, max(1, heads // n_heads), min(n_heads, max(1, heads)))
+            kept.append(thinned)
+            notes.append(_left_out(attention, thinned))
+        else:
+            notes.append(f"{attention.kind}-attention is left out")
+    return kept, notes
+
+
+def _thinned(attention: Map, n_layers: int, n_heads: int) -> Map:
+    """The last of its layers and those evenly before it, and its first heads."""
+    layers = np.unique(np.linspace(len(attention.layers) - 1, 0, n_layers).round().astype(int))
+    computed = attention.computed
+    if computed is not None:
+        vector = None if computed.vector is None else computed.vector[layers]
+        queries, keys = (part[layers][:, :n_heads] for part in (computed.queries, computed.keys))
+        computed = replace(computed, queries=queries, keys=keys, vector=vector)
+    kept = tuple(attention.layers[i] for i in layers)
+    weights = np.ascontiguousarray(attention.weights[layers][:, :n_heads])
+    return replace(attention, weights=weights, layers=kept, heads=attention.heads[:n_heads], computed=computed)
+
+
+def _left_out(whole: Map, kept: Map) -> str:
+    layers, heads = ", ".join(map(str, kept.layers)), ", ".join(map(str, kept.heads))
+    of_heads = "" if kept.heads == whole.heads else f" and heads {heads}"
+    return f"of {whole.kind}-attention only layers {layers}{of_heads} are kept"
+
+
+def _nearest(attention: Map, start: tuple[int, int]) -> list[int]:
+    """The place of a layer among those kept, and a head if it is there."""
+    layer = int(np.abs(np.array(attention.layers) - start[0]).argmin())
+    if len(attention.heads) == 1:
+        return [layer, 0]
+    return [layer, start[1] if attention.layers[layer] == start[0] and start[1] in attention.heads else -1]
 
 
 def _describe(look: Look, maps: list[Map], map_facts: list[dict[str, Any]]) -> dict[str, Any]:
     target = look.axes.get("target")
     return {
         "title": look.title,
+        "about": "" if look.about is None else look.about.line,
         "shades": {"light": LIGHT.shades, "dark": DARK.shades},
         "read": _text(look, maps),
         "wrote": target.text if target is not None else None,
@@ -92,14 +200,16 @@ def _describe_outputs(outputs: Outputs, axis: Axis) -> dict[str, Any]:
     }
 
 
-def _describe_map(look: Look, attention: Map) -> dict[str, Any]:
+def _describe_map(look: Look, attention: Map, names: Mapping[str, str]) -> dict[str, Any]:
     summaries = [_numbers(summary) for summary in summarise(look, attention.kind)]
     n_heads = len(attention.heads)
+    sides = [names[side] for side in (attention.rows, attention.columns)]
     said = {name: getattr(attention, name) for name in ("kind", "rows", "columns", "layers", "heads")}
     return {
         **said,
         "most": full_colour(attention.weights.shape[-1]),
-        "meaning": _MEANING[attention.kind].format(rows=attention.rows, columns=attention.columns),
+        "meaning": _MEANING[attention.kind].format(rows=sides[0], columns=sides[1]),
+        "names": sides,
         "summary": [summaries[i : i + n_heads] for i in range(0, len(summaries), n_heads)],
         "start": [_first_layer(look, attention), -1 if n_heads > 1 else 0],
         "thumb": _small_shape(attention.weights.shape[-2:]),

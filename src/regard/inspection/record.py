@@ -4,7 +4,8 @@
     ├── axes       names → Axis       what stands along the sides of a map: tokens, patches, frames, time steps, points
     ├── maps       kinds → Map        weights (L, H, T, S): who asked (T, `rows`), who was looked at (S, `columns`)
     │                 └── computed    optionally the queries and keys that the weights were computed from
-    └── outputs    Outputs            what the model said, or might have said, at each place, with probabilities
+    ├── outputs    Outputs            what the model said, or might have said, at each place, with probabilities
+    └── about      About              the task, the model and the file, where they are known
 
     kind     rows      columns    who looks at whom
     self     source    source     an encoder's tokens at one another
@@ -129,6 +130,20 @@ class Outputs:
     given: list[tuple[str, float] | None] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class About:
+    """Whose look it is: the task, the model's name, and the name of the file that was read, if it was one."""
+
+    task: str
+    model: str = ""
+    file: str = ""
+
+    @property
+    def line(self) -> str:
+        """All that is known, in one line."""
+        return " · ".join(part for part in (self.task, self.model, self.file) if part)
+
+
 @dataclass(frozen=True, eq=False)
 class Look:
     """What a model looked at, and what it said. `title` is a line for people."""
@@ -137,6 +152,7 @@ class Look:
     maps: dict[str, Map]
     outputs: Outputs | None = None
     title: str = ""
+    about: About | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         for name, attention in self.maps.items():

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import DataError, UsageError
-from regard.inspection.record import Axis, Computed, Look, Map, Outputs
+from regard.inspection.record import About, Axis, Computed, Look, Map, Outputs
 from regard.inspection.words import Words
 
 FORMAT = "regard attention 1"
@@ -85,6 +85,7 @@ def _describe(look: Look, put: Put) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "title": look.title,
+        "about": None if look.about is None else asdict(look.about),
         "axes": {name: asdict(axis) for name, axis in look.axes.items()},
         "maps": {kind: _describe_map(attention, put) for kind, attention in look.maps.items()},
         "outputs": None if look.outputs is None else asdict(look.outputs),
@@ -113,7 +114,8 @@ def _restore(kind: type[Kept], record: Mapping[str, Any], get: Get) -> Kept:
         for name, axis in record["axes"].items()
     }
     maps = {name: _restore_map(name, facts, get) for name, facts in record["maps"].items()}
-    return kind(axes, maps, _restore_outputs(record["outputs"]), record["title"])
+    about = None if record.get("about") is None else About(**record["about"])
+    return kind(axes, maps, _restore_outputs(record["outputs"]), record["title"], about=about)
 
 
 def _restore_map(kind: Any, facts: Mapping[str, Any], get: Get) -> Map:

@@ -5,6 +5,7 @@ model.evaluate()        figures on the recipe's test sets, each with how it was 
 model.compare(other)    whether another model is better, or whether that is chance
 model.verify()          whether batching, caching, fused kernels, saving and padding leave its results alone
 model.look("…")         what it looked at
+model.attempt(["…"])    one output each, or what is wrong with an input: the others are predicted all the same
 
 A task says how its inputs become outputs (`predict`), what its test sets hold (`given_examples`, `recipe_tests`), how
 they are scored (`score`), on what its promises are measured (`sample`, `random_sample`, `promises`), and what there is
@@ -17,7 +18,7 @@ import os
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import (
@@ -47,6 +48,7 @@ from regard.metrics.comparing import Compared
 from regard.metrics.scores import LengthBucket, Metric
 from regard.models.flops import count_parameters
 from regard.tasks.measuring import Scores, compared
+from regard.tasks.predictions import attempt
 
 if TYPE_CHECKING:  # loaded when a model is looked at or verified
     from regard.inspection.forward_case import ForwardCase
@@ -82,6 +84,7 @@ class ScoreData:
     made: Path = field(default_factory=lambda: _passing_folder())
 
 
+_IN_A_CELL = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})
 TestData = ScoreData | str | Path | Sequence[str | Path] | None
 _passing: list[TemporaryDirectory[str]] = []  # removed when the process ends
 
@@ -150,12 +153,15 @@ class Predictor(ABC, Generic[Input, Output]):
     """A model with the recipe it was made by, ready for its task. Made by `load`.
 
     `say` is told what a user should know about inputs, such as that one was cut; by default nobody listens. `folder` is
-    the run, if it is one. `multiline` says that outputs may have several lines. `undecoded` is why options of decoding
-    mean nothing when the model is scored, where they do not. `verified_on` names what promises are measured on, and
-    what stands in where there is no test set.
+    the run, if it is one. `suffixes` are those of the files that inputs are, none where inputs are texts. `multiline`
+    says that outputs may have several lines, `headed` that they are tables whose first line is a header. `undecoded`
+    is why options of decoding mean nothing when the model is scored, where they do not. `verified_on` names what
+    promises are measured on, and what stands in where there is no test set.
     """
 
+    suffixes: ClassVar[tuple[str, ...]] = ()
     multiline: ClassVar[bool] = False
+    headed: ClassVar[bool] = False
     undecoded: ClassVar[str] = ""
     verified_on: ClassVar[tuple[str, str]] = ("texts", "texts of random pieces")
 
@@ -215,6 +221,36 @@ class Predictor(ABC, Generic[Input, Output]):
     @abstractmethod
     def predict(self, inputs: Sequence[Input], *args: Any, **options: Any) -> list[Output]:
         """An output for each input. `keys` name the inputs in random streams; by default they are their places."""
+
+    def attempt(
+        self, inputs: Sequence[Input], *, keys: Sequence[int] | None = None, **options: Any
+    ) -> list[Output | RegardError]:
+        """An output for each input, or what is wrong with it; what is wrong with the options is an error as ever."""
+        say = self.say
+
+        def predict(some: Sequence[Input], named: Sequence[int]) -> list[Output]:
+            remarks: list[str] = []
+            self.say = remarks.append  # of a try that fails nothing is told: another one follows
+            try:
+                outputs = self(list(some), keys=list(named), **options)
+            finally:
+                self.say = say
+            for remark in remarks:
+                say(remark)
+            return outputs
+
+        named = range(len(inputs)) if keys is None else keys
+        return attempt(predict, inputs, named, check=lambda: self([], **options))
+
+    def files_in(self, folder: Path) -> list[str]:
+        """The inputs that a folder holds: files by their suffixes, also of folders within; what is hidden is none."""
+        found = (Path(place, name).relative_to(folder) for place, _, names in os.walk(folder) for name in names)
+        usable = (path for path in found if path.name.lower().endswith(self.suffixes))
+        return [str(folder / path) for path in sorted(usable) if not any(part.startswith(".") for part in path.parts)]
+
+    def under_name(self, name: str, output: Output) -> str:
+        """An output as one of several, with the name of its input in a first column."""
+        return f"{name.translate(_IN_A_CELL)}\t{output.plain()}"
 
     def is_single(self, inputs: Any) -> bool:
         """Whether this is one input, not several."""
@@ -372,14 +408,25 @@ class Predictor(ABC, Generic[Input, Output]):
         `layers` and `kinds` are what to look at, `queries` keeps queries and keys as well.
         """
         from regard.inspection.look import look_at
+        from regard.inspection.record import About
 
         self.check_inputs([input])
         case = self.case(input, target, **options)
-        return case.finish(look_at(case, layers=layers, kinds=kinds or case.kinds, queries=queries))
+        seen = case.finish(look_at(case, layers=layers, kinds=kinds or case.kinds, queries=queries))
+        return replace(seen, about=About(self.config.task, str(self.config.model.get("name", "")), _file_name(input)))
+
+    def looks(self, input: Input, target: str | None = None, **options: Any) -> Iterator[Look]:
+        """The same for an input that is read in several parts: one record each, in their order."""
+        yield self.look(input, target, **options)
 
     def case(self, input: Input, target: str | None = None, **options: Any) -> ForwardCase:
         """The model and what it is given, ready to be looked at; a model without attention has nothing to show."""
         raise UsageError(f"a model for {self.config.task} has no attention to look at")
+
+
+def _file_name(given: object) -> str:
+    """The name of the file that an input is, if it is one."""
+    return Path(given).name if isinstance(given, str | Path) and os.path.isfile(given) else ""
 
 
 def _of_one_strategy(base: dict[str, Any], given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

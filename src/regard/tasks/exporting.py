@@ -7,8 +7,10 @@ from pathlib import Path
 
 from regard.checkpoints.foreign.hub import write_hub
 from regard.checkpoints.opening import open_model
+from regard.checkpoints.run import RunFolder
 from regard.errors import CheckpointError, UsageError
 from regard.tasks.base import tokenizer_of
+from regard.tasks.facts.card import keep_card, write_card
 from regard.tasks.opening import predictor_of
 from regard.tasks.registry import task_spec
 
@@ -28,5 +30,7 @@ def export_hub(path: Path | str, out: Path) -> str:
     write_hub(out, described, tensors=tensors, tokenizer=tokenizer)
     for name, content in files.items():
         (out / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    if RunFolder(path).exists():
+        keep_card(out, write_card(path, exported=out))
     config = json.loads((out / "config.json").read_text(encoding="utf-8"))
     return str(config["architectures"][0])

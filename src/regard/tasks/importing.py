@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from regard.checkpoints.opening import open_model
-from regard.checkpoints.provenance import versions
+from regard.checkpoints.provenance import date, versions
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.spec import ModelSpec, with_defaults
 from regard.checkpoints.weights import weights_of
@@ -38,6 +38,6 @@ def import_model(path: Path | str, out: Path) -> tuple[ModelSpec, int]:
     run.write_model(described)
     run.write_weights(weights_of(module))
     facts = {"task": pretrained.task, "origin": str(path), "parameters": count_parameters(module)}
-    run.write_facts(facts | {"versions": versions(), "metrics": {}})
+    run.write_facts(facts | {"date": date(), "versions": versions(), "metrics": {}})
     run.write_config(recipe.resolved())  # last: from here on it is a run
     return described, count_parameters(module)

@@ -1,13 +1,20 @@
-"""What models that write say: a text, how sure they are of it, its pieces, and what else it might have been."""
+"""What models that write say: a text, how sure they are of it, its pieces, and what else it might have been.
+
+And `attempt`, which predicts for many inputs of which some may be of no use.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import Hypothesis
+from regard.errors import RegardError
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -50,3 +57,28 @@ class Prediction:
 
     def _facts(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.shown}
+
+
+def attempt(
+    predict: Callable[[Sequence[Given], Sequence[int]], Sequence[Made]],
+    inputs: Sequence[Given],
+    keys: Sequence[int],
+    *,
+    check: Callable[[], object] = lambda: None,
+) -> list[Made | RegardError]:
+    """What `predict` makes of each input, or what is wrong with it: one that cannot be used takes no other with it.
+
+    All are predicted at once. Only where that fails are the two halves, each by itself, and so on: good ones stay
+    together, and a bad one is found in a few tries. `check` refuses what no input can be blamed for.
+    """
+    if not inputs:
+        return []
+    try:
+        return list(predict(inputs, keys))
+    except RegardError as problem:
+        if len(inputs) == 1:
+            return [problem]
+    check()
+    half = len(inputs) // 2
+    halves = (inputs[:half], keys[:half]), (inputs[half:], keys[half:])
+    return [one for some, named in halves for one in attempt(predict, some, named)]

@@ -22,6 +22,7 @@ from regard.config.settings import Settings, setting
 from regard.config.training import TrainConfig
 from regard.decoding.options import DecodeOptions
 from regard.errors import UsageError
+from regard.tasks.use import Use
 
 OURS = ("translation", "language", "masked", "labels", "answers", "words", "series", "images", "captions", "speech")
 Where = str | Callable[..., Any]  # "package.module:name", or the thing itself
@@ -52,6 +53,7 @@ class TaskSpec:
     setup           what is trained on what, a `training.setup.TaskSetup`; or `loop`, a training of its own
     predictor       a `tasks.base.Predictor`
     flags           the options of the command line that mean something to it, besides those of every task
+    use             what it is good for, in words
     """
 
     name: str
@@ -68,6 +70,7 @@ class TaskSpec:
     loop: Where = ""
     predictor: Where
     flags: tuple[str, ...] = ()
+    use: Use | None = None
 
     def model(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The `[model]` section with what goes without saying."""

@@ -12,6 +12,7 @@ from typing import Any
 from regard.checkpoints.run import RunFolder
 from regard.config.precedence import settle
 from regard.config.recipe import Recipe
+from regard.tasks.facts.card import keep_card, write_card
 from regard.tasks.opening import read_recipe
 from regard.tasks.recipes import make_recipe
 from regard.tasks.registry import resolve, task_spec
@@ -52,7 +53,10 @@ def _train(recipe: Recipe, run: RunFolder, data_root: Path | None, course: Cours
     if recipe.plans and spec.plan and not run.exists():
         plan: Plan = context.group.from_first(lambda: resolve(spec.plan)(recipe, context))
         recipe, course = with_plan(recipe, plan), replace(course, plan=plan)
-    return loop(recipe, context, course)
+    facts: dict[str, Any] = loop(recipe, context, course)
+    if context.group.first and not course.only_plan:
+        keep_card(run.path, write_card(run.path))
+    return facts
 
 
 def with_plan(recipe: Recipe, plan: Plan) -> Recipe:

@@ -27,7 +27,7 @@ from regard.training.trainer import Trainer
 
 Train = TypeVar("Train", bound=TrainConfig)
 _WARM, _FEWEST, _SECONDS = 2, 3, 3.0  # steps that are not counted, and that are at least; seconds of measuring
-_RESERVE = 0.9  # share of a budget that is planned with: what follows training, and a machine that gets busier
+RESERVE = 0.9  # share of a budget that is planned with: what follows training, and a machine that gets busier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class Plan:
     """What suits some data.
 
     data            what it is, in a few words: "3,000 pairs"
-    steps           how many at most
+    steps           how many at most; 0 where a task has a loop of its own, and passes are among the settings
     evaluations     how many of them, evenly spaced; `patience` of them without a better score end the run
     warmup          steps of rising rate, a tenth of all at most
     cost            what an evaluation takes, as a number of steps
@@ -43,7 +43,7 @@ class Plan:
     """
 
     data: str
-    steps: int
+    steps: int = 0
     evaluations: int = 20
     patience: int = 5
     warmup: int = 400
@@ -64,7 +64,7 @@ class Plan:
     def table(self, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """All that is planned, section by section, where the `[train]` section that somebody gave may say how long."""
         steps = given.get("steps", self.steps)
-        course = {} if given.get("epochs") else {"steps": steps} | self.course(steps)
+        course = {} if given.get("epochs") or not self.steps else {"steps": steps} | self.course(steps)
         sections = {name: dict(options) for name, options in self.settings.items()}
         return sections | {"train": course | sections.get("train", {})}
 
@@ -86,7 +86,7 @@ class Pace:
 
     def steps_in(self, seconds: float, *, evaluations: int) -> int:
         """How many steps fit into a budget beside the evaluations."""
-        return max(1, int(_RESERVE * seconds / self.seconds - self.cost * (evaluations + 1)))
+        return max(1, int(RESERVE * seconds / self.seconds - self.cost * (evaluations + 1)))
 
 
 def measure_pace(task: Trainable, model: nn.Module, config: TrainConfig, context: RunContext, *, cost: float) -> Pace:

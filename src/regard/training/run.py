@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 
 from regard.checkpoints.history import read_history
-from regard.checkpoints.provenance import commit, hardware, versions
+from regard.checkpoints.provenance import commit, date, hardware, versions
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.weights import load_weights, read_tensors, weights_of
 from regard.config.recipe import Recipe
@@ -24,6 +24,7 @@ from regard.models.flops import count_parameters
 from regard.training.averaging import averaged
 from regard.training.plan import Pace, Plan, measure_pace, shortened
 from regard.training.setup import Begin, RunContext, TaskSetup
+from regard.training.signals import Interrupted
 from regard.training.trainer import Trainer
 
 Facts = Mapping[str, Any]
@@ -69,7 +70,12 @@ def fit(recipe: Recipe, context: RunContext, course: Course, *, begin: Begin) ->
     trainer = Trainer(setup.task, setup.model, config, context, deadline=time.monotonic() + seconds)
     if course.resume and trainer.restore() and first:
         context.say(f"going on after step {trainer.progress.step}")
-    trainer.fit()
+    try:
+        trainer.fit()
+    except Interrupted:
+        if first and not trainer.progress.best:  # so that it can be used all the same; its checkpoint is written
+            _keep_weights(trainer)
+        raise
     return _finish(recipe, setup, trainer, context) if first else {}
 
 
@@ -99,16 +105,21 @@ def _foreseen(
 def _finish(recipe: Recipe, setup: TaskSetup, trainer: Trainer, context: RunContext) -> dict[str, Any]:
     """Take the weights that are kept, measure them, and write down what this run was."""
     run, model, progress = context.run, setup.model, trainer.progress
-    if not progress.best:  # never evaluated: keep what there is
-        if trainer.averager and progress.step % trainer.config.eval_every:
-            trainer.averager.snapshot(model)
-        with averaged(model, trainer.averager):
-            run.write_weights(weights_of(model))
+    if not progress.best:
+        _keep_weights(trainer)
     load_weights(model, read_tensors(run.weights), origin=str(run.weights))
     model.eval()
     if (remark := _by_heart(run)) is not None:
         context.say(remark)
     return write_facts(recipe, model, context, setup.facts(), progress.facts(), setup.measure(context.say))
+
+
+def _keep_weights(trainer: Trainer) -> None:
+    """Write the weights there are, averaged where they are averaged: no evaluation has chosen any."""
+    if trainer.averager and trainer.progress.step % trainer.config.eval_every:
+        trainer.averager.snapshot(trainer.model)
+    with averaged(trainer.model, trainer.averager):
+        trainer.run.write_weights(weights_of(trainer.model))
 
 
 def _by_heart(run: RunFolder) -> str | None:
@@ -126,7 +137,7 @@ def write_facts(
 ) -> dict[str, Any]:
     """Write run.json: what this run was, on what data, how training went, and what it reached."""
     about = {"task": recipe.task, "seed": recipe.train.seed, "parameters": count_parameters(model)}
-    made = {"versions": versions(), "hardware": hardware(context.device), "commit": commit()}
+    made = {"date": date(), "versions": versions(), "hardware": hardware(context.device), "commit": commit()}
     simple, own = _parted(metrics)
     facts = {**about, **data, **made, "training": training, "metrics": own} | ({"baselines": simple} if simple else {})
     context.run.write_facts(facts)

@@ -204,15 +204,18 @@ def test_an_exported_folder_is_decoded_by_transformers_itself(tiny, tmp_path):
     from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneration
 
     from regard.tasks.exporting import export_hub
-    from regard.tasks.opening import OPEN, recipe_of
+    from regard.tasks.opening import recipe_of
+    from regard.tasks.speech.predictor import SpeechPredictor
 
     export_hub(tiny.origin, tmp_path / "out")
     peer = WhisperForConditionalGeneration.from_pretrained(tmp_path / "out").eval()
-    model = OPEN["speech"](tiny, recipe_of(tiny), tiny.module(), "fp32")
+    model = SpeechPredictor.open(tiny, recipe_of(tiny), tiny.module(), precision="fp32")
     for samples in spoken_sounds():
         features = WhisperFeatureExtractor()(samples, sampling_rate=16000, return_tensors="pt")["input_features"]
         ids = peer.generate(features, max_new_tokens=24, do_sample=False)[0].tolist()
-        assert model.transcribe(samples, 16_000, max_length=24).ids == [token for token in ids if token < 50256]
+        assert model.transcribe(samples, 16_000, max_length=24, vad=False, no_speech_threshold=1.0).ids == [
+            token for token in ids if token < 50256
+        ]
     again = open_model(tmp_path / "out")
     said, meant = (
         {key: list(value) if isinstance(value, list | tuple) else value for key, value in model.decode.items()}
@@ -226,7 +229,8 @@ def test_the_real_model_writes_the_tokens_that_transformers_writes(tiny):
     from transformers import WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration
 
     from regard.checkpoints.foreign.whisper import WHISPER
-    from regard.tasks.opening import OPEN, recipe_of
+    from regard.tasks.opening import recipe_of
+    from regard.tasks.speech.predictor import SpeechPredictor
 
     described = with_defaults(ModelSpec(tiny.task, tiny.model, tiny.options))
     config = WHISPER.config(described)
@@ -237,7 +241,7 @@ def test_the_real_model_writes_the_tokens_that_transformers_writes(tiny):
                 "model.encoder.embed_positions.weight": waves(1500, 384)}  # fmt: skip
     peer.load_state_dict(weights, assign=True)
     peer.eval()
-    model = OPEN["speech"](tiny, recipe_of(tiny), tiny.module(), "fp32")
+    model = SpeechPredictor.open(tiny, recipe_of(tiny), tiny.module(), precision="fp32")
     for samples in spoken_sounds():
         features = torch.from_numpy(WhisperFeatureExtractor()(samples, sampling_rate=16000)["input_features"][0])[None]
         ids = [50257, 50362]
@@ -250,7 +254,7 @@ def test_the_real_model_writes_the_tokens_that_transformers_writes(tiny):
                 ids.append(int(logits.argmax()))
                 if ids[-1] == 50256:
                     break
-        said = model.transcribe(samples, 16_000, max_length=24)
+        said = model.transcribe(samples, 16_000, max_length=24, vad=False, no_speech_threshold=1.0)
         expected = [token for token in ids[2:] if token != 50256]
         assert said.ids == expected
         frames, heard = model.exact.hear([samples])

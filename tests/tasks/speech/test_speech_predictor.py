@@ -147,6 +147,27 @@ def test_what_it_listened_to(made, model, tmp_path):
     assert type(seen).load(seen.save(tmp_path / "seen.npz")).weights["cross"].shape == (1, 2, 4, n)
 
 
+def test_every_window_of_a_long_recording_can_be_looked_at(model):
+    parts = [["low", "top", "mid"], ["high", "low", "top"]]
+    sounds = [heard(words, i) for i, words in enumerate(parts)]
+    long, most = np.concatenate(sounds), model.exact.most
+    try:
+        model.quick.most = model.exact.most = len(sounds[0]) + 60
+        first, second = model.looks((long, 4000))
+        with pytest.raises(UsageError, match=r"window 2 was asked for; there are 0 to 1"):
+            model.look((long, 4000), window=2)
+        with pytest.raises(UsageError, match="a target was given, and the recording is read in 2 windows"):
+            list(model.looks((long, 4000), "low"))
+    finally:
+        model.quick.most = model.exact.most = most
+    assert [first.axes["target"].text, second.axes["target"].text] == ["low top mid", "high low top"]
+    assert first.axes["source"].labels[0] == "0.00 s"
+    begin = float(second.axes["source"].labels[0].split()[0])
+    assert begin == pytest.approx(len(sounds[0]) / 4000, abs=0.1)
+    assert second.sound.offset == pytest.approx(begin, abs=0.01)
+    assert len(list(model.looks((sounds[0], 4000)))) == 1
+
+
 def test_promises_hold(made, model):
     data = ScoreData(files=[str(made[1])], made=made[0] / "data")
     findings = list(model.verify(data, n=4)) + list(model.verify(ScoreData(made=made[0] / "data"), n=3))

@@ -254,7 +254,7 @@ def test_a_map_is_drawn(run, tmp_path):
 def test_texts_that_teach_nothing(tmp_path, content, message):
     (tmp_path / "t.txt").write_bytes(content)
     with pytest.raises(DataError, match=message) as problem:
-        trained(tmp_path / "run", tmp_path / "t.txt")
+        trained(tmp_path / "run", tmp_path / "t.txt", "data.min_count=5")
     assert str(problem.value).startswith(str(tmp_path / "t.txt"))
     assert not (tmp_path / "run" / "config.toml").exists()
 

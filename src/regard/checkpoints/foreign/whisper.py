@@ -113,7 +113,8 @@ def _decode(config: TheirConfig) -> dict[str, Any]:
     path = Path(config.origin).with_name("generation_config.json")
     given = dict(config) | (read_json(path) if path.exists() else {})
     decode: dict[str, Any] = {"max_length": max(2, int(config["max_target_positions"]) // 2), "patience": PATIENCE}
-    decode |= {"prompt": prompt_for(int(config["vocab_size"]))} if int(config["vocab_size"]) > ENGLISH_TOKENS else {}
+    if int(config["vocab_size"]) > ENGLISH_TOKENS:
+        decode |= {"prompt": prompt_for(int(config["vocab_size"])), "fallback": "long"}
     if given.get("suppress_tokens"):
         decode["banned"] = [int(token) for token in given["suppress_tokens"] if int(token) >= 0]
     if given.get("begin_suppress_tokens"):

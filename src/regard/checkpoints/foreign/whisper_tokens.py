@@ -135,6 +135,7 @@ def decoding(tokenizer: Tokenizer, *, n_tokens: int, n_layers: int, n_heads: int
     return {
         "prompt": prompt_for(n_tokens),
         "patience": PATIENCE,
+        "fallback": "long",
         "not_first": [tokenizer.encode(" ")[0], tokenizer.eos_id],
         "banned": unspoken(tokenizer),
         "heads": list(_TINY_EN) if tiny else upper,

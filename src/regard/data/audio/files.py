@@ -3,8 +3,9 @@
     audio = read_audio("a.wav")           Audio: samples (n,) and their rate; several channels are averaged
     audio = decode_audio(bytes, "a.flac")     the same for a file inside an archive
 
-PCM WAV is read by the standard library; everything else (FLAC, OGG, MP3, WAV of floats) by the package soundfile,
-which is imported when it is needed. What holds no sound, or numbers that are none, is named with its file.
+PCM WAV is read by the standard library; FLAC, OGG, MP3 and WAV of floats by the package soundfile, which is imported
+when it is needed; m4a, mp4, webm and others by the program ffmpeg where it is installed. What holds no sound, numbers
+that are none, or a rate that no recording has, is named with its file.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from regard.data.audio import ffmpeg
 from regard.errors import DataError, EnvironmentProblem
 
 Samples = npt.NDArray[np.float32]
-SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aiff", ".aif", ".au")
+SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aiff", ".aif", ".au", *ffmpeg.SUFFIXES)
+_RATES = (100, 1_000_000)  # samples a second that are believed
 _WIDTHS = {1: 2.0**7, 2: 2.0**15, 3: 2.0**23, 4: 2.0**31}
 
 
@@ -42,11 +45,16 @@ def read_audio(path: Path | str) -> Audio:
     if path.is_dir():
         raise DataError(f"{path}: is a folder, a sound file was expected", hint="name one file inside it")
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            head = file.read(12)
+            data = b"" if ffmpeg.needs_ffmpeg(path, head) else head + file.read()
     except FileNotFoundError:
         raise DataError(f"{path}: no such file", hint="paths in a table count from the table's folder") from None
     except OSError as problem:
         raise DataError(f"{path}: cannot be read ({problem.strerror or problem})") from problem
+    if head and not data:
+        samples, rate = ffmpeg.decode_with_ffmpeg(path)
+        return _checked(samples[:, None], rate, str(path))
     return decode_audio(data, str(path))
 
 
@@ -54,9 +62,17 @@ def decode_audio(data: bytes, name: str) -> Audio:
     """The sound that the bytes of a file stand for; `name` is what messages call it."""
     if not data:
         raise DataError(f"{name}: is empty", hint="a sound file was expected")
-    frames, rate = _pcm(data) or _decoded(data, name)  # (n, channels)
-    if rate < 1 or not frames.size:
+    frames, rate = _pcm(data) or _decoded(data, name)
+    return _checked(frames, rate, name)
+
+
+def _checked(frames: Samples, rate: int, name: str) -> Audio:
+    """Frames (n, channels) as one channel, if they are sound."""
+    if not frames.size:
         raise DataError(f"{name}: holds no sound (0 samples)", hint="leave it out")
+    if not _RATES[0] <= rate <= _RATES[1]:
+        allowed = f"{_RATES[0]:,} to {_RATES[1]:,}"
+        raise DataError(f"{name}: says it has {rate:,} samples a second; allowed are {allowed}", hint="write it again")
     samples = frames[:, 0] if frames.shape[1] == 1 else frames.mean(1, dtype=np.float32)
     if not np.isfinite(samples).all():
         wrong = int(np.flatnonzero(~np.isfinite(samples))[0])

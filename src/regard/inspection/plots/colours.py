@@ -17,20 +17,31 @@ _EVEN = 24  # full colour is this many times an even share of the attention, or 
 
 @dataclass(frozen=True)
 class Theme:
-    """A page's colours: `shades` run from no attention to all of it; `accent` marks one thing."""
+    """A page's colours: `shades` run from no attention to all of it; `accent` marks one thing, `quiet` stands back."""
 
     paper: str
     ink: str
     rule: str
     accent: str
     shades: tuple[str, ...]
+    quiet: str
 
 
 LIGHT = Theme(
-    "#ffffff", "#1b1d21", "#e2e3e0", "#c4620a", ("#ffffff", "#dce8f4", "#a3c3e2", "#5590c7", "#215f9d", "#0a2d58")
+    "#ffffff",
+    "#1b1d21",
+    "#e2e3e0",
+    "#c4620a",
+    ("#ffffff", "#dce8f4", "#a3c3e2", "#5590c7", "#215f9d", "#0a2d58"),
+    "#62666e",
 )
 DARK = Theme(
-    "#131519", "#e8e8e3", "#2a2e35", "#f0a35e", ("#171a1f", "#1c3048", "#27557f", "#4385bd", "#8bbce6", "#e6f2fd")
+    "#131519",
+    "#e8e8e3",
+    "#2a2e35",
+    "#f0a35e",
+    ("#171a1f", "#1c3048", "#27557f", "#4385bd", "#8bbce6", "#e6f2fd"),
+    "#a3a8b1",
 )
 
 

@@ -10,6 +10,7 @@ from regard.config.data import DataConfig, TokenizerConfig
 from regard.config.settings import Settings, setting
 from regard.config.training import TuningConfig
 from regard.tasks.registry import TaskSpec
+from regard.tasks.use import Use
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,17 @@ TASK = TaskSpec(
     decode=AnswerOptions,
     train=AnswerTrain,
     beginnings=("start", "vectors"),
+    plan="regard.tasks.answers.planning:plan_answers",
     setup="regard.tasks.answers.setup:AnswerSetup",
     predictor="regard.tasks.answers.predictor:AnswerPredictor",
     flags=("n_best", "context"),
+    use=Use(
+        does="finds the piece of a passage that answers a question",
+        figures=("f1",),
+        loss="nats an example",
+        asked=("--context passage.txt", '"Who wrote it?"'),
+        looked="$'Who wrote it?\\tAda wrote it.'",
+        data="test.json",
+        limits=("It answers with words of the passage only.",),
+    ),
 )

@@ -1,6 +1,7 @@
 """Questions with passages as a task's data: SQuAD files, plain or gzip.
 
-Without validation data the training file is split by article, so that no passage is on both sides.
+Without validation data the training file is split by article, so that no passage is on both sides; where there are too
+few articles for that, by question.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from hashlib import sha256
 
 from regard.data.io.lines import hash_file
 from regard.tasks.answers.config import AnswerData
-from regard.tasks.answers.squad import Question, read_squad, split_by_article
+from regard.tasks.answers.squad import Question, read_squad, split_by_article, split_by_question
 from regard.tasks.files import DataFiles, Say, Sets
 
 QuestionSets = Sets[list[Question]]
@@ -27,12 +28,22 @@ class AnswerFiles(DataFiles[AnswerData]):
         if data.valid:
             train, valid = given, self.questions(data.valid, say=say)
         else:
-            train, valid, *rest = split_by_article(given, data.split, seed=data.split_seed)
+            train, valid, *rest = self._divided(given, say=say)
             tests = ({"test": rest[0]} if rest else {}) | tests
         usable = [q for q in train if not q.answers or q.learnable(ambiguous=data.ambiguous)]
         if len(usable) < len(train):
             say(f"{len(train) - len(usable):,} of {len(train):,} training questions left out: no answer to point at")
         return QuestionSets(usable, valid, tests)
+
+    def _divided(self, questions: Sequence[Question], *, say: Say) -> tuple[list[Question], ...]:
+        """The parts to learn from, to choose by and, where there is enough, to report on."""
+        data, articles = self.data, len({question.article for question in questions})
+        if articles >= len(data.split):
+            return split_by_article(questions, data.split, seed=data.split_seed)
+        parts = split_by_question(questions, data.split, seed=data.split_seed)
+        few = "one article is" if articles == 1 else f"{articles} articles are"
+        say(f"{few} too few to split by article: split by question, so that passages are on both sides")
+        return parts
 
     def questions(self, files: Sequence[str], *, what: str = "test", say: Say = lambda _: None) -> list[Question]:
         """The questions of some files."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,6 +91,22 @@ def split_by_article(
         part = max(lacking, key=lambda part: (wanted[part] - held[part]) / wanted[part])
         part_of[title], held[part] = part, held[part] + sizes[title]
     return tuple([q for q in questions if part_of[q.article] == part] for part in range(len(shares)))
+
+
+def split_by_question(
+    questions: Sequence[Question], shares: Sequence[float], *, seed: int = 0
+) -> tuple[list[Question], ...]:
+    """Parts with about these shares of the questions, drawn one by one; too few for all parts leave the last out."""
+    if len(questions) < 2:
+        raise DataError("one question cannot be divided", hint="name questions to choose by: --valid FILE")
+    held = [max(1, round(share / sum(shares) * len(questions))) for share in shares[1:]]
+    held = held[: len(questions) - 1]
+    while sum(held) >= len(questions):  # one at least is left to learn from
+        held[held.index(max(held))] -= 1
+    order = np.random.default_rng(seed).permutation(len(questions)).tolist()
+    edges = np.cumsum([0, *reversed(held)]).tolist()
+    parts = [order[edges[-1] :], *reversed([order[a:b] for a, b in pairwise(edges)])]
+    return tuple([questions[i] for i in sorted(part)] for part in parts)
 
 
 class _Reader:

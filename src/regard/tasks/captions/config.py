@@ -18,6 +18,7 @@ from regard.config.training import ScheduleName, TrainConfig
 from regard.data.synthetic.shapes import SIDE
 from regard.decoding.options import DecodeOptions
 from regard.tasks.registry import TaskSpec
+from regard.tasks.use import Use
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +95,17 @@ TASK = TaskSpec(
     decode=CaptionDecode,
     train=CaptionConfig,
     size="base",
+    plan="regard.tasks.captions.planning:plan_captions",
     setup="regard.tasks.captions.setup:CaptionSetup",
     predictor="regard.tasks.captions.predictor:CaptionPredictor",
     flags=("beam", "n_best", "prefix", "ensemble", "target"),
+    use=Use(
+        does="describes an image in a sentence",
+        figures=("cider-d", "cider"),
+        loss="nats a token",
+        asked=("photo.jpg",),
+        looked="photo.jpg",
+        data="captions.csv",
+        limits=("It may name things that are not in the image.",),
+    ),
 )

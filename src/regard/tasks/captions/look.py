@@ -3,16 +3,12 @@
 seen = model.look("dog.jpg")
 seen.weights["cross"]        (L, H, T, S) over the locations, row by row from the top left
 seen.over_image()            (T, h, w): how much of each word's look fell on which location; each sums to 1
-seen.plot("dog.png")         the image for each word, lit where the model looked
-seen.page("dog.html")        the same to move the pointer over
+seen.plot("dog.png")         the image for each word, coloured where the model looked
+seen.page("dog.html")        the same to move the pointer over, for every layer and head
 """
 
 from __future__ import annotations
 
-import base64
-import html
-import struct
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,15 +22,15 @@ from torch import nn
 from regard.attention import Rows
 from regard.data.text.tokenizers import Tokenizer
 from regard.inspection.forward_case import ForwardCase, OutputNames, Sides
-from regard.inspection.page import file_text, filled, inside_script
-from regard.inspection.plots.colours import DARK, LIGHT
+from regard.inspection.overlay import image_facts, overlaid
+from regard.inspection.page import Scene, file_text, page
+from regard.inspection.plots.colours import DARK, LIGHT, plain
 from regard.inspection.record import Axis, Look, MapKind
 from regard.inspection.words import Words
 
 Numbers = NDArray[np.float64]
 Pixels = NDArray[np.uint8]
-_PANEL, _DPI, _MOST = 1.55, 160, 6  # inches a panel; panels in a row at most
-_DIM = 0.25  # of its light is left to what was not looked at
+_PANEL, _SCALE, _DPI, _MOST = 1.55, 1.0, 160, 6  # inches of a panel and of the scale; panels in a row at most
 IMAGE_SIDES: Sides = {
     "self": ("self", "image", "image"),
     "masked": ("masked", "caption", "fed"),
@@ -58,12 +54,16 @@ class CaptionLook(Look):
         """Where each word looked, (T, h, w): the mean over heads, and over layers unless one is asked for."""
         attention = self.of("cross")
         weights = attention.weights.mean((0, 1)) if layer is None else attention.of_layer(layer).mean(0)  # (T, S)
-        side = int(np.sqrt(weights.shape[-1]))
-        over: Numbers = weights[self.axes["caption"].real].astype(np.float64).reshape(-1, side, side)
+        over: Numbers = weights[self.axes["caption"].real].astype(np.float64).reshape(-1, *self.grid())
         return over
 
+    def grid(self) -> tuple[int, int]:
+        """How many rows and columns of locations the image has."""
+        side = int(np.sqrt(len(self.axes["image"])))
+        return side, side
+
     def own_picture(self, path: Path, *, layer: int | None, kind: MapKind | None, dark: bool) -> Path | None:
-        """Draw the image for each word, lit where the model looked."""
+        """Draw the image for each word, coloured where the model looked."""
         if self.image is None or kind not in (None, "cross"):
             return None
         look = (self.image, self.words, self.over_image(layer=layer), self.title)
@@ -73,7 +73,7 @@ class CaptionLook(Look):
         """The page: the image, and under the pointer's word where the model looked."""
         if self.image is None:
             return super().html()
-        return caption_page(self.image, self.words, self.over_image(), title=self.title)
+        return page(self, caption_scene(self, self.image)) if "cross" in self.maps else super().html()
 
 
 @dataclass(frozen=True)
@@ -105,53 +105,13 @@ def caption_case(
     return CaptionCase(module, inputs, axes, IMAGE_SIDES, names, title=tokenizer.decode(caption), image=shown)
 
 
-def spotlight(image: Pixels, weights: Numbers) -> Numbers:
-    """The image (H, W, 3) from 0 to 1 in full colour where the weights (h, w) are largest, dark and grey elsewhere.
-
-    Weights are shown as shares of the largest: what is looked at evenly is lit all over.
-    """
-    light = smooth(weights, image.shape[1:])[..., None]
-    colour = image.transpose(1, 2, 0) / 255
-    grey = colour @ np.array([0.299, 0.587, 0.114])
-    lit: Numbers = light * colour + (1 - light) * _DIM * grey[..., None]
-    return lit
-
-
-def smooth(weights: Numbers, size: tuple[int, ...]) -> Numbers:
-    """Weights (h, w) as shares of the largest, without steps between locations: (H, W), 0 to 1."""
-    share = torch.from_numpy(weights / max(float(weights.max()), 1e-12))[None, None]
-    fine = nn.functional.interpolate(share, size=size[-2:], mode="bicubic", align_corners=False)[0, 0]
-    light: Numbers = fine.clamp(0, 1).numpy()
-    return light
-
-
-def caption_page(image: Pixels, words: Sequence[str], weights: Numbers, *, title: str) -> str:
-    """Image (3, H, W), words (T) and where each looked (T, h, w) as one page."""
-    shares = weights / np.maximum(weights.max((1, 2), keepdims=True), 1e-12)
-    parts = {
-        "title": html.escape(title or " ".join(words)),
-        "width": str(image.shape[2]),
-        "height": str(image.shape[1]),
-        "words": inside_script(list(words)),
-        "maps": inside_script(shares.round(4).tolist()),
-        "png": base64.b64encode(png_of(image)).decode(),
-    }
-    for name, theme in (("light", LIGHT), ("dark", DARK)):
-        parts |= {f"{name}.{part}": getattr(theme, part) for part in ("paper", "ink", "rule", "accent")}
-    return filled(file_text("regard.tasks.captions", "page.html"), parts)
-
-
-def png_of(image: Pixels) -> bytes:
-    """An image (3, H, W) as the bytes of a PNG file."""
-    _, height, width = image.shape
-    rows = np.zeros((height, 1 + 3 * width), np.uint8)  # a zero before each row: no filter
-    rows[:, 1:] = image.transpose(1, 2, 0).reshape(height, -1)
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    parts = ((b"IHDR", head), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-        for kind, content in parts
-    )
+def caption_scene(look: CaptionLook, image: Pixels) -> Scene:
+    """The image (3, H, W) and the places of the words, for the page."""
+    grid = look.grid()
+    facts = image_facts(image.transpose(1, 2, 0)) | {"grid": grid, "smooth": True, "words": look.axes["caption"].real}
+    script = file_text("regard.inspection", "overlay.js") + file_text("regard.tasks.captions", "page.js")
+    file = "" if look.about is None else look.about.file
+    return Scene("Image", script, ("cross",), read=file or "An image", wrote=look.title, facts=facts)
 
 
 def draw_captions(
@@ -167,8 +127,8 @@ def draw_captions(
     downs = [-(-(len(words) + 1) // across) for _, words, _, _ in looks]
     style: Any = {"font.family": "DejaVu Sans", "text.color": theme.ink, "savefig.facecolor": theme.paper}
     with matplotlib.rc_context(style):
-        ratios = [down * (_PANEL + 0.3) + 0.45 for down in downs]
-        figure = Figure(figsize=(across * (_PANEL + 0.08) + 0.2, sum(ratios)), facecolor=theme.paper)
+        ratios = [down * (_PANEL + 0.4) + 0.45 for down in downs]
+        figure = Figure(figsize=(across * (_PANEL + 0.08) + _SCALE, sum(ratios)), facecolor=theme.paper)
         parts: Any = figure.subfigures(len(looks), 1, height_ratios=ratios, squeeze=False)
         for part, down, look in zip(parts[:, 0], downs, looks, strict=True):
             _fill(part, look, down=down, across=across, dark=dark)
@@ -177,19 +137,28 @@ def draw_captions(
 
 
 def _fill(part: Any, look: tuple[Pixels, Sequence[str], Numbers, str], *, down: int, across: int, dark: bool) -> None:
+    from regard.inspection.plots.overlays import add_scale
+
     image, words, weights, title = look
     theme = DARK if dark else LIGHT
     part.set_facecolor(theme.paper)
-    height = down * (_PANEL + 0.3) + 0.45
+    height, width = down * (_PANEL + 0.4) + 0.45, across * (_PANEL + 0.08) + _SCALE
     axes = part.subplots(down, across, squeeze=False)
-    part.subplots_adjust(left=0.01, right=0.99, bottom=0.02, top=1 - 0.68 / height, wspace=0.05, hspace=0.24)
-    part.text(0.012, 1 - 0.1 / height, title, fontsize=12.5, va="top", ha="left", weight="bold")
-    shown = [image.transpose(1, 2, 0) / 255, *(spotlight(image, each) for each in weights)]
-    for axis, pixels, word in zip(axes.flat, shown, ["", *words], strict=False):
-        axis.imshow(pixels, interpolation="lanczos")
-        axis.set_title(_fitting(word), fontsize=11, pad=4, color=theme.ink)
+    edges = {"left": 0.01, "right": 1 - 0.75 / width, "bottom": 0.16 / height, "top": 1 - 0.68 / height}
+    part.subplots_adjust(**edges, wspace=0.05, hspace=0.32)
+    part.text(0.012, 1 - 0.1 / height, plain(title), fontsize=12.5, va="top", ha="left", weight="bold")
+    pixels = image.transpose(1, 2, 0)
+    shown = [pixels, *(overlaid(pixels, each, theme=theme, smooth=True) for each in weights)]
+    scales = ["", *(f"0 … {each.max():.2g}" for each in weights)]
+    for axis, one, word, scale in zip(axes.flat, shown, ["", *words], scales, strict=False):
+        axis.imshow(one, interpolation="lanczos")
+        axis.set_title(plain(_fitting(word)), fontsize=11, pad=4, color=theme.ink)
+        axis.text(0.5, -0.03, scale, fontsize=8, ha="center", va="top", transform=axis.transAxes)
     for axis in axes.flat:
         axis.set_axis_off()
+    if len(weights):
+        room = part.add_axes((1 - 0.62 / width, 0.3 / height, 0.12 / width, 1 - 1.2 / height))
+        add_scale(part, (), theme, largest="largest", inside=room)
 
 
 def _across(n: int) -> int:

@@ -19,6 +19,7 @@ from torch import nn
 from regard.checkpoints.spec import Pretrained
 from regard.config.recipe import Recipe
 from regard.data.images.arrays import Array
+from regard.data.images.files import SUFFIXES
 from regard.data.images.inputs import ImageInput, are_several, check_images, image_name, pixels_of
 from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions
@@ -42,6 +43,7 @@ _FINE = 480  # pixels a side, at least, of the image that is shown
 class CaptionPredictor(Predictor[ImageInput, Caption]):
     """A captioner, or several that vote at every word, with its words."""
 
+    suffixes = SUFFIXES
     verified_on = ("images", "images of noise")
 
     def __init__(

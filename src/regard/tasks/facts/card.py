@@ -1,55 +1,89 @@
 """The card of a run: a README in plain English that says what the model is, how to use it, and how far to trust it.
 
-    text = write_card("runs/de")          RunFolder("runs/de").write_text("README.md", text)
+    keep_card("runs/de", write_card("runs/de"))         README.md, unless a person wrote or changed the one there
 
-Everything in it comes from the run folder. What the folder does not say, the card says that it is not known.
+Everything in it comes from the run folder. What the folder does not say, the card says that it is not known. Its last
+line says what was written, so that a change by a person is seen.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from regard.checkpoints.run import RunFolder
 from regard.config.wording import duration, score, settings
 from regard.metrics.figure_names import figure
 from regard.tasks.facts.model_facts import chosen_options, has_attention
 from regard.tasks.facts.summary import RunSummary, Scored, summarise
 from regard.tasks.facts.uses import use_of
 
+NAME = "README.md"
 _LONGEST = 80  # characters of an example
+_MARK = "<!-- written by regard ({}); once changed, it is left alone -->\n"
+_MARKED = re.compile(re.escape(_MARK).replace(r"\{\}", r"(\w+)") + r"\Z")
 
 
-def write_card(run: Path | str | RunSummary) -> str:
-    """The text of a run's README.md."""
+def write_card(run: Path | str | RunSummary, *, exported: Path | None = None) -> str:
+    """The text of a run's README.md; or of the folder in Hugging Face's layout that it was exported to."""
     found = run if isinstance(run, RunSummary) else summarise(run)
+    place = found.path if exported is None else exported
     parts = {
-        f"# {found.path.resolve().name}": [*_what(found)],
-        "## Use": [*_commands(found)],
+        f"# {place.resolve().name}": [*_what(found, exported)],
+        "## Use": [*_commands(found, exported)],
         "## Figures": [*_figures(found)],
         "## Training data": [*_data(found)],
-        "## Training": [*_training(found)],
+        "## Training": [*_training(found, exported)],
         "## Limits": [f"- {limit}" for limit in _limits(found)],
     }
     return "\n\n".join("\n".join([head, "", *lines]) for head, lines in parts.items() if lines) + "\n"
 
 
-def _what(run: RunSummary) -> Iterator[str]:
+def keep_card(folder: Path | str, text: str) -> bool:
+    """Write a card into a folder, if there is no README.md, or one as regard wrote it; whether it was written."""
+    path = Path(folder) / NAME
+    if path.exists() and not _is_ours(path):
+        return False
+    RunFolder(folder).write_text(NAME, text + "\n" + _MARK.format(_digest(text)))
+    return True
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    mark = _MARKED.search(text)
+    return mark is not None and mark[1] == _digest(text[: mark.start() - 1])
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _what(run: RunSummary, exported: Path | None) -> Iterator[str]:
     model = run.model
     size = f" with {model.parameters:,} parameters" if model.parameters is not None else ""
+    form = "regard's format" if exported is None else "the layout that `transformers` opens"
     yield f"This model {use_of(run.task).does}."
-    yield f"It is a `{model.name}`{size}, in regard's format, for the task `{run.task}`."
+    yield f"It is a `{model.name}`{size}, in {form}, for the task `{run.task}`."
     if chosen := settings(chosen_options(model.name, model.options)):
         yield f"What differs from the model's defaults: {chosen}."
+    if exported is not None:
+        yield f"It was exported from the run `{run.path}`."
     if run.state.name in ("stopped", "begun"):
         yield ""
         yield f"**Its training is not over** ({run.progress}); go on with `{run.state.go_on}`."
 
 
-def _commands(run: RunSummary) -> Iterator[str]:
+def _commands(run: RunSummary, exported: Path | None) -> Iterator[str]:
     """Three that can be typed: ask it, measure it, look into it or check it."""
-    use, path = use_of(run.task), shlex.quote(str(run.path))
-    tested = any(one.name not in ("train", "valid") for one in run.data)
+    place = run.path if exported is None else exported
+    use, path = use_of(run.task), shlex.quote(str(place))
+    tested = exported is None and any(one.name not in ("train", "valid") for one in run.data)
     sample = _sample(run) if use.sampled else None
     looks = use.looked and has_attention(run.model.name, run.model.options)
     third = f"look {path} {sample or use.looked} --out seen.html" if looks else f"verify {path}"
@@ -58,7 +92,7 @@ def _commands(run: RunSummary) -> Iterator[str]:
     yield f"regard evaluate {path}" if tested else f"regard evaluate {path} --data {use.data}"
     yield f"regard {third}"
     yield "```"
-    yield f'From Python: `regard.load("{run.path}")`.'
+    yield f'From Python: `regard.load("{place}")`.'
 
 
 def _sample(run: RunSummary) -> str | None:
@@ -105,7 +139,7 @@ def _data(run: RunSummary) -> Iterator[str]:
     yield "Under which terms the data may be used is not known to regard."
 
 
-def _training(run: RunSummary) -> Iterator[str]:
+def _training(run: RunSummary, exported: Path | None) -> Iterator[str]:
     it = run.training
     if run.state.name == "imported":
         return
@@ -119,7 +153,10 @@ def _training(run: RunSummary) -> Iterator[str]:
     if versions:
         yield f"Made with {versions}{commit}."
     recipe = shlex.quote(str(run.path / "config.toml"))
-    yield f"Its whole recipe is in `config.toml`; `regard train {recipe} --out runs/again` repeats the run."
+    if run.date:
+        yield f"It was finished on {run.date[:10]}."
+    where = "config.toml" if exported is None else f"{run.path / 'config.toml'}"
+    yield f"Its whole recipe is in `{where}`; `regard train {recipe} --out runs/again` repeats the run."
 
 
 def _limits(run: RunSummary) -> Iterator[str]:

@@ -30,7 +30,7 @@ def list_runs(folder: Path | str) -> RunList:
             problems.append(problem)
         except OSError as problem:
             problems.append(RegardError(f"{path}: cannot be read ({problem.strerror})"))
-    return RunList(sorted(runs, key=lambda run: (-run.changed, str(run.path))), problems)
+    return RunList(sorted(runs, key=lambda run: (-run.moment, str(run.path))), problems)
 
 
 def run_folders(folder: Path) -> Iterator[Path]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,11 @@ class Scored:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """All of it. `best` is the figure that counts, `objective` the one that the recipe says decides, if it does."""
+    """All of it. `best` is the figure that counts, `objective` the one that the recipe says decides, if it does.
+
+    `changed` is when the folder was last written to, in seconds since 1970, and `date` when the run was finished, or
+    imported, as it says itself: in UTC.
+    """
 
     path: Path
     task: str
@@ -115,6 +120,7 @@ class RunSummary:
     decode: Mapping[str, Any]
     state: State
     changed: float
+    date: str | None = None
     origin: str | None = None
     objective: str | None = None
     history: History = field(default_factory=History, repr=False)
@@ -150,6 +156,15 @@ class RunSummary:
     def files(self) -> dict[str, int]:
         """What lies in the folder, with bytes."""
         return folder_sizes(self.path)
+
+    @property
+    def moment(self) -> float:
+        """When it came to what it is, in seconds since 1970: its date, which a copy keeps; else its last change."""
+        try:
+            done = self.date is not None and self.state.name in ("finished", "imported")
+            return datetime.fromisoformat(str(self.date)).timestamp() if done else self.changed
+        except ValueError:  # a date of somebody else
+            return self.changed
 
     @property
     def when(self) -> str:
@@ -193,6 +208,7 @@ def summarise(path: Path | str) -> RunSummary:
         decode=table(config, "decode"),
         state=read_state(run, facts, reached),
         changed=last_change(run),
+        date=text(facts, "date"),
         origin=text(facts, "origin"),
         objective=text(table(config, "data"), "objective"),
         history=history,

@@ -16,6 +16,7 @@ from regard.config.data import BadRows, DataConfig
 from regard.config.settings import Settings, setting
 from regard.config.training import ScheduleName, TrainConfig
 from regard.tasks.registry import TaskSpec
+from regard.tasks.use import Use
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,4 +101,13 @@ TASK = TaskSpec(
     plan="regard.tasks.images.planning:plan_images",
     setup="regard.tasks.images.setup:ImageSetup",
     predictor="regard.tasks.images.predictor:ImagePredictor",
+    use=Use(
+        does="says what an image shows",
+        figures=("accuracy",),
+        loss="nats an image",
+        asked=("photo.jpg",),
+        looked="photo.jpg",
+        data="photos/",
+        limits=("It knows the classes of its training data and no others: something else gets one of them, too.",),
+    ),
 )

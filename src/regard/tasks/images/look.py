@@ -4,21 +4,16 @@ seen = model.look("cat.jpg")
 seen.weights["self"]                    (L, H, T, T) between tokens; a class token, where there is one, is the first
 seen.looked_at(layer=-1, head=2)        (rows, columns): how much of a head's attention went to each patch
 seen.rolled_out()                       the same through all layers (Abnar and Zuidema, 2020)
-seen.plot("seen.png")                   the image in the light of its attention, head by head
+seen.plot("seen.png")                   the image under its attention, head by head
 seen.page("seen.html")                  patches can be asked what they look at; no network, any recent browser
 
-In the picture what was looked at stands in the light, what was not is dark: light is a share of the brightest patch.
-The page is `page.html` with the record put in: the image's pixels, and the weights of every layer and head in one byte
-each, as shares of the largest in their row, which is given beside them.
+In both the image is pale grey and attention one hue on it, so it shows on black as on white.
 """
 
 from __future__ import annotations
 
-import base64
-import html
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +22,15 @@ from torch import Tensor
 from regard.data.images.space import ImageSpace
 from regard.errors import UsageError
 from regard.inspection.forward_case import ForwardCase, OutputNames, Sides, device_of
-from regard.inspection.page import file_text, filled, inside_script
+from regard.inspection.overlay import image_facts, overlaid
+from regard.inspection.page import Scene, file_text, page
+from regard.inspection.plots.colours import DARK, LIGHT, plain, save_picture, style
 from regard.inspection.record import Axis, Look, MapKind
 from regard.inspection.rollout import roll_out
 from regard.models.vit import ViT
 
 Light = NDArray[np.float32]
-_SIDE, _DPI, _ACROSS = 2.0, 150, 4
-_DARKEST = 0.15
+_SIDE, _ACROSS = 2.0, 4
 _SIDES: Sides = {"self": ("self", "image", "image"), "cross": ("pool", "label", "image")}
 
 
@@ -83,11 +79,11 @@ class ImageLook(Look):
         """Draw the image and what was looked at in it."""
         if self.shown is None or kind is not None:
             return None
-        return draw_image(self, path, layer=layer)
+        return draw_image(self, path, layer=layer, dark=dark)
 
     def html(self) -> str:
         """The page in which patches can be asked what they look at."""
-        return super().html() if self.shown is None else image_page(self, self.shown)
+        return super().html() if self.shown is None else page(self, image_scene(self, self.shown))
 
     def held(self) -> Shown:
         """What was shown; a record that was read from a file does not hold it."""
@@ -125,90 +121,80 @@ def image_case(model: ViT, space: ImageSpace, pixels: Tensor, *, title: str = ""
     return ImageCase(model, (images,), axes, _SIDES, names, title=title, shown=shown)
 
 
-def image_page(look: ImageLook, shown: Shown) -> str:
-    """The whole page as one text."""
-    title = html.escape(f"What the model looked at in {look.title or 'the image'}")
-    parts = {"title": title, "heading": title, "record": inside_script(_facts(look, shown))}
-    return filled(file_text("regard.tasks.images", "page.html"), parts)
-
-
-def _facts(look: ImageLook, shown: Shown) -> dict[str, Any]:
+def image_scene(look: ImageLook, shown: Shown) -> Scene:
+    """The image and its rollout, for the page."""
     attention = look.of("self")
     whole = attention.layers == tuple(range(len(attention.layers)))
-    rolled = roll_out(look, "self") if whole else attention.weights.mean((0, 1))
+    facts = image_facts(shown.pixels) | {"grid": shown.grid, "extra": shown.n_extra, "smooth": False, "rollout": whole}
+    return Scene(
+        "Image",
+        file_text("regard.inspection", "overlay.js") + file_text("regard.tasks.images", "page.js"),
+        ("self", "pool"),
+        read=look.title or "An image",
+        wrote=_guesses(look),
+        facts=facts,
+        pieces={"rollout": _rollout(look, shown)} if whole else {},
+        start=(attention.layers[-1], -1),
+    )
+
+
+def _rollout(look: ImageLook, shown: Shown) -> bytes:
+    """What each token holds of the others in the end, and after them what the answer is read from: (T + 1, T)."""
+    rolled = roll_out(look, "self")
     answer = np.zeros((1, rolled.shape[1]), np.float32)
-    answer[0, shown.n_extra :] = look.rolled_out().reshape(-1) if whole else look.looked_at().reshape(-1)
-    guesses = [] if look.outputs is None else zip(look.outputs.tokens[0], look.outputs.probabilities[0], strict=True)
-    return {
-        "pixels": _packed(shown.pixels),
-        "size": shown.pixels.shape[:2],
-        "grid": shown.grid,
-        "extra": shown.n_extra,
-        "layers": attention.layers,
-        "heads": len(attention.heads),
-        "weights": _packed(_bytes(attention.weights)),
-        "most": [float(f"{value:.3g}") for value in attention.weights.max(-1).reshape(-1).tolist()],
-        "rollout": _packed(_bytes(np.concatenate((rolled, answer)))),
-        "asks": "The class token" if shown.n_extra else "All patches",
-        "said": [[name, round(probability, 4)] for name, probability in guesses],
-    }
+    answer[0, shown.n_extra :] = look.rolled_out().reshape(-1)
+    return bytes(np.concatenate((rolled, answer)).astype("<f4").tobytes())
 
 
-def _bytes(weights: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Rows of weights as shares of the largest of each, 0 … 255."""
-    most = np.maximum(weights.max(-1, keepdims=True), 1e-12)
-    shares: NDArray[np.uint8] = np.rint(255 * weights / most).astype(np.uint8)
-    return shares
-
-
-def _packed(numbers: NDArray[np.uint8]) -> str:
-    return base64.b64encode(np.ascontiguousarray(numbers).tobytes()).decode()
-
-
-def draw_image(look: ImageLook, path: Path | str, *, layer: int | None = None) -> Path:
+def draw_image(look: ImageLook, path: Path | str, *, layer: int | None = None, dark: bool = False) -> Path:
     """Draw the image, its rollout, what was pooled where there is that, and every head of a layer (else the last)."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    from regard.inspection.plots.panels import STYLE
+    from regard.inspection.plots.overlays import add_scale
 
-    pixels, attention = look.held().pixels, look.of("self")
+    theme = DARK if dark else LIGHT
+    pixels, panels = look.held().pixels, _panels(look, layer)
+    across = min(_ACROSS, len(panels) + 1)
+    down = -(-(len(panels) + 1) // across)
+    shape = pixels.shape[0] / pixels.shape[1]
+    with matplotlib.rc_context(style(theme)):
+        size = (_SIDE * across + 0.6, (_SIDE * min(max(shape, 0.5), 2) + 0.4) * down + 0.4)
+        figure = Figure(figsize=size, layout="constrained")
+        axes = np.atleast_1d(figure.subplots(down, across)).reshape(-1)
+        for axis in axes:
+            axis.set_axis_off()
+        axes[0].imshow(pixels, interpolation="nearest")
+        axes[0].set_title("the image\n", fontsize=9)
+        for axis, (title, weights) in zip(axes[1:], panels, strict=False):
+            axis.imshow(overlaid(pixels, weights, theme=theme), interpolation="nearest")
+            axis.set_title(f"{title}\nlargest {weights.max():.2g}", fontsize=9)
+        add_scale(figure, axes, theme, largest="largest")
+        figure.suptitle(plain(_heading(look)), fontsize=11)
+        return save_picture(figure, path, theme)
+
+
+def _panels(look: ImageLook, layer: int | None) -> list[tuple[str, Light]]:
+    """What is drawn over the image, by name."""
+    attention = look.of("self")
     layer = attention.layers[-1] if layer is None else layer
-    panels: list[tuple[str, Light | None]] = [("the image", None)]
+    panels: list[tuple[str, Light]] = []
     if attention.layers == tuple(range(len(attention.layers))):
         panels.append(("through all layers", look.rolled_out()))
     if (pooled := look.pooled()) is not None:
         panels.append(("taken for the answer", pooled))
     panels.append((f"layer {layer}, all heads", look.looked_at(layer=layer)))
     panels += [(f"layer {layer}, head {head}", look.looked_at(layer=layer, head=head)) for head in attention.heads]
-    across = min(_ACROSS, len(panels))
-    down = -(-len(panels) // across)
-    shape = pixels.shape[0] / pixels.shape[1]
-    with matplotlib.rc_context(STYLE):
-        size = (_SIDE * across, (_SIDE * min(max(shape, 0.5), 2) + 0.3) * down + 0.4)
-        figure = Figure(figsize=size, layout="constrained")
-        axes = np.atleast_1d(figure.subplots(down, across)).reshape(-1)
-        for axis in axes:
-            axis.set_axis_off()
-        for axis, (title, light) in zip(axes, panels, strict=False):
-            axis.imshow(pixels if light is None else lit(pixels, light), interpolation="nearest")
-            axis.set_title(title, fontsize=8)
-        figure.suptitle(_heading(look), fontsize=10)
-        figure.savefig(path, dpi=_DPI)
-    return Path(path)
-
-
-def lit(pixels: NDArray[np.uint8], light: Light) -> NDArray[np.uint8]:
-    """An image (H, W, 3) in the light of its patches (rows, columns)."""
-    share = light / max(float(light.max()), 1e-12)
-    rows, columns = (np.arange(n) * m // n for n, m in zip(pixels.shape[:2], light.shape, strict=True))
-    bright = _DARKEST + (1 - _DARKEST) * share[rows][:, columns]
-    shown: NDArray[np.uint8] = (pixels * bright[..., None]).astype(np.uint8)
-    return shown
+    return panels
 
 
 def _heading(look: ImageLook) -> str:
+    return ": ".join(part for part in (look.title, _guesses(look)) if part)
+
+
+def _guesses(look: ImageLook) -> str:
+    """The likeliest classes in a line."""
     if look.outputs is None:
-        return look.title
+        return ""
     best = zip(look.outputs.tokens[0][:3], look.outputs.probabilities[0], strict=False)
-    return look.title + ": " + ", ".join(f"{name} {probability:.0%}" for name, probability in best)
+    return ", ".join(f"{name} ({probability:.0%})" for name, probability in best)

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.spec import ModelSpec, Pretrained
 from regard.config.recipe import Recipe
+from regard.data.images.files import SUFFIXES
 from regard.data.images.inputs import ImageInput, are_several, check_images, image_name, pixels_of
 from regard.data.images.space import FILE, THEIR_FILE, ImageSpace
 from regard.errors import UsageError
@@ -48,6 +49,7 @@ class ImageSettings(GuessSettings, total=False):
 class ImagePredictor(Predictor[ImageInput, ImageGuess]):
     """A Vision Transformer with its classes and the way it reads images."""
 
+    suffixes = SUFFIXES
     verified_on = ("images", "images of random pixels")
 
     def __init__(self, module: nn.Module, space: ImageSpace, config: Recipe) -> None:

@@ -9,6 +9,7 @@ from regard.config.data import BadRows, DataConfig, TokenizerConfig
 from regard.config.settings import setting
 from regard.config.training import TuningConfig
 from regard.tasks.registry import NoOptions, TaskSpec
+from regard.tasks.use import Use
 
 Column = str | int
 
@@ -40,4 +41,13 @@ TASK = TaskSpec(
     plan="regard.tasks.labels.planning:plan_labels",
     setup="regard.tasks.labels.setup:LabelSetup",
     predictor="regard.tasks.labels.predictor:LabelPredictor",
+    use=Use(
+        does="gives a text a label, or a number, with its probability",
+        figures=("accuracy", "spearman"),
+        loss="an example",
+        asked=('"A fine film."',),
+        looked='"A fine film."',
+        data="test.csv",
+        limits=("It knows the labels of its training data and no others: something else gets one of them, too.",),
+    ),
 )

@@ -9,6 +9,7 @@ from regard.config.data import RowOrder, TextConfig, TextPieces
 from regard.config.settings import setting
 from regard.config.training import ReadingConfig
 from regard.tasks.registry import TaskSpec
+from regard.tasks.use import Use
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,17 @@ TASK = TaskSpec(
     train=LanguageTrain,
     size="small",
     beginnings=("start", "vectors"),
+    plan="regard.tasks.language.planning:plan_language",
     setup="regard.tasks.language.setup:LanguageSetup",
     predictor="regard.tasks.language.predictor:LanguagePredictor",
     flags=("beam", "n_best", "stop", "stream", "few_shot", "task", "stride"),
+    use=Use(
+        does="goes on with a text",
+        figures=("perplexity",),
+        loss="nats a token",
+        asked=('"Once upon a time"',),
+        looked='"Once upon a time"',
+        data="test.txt",
+        limits=("What it writes is likely text, not knowledge: nothing in it is checked.",),
+    ),
 )

@@ -9,6 +9,7 @@ from regard.config.data import TextConfig, TokenizerConfig
 from regard.config.settings import setting
 from regard.config.training import ReadingConfig
 from regard.tasks.registry import GuessOptions, TaskSpec
+from regard.tasks.use import Use
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,16 @@ TASK = TaskSpec(
     train=MaskedTrain,
     size="small",
     beginnings=("start", "vectors"),
+    plan="regard.tasks.masked.planning:plan_masked",
     setup="regard.tasks.masked.setup:MaskedSetup",
     predictor="regard.tasks.masked.predictor:MaskedPredictor",
     flags=("embed",),
+    use=Use(
+        does="guesses the words that are left out of a text, and gives texts vectors",
+        figures=("mlm_accuracy",),
+        loss="nats a masked token",
+        asked=('"The cat [MASK] on the mat."',),
+        looked='"The cat [MASK] on the mat."',
+        data="test.txt",
+    ),
 )

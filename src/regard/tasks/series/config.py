@@ -19,6 +19,7 @@ from regard.config.data import Files
 from regard.config.settings import Settings, setting
 from regard.config.training import Precision, ScheduleName, TrainConfig
 from regard.tasks.registry import NoOptions, TaskSpec
+from regard.tasks.use import Use
 
 LossName = Literal["mse", "mae"]
 Names = str | tuple[str, ...]
@@ -104,6 +105,16 @@ TASK = TaskSpec(
     data=SeriesData,
     decode=NoOptions,
     train=SeriesConfig,
+    plan="regard.tasks.series.planning:plan_series",
     setup="regard.tasks.series.setup:SeriesSetup",
     predictor="regard.tasks.series.predictor:SeriesPredictor",
+    use=Use(
+        does="forecasts the next rows of a table of numbers",
+        figures=("mse", "pinball", "mae"),
+        loss="scaled",
+        asked=("table.csv",),
+        looked="table.csv",
+        data="table.csv",
+        limits=("It takes for granted that what comes behaves as what was.",),
+    ),
 )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,6 +40,16 @@ class SeriesSets:
     notes: tuple[str, ...] = ()
 
 
+class SeriesTable(NamedTuple):
+    """Series side by side, the pattern of their dates, the columns that are read and predicted, the files' names."""
+
+    series: Series
+    pattern: DatePattern | None
+    inputs: tuple[str, ...]
+    targets: tuple[str, ...]
+    names: tuple[str, ...]
+
+
 class SeriesFiles(DataFiles[SeriesData]):
     """The series of a recipe."""
 
@@ -57,14 +68,19 @@ class SeriesFiles(DataFiles[SeriesData]):
             paths += inside
         return paths
 
-    def read(self) -> SeriesSets:
-        """Read and check everything."""
+    def table(self) -> SeriesTable:
+        """Read the series, before anything is asked of them."""
         names = tuple(map(stem_of, self.paths)) if len(self.paths) > 1 else ()
         if len(set(names)) < len(names):
             raise DataError(f"files are told apart by their names, and here are {', '.join(names)}")
         inputs, targets, note = self._columns(names)
         wanted = tuple(dict.fromkeys((*inputs, *targets)))
         series, pattern = self._stepped(self._joined(self.paths, names, wanted, self.reading()).noted(note))
+        return SeriesTable(series, pattern, inputs, targets, names)
+
+    def read(self) -> SeriesSets:
+        """Read and check everything."""
+        series, pattern, inputs, targets, names = self.table()
         edges = self._edges(series)
         mean, scale = SeriesSpace.scales(series.values[: edges[0]], series.columns)
         season = self.data.season if self.data.season is not None else pattern.season if pattern is not None else 0

@@ -96,8 +96,8 @@ class Forecast:
             columns += [(target, self.point[:, k]), own[0], own[-1]] if self.bounded else own
         return columns
 
-    def plain(self) -> str:
-        """As a table like the one that was read: its delimiter, decimal mark, and names."""
+    def plain(self, name: str | None = None) -> str:
+        """As a table like the one that was read: its delimiter, decimal mark, and names; `name` is a first column."""
         date, columns = "step" if self.date is None else self.date, self._columns()
         if self.stacked is None:
             table = [[date, *self.columns], *([time, *row] for time, row in self._lines(columns))]
@@ -107,6 +107,8 @@ class Forecast:
             table = [[self.stacked.names, date, *(f"{self.stacked.values}{more}" for more in extra)]]
             for k, target in enumerate(self.targets):
                 table += [[target, time, *row] for time, row in self._lines(columns[k * each : (k + 1) * each])]
+        if name is not None:
+            table = [[first, *row] for first, row in zip(["input", *[name] * len(table)], table, strict=False)]
         return "\n".join(self.dialect.delimiter.join(map(self._cell, row)) for row in table)
 
     def _lines(self, columns: Sequence[tuple[str, Values]]) -> Iterator[tuple[str, list[str]]]:

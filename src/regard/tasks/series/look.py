@@ -3,21 +3,25 @@
 seen = model.look("prices.csv")
 seen.weights["self"]        (L, H, P, P) between patches, or (L, H, S, S) between steps
 seen.plot("seen.png")       history, forecast, quantile band, and how much each step was looked at
+seen.page("seen.html")      the same, for each step of the forecast, each layer and each head
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import UsageError
 from regard.inspection.forward_case import ForwardCase, Sides
+from regard.inspection.page import Scene, file_text, page
+from regard.inspection.plots.colours import DARK, LIGHT, PLAIN_AXES, Theme, plain, save_picture, style
 from regard.inspection.record import Look, MapKind
 
-_SIZE, _DPI = (9.6, 4.8), 150
+_SIZE = (9.6, 4.8)
 _MOST = 8  # columns that were read
 Numbers = NDArray[np.float64]
 SERIES_SIDES: Sides = {
@@ -34,7 +38,7 @@ class ShownForecast:
     `spans` (S', 2) are the first and the last step (exclusive) that each place of the past's axis stands for. `begin`
     is the step the forecast begins at: S, or before it where it is told of steps at which others are known. Where the
     target's own past is not known, `read` (S, C) is what was, brought to its scale. `linear` (S,) is the share of each
-    step in the linear model that the forecast begins with, if it does.
+    step in the linear model that the forecast begins with, if it does. `truth` (T,) is what came, where it is known.
     """
 
     name: str
@@ -46,6 +50,7 @@ class ShownForecast:
     begin: int
     read: Numbers | None = None
     linear: Numbers | None = None
+    truth: Numbers | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +75,14 @@ class SeriesLook(Look):
         """Draw the series and what was looked at."""
         if self.forecast is None or kind == "masked":
             return None
-        return draw_series(self.forecast, path, looked_at=self.looked_at(kind=kind, layer=layer), title=self.title)
+        looked_at = self.looked_at(kind=kind, layer=layer)
+        return draw_series(self.forecast, path, looked_at=looked_at, title=self.title, dark=dark)
+
+    def html(self) -> str:
+        """The page: the series and the forecast, and below them what each step looked at."""
+        if self.forecast is None or not {"self", "cross"} & set(self.maps):
+            return super().html()
+        return page(self, series_scene(self, self.forecast))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,40 +96,76 @@ class SeriesCase(ForwardCase):
         return SeriesLook(seen.axes, seen.maps, None, seen.title, self.forecast)
 
 
-def draw_series(shown: ShownForecast, path: Path | str, *, looked_at: Numbers, title: str = "") -> Path:
+def series_scene(look: SeriesLook, shown: ShownForecast) -> Scene:
+    """The numbers and the names of the steps, for the page."""
+    facts = {
+        "target": shown.name,
+        "past": _listed(shown.past),
+        "forecast": _listed(shown.forecast),
+        "band": None if shown.band is None else [_listed(side) for side in shown.band.T],
+        "truth": None if shown.truth is None else _listed(shown.truth),
+        "others": [] if shown.read is None else [_listed(column) for column in shown.read.T[:_MOST]],
+        "linear": None if shown.linear is None else _listed(shown.linear),
+        "times": shown.times,
+        "spans": shown.spans.tolist(),
+        "begin": shown.begin,
+    }
+    kinds: tuple[MapKind, ...] = ("cross", "self") if "cross" in look.maps else ("self",)
+    script = file_text("regard.tasks.series", "page.js")
+    return Scene("Series", script, kinds, read=look.title or shown.name, facts=facts)
+
+
+def _listed(numbers: Numbers) -> list[float | None]:
+    """Numbers in seven digits; None where there is none."""
+    return [float(f"{value:.7g}") if np.isfinite(value) else None for value in numbers]
+
+
+def draw_series(
+    shown: ShownForecast, path: Path | str, *, looked_at: Numbers, title: str = "", dark: bool = False
+) -> Path:
     """Draw one target: history and forecast over time, with the attention that each known step got below."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    from regard.inspection.plots.panels import BLUE, GREY, PALE_BLUE, STYLE
-
+    theme = DARK if dark else LIGHT
     n, T = len(shown.past), len(shown.forecast)
-    known, coming = np.arange(n), shown.begin + np.arange(T)
-    with matplotlib.rc_context(STYLE):
+    rest = {"axes.edgecolor": theme.quiet, "grid.color": theme.rule, "legend.labelcolor": theme.ink, **PLAIN_AXES}
+    with matplotlib.rc_context(style(theme) | rest):
         figure = Figure(figsize=_SIZE, layout="constrained")
         above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (3, 1)})
-        if np.isfinite(shown.past).any():
-            above.plot(known, shown.past, color=GREY, linewidth=1, label="known")
-        if shown.read is not None:
-            lines = above.plot(known, shown.read[:, :_MOST], color=GREY, linewidth=0.8, alpha=0.45)
-            lines[0].set_label("read, to scale")
-        if shown.band is not None:
-            above.fill_between(coming, shown.band[:, 0], shown.band[:, 1], color=PALE_BLUE, alpha=0.4, linewidth=0)
-        above.plot(coming, shown.forecast, "o-" if T == 1 else "-", color=BLUE, linewidth=1.6, label="forecast")
-        above.axvline(shown.begin - 0.5, color=GREY, linewidth=0.8, linestyle=":")
-        above.set_ylabel(shown.name)
-        above.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
-        above.set_title(title or f"{shown.name}: {T} steps from {n}", loc="left")
-        below.fill_between(known, looked_at, step="mid", color=BLUE, alpha=0.7, linewidth=0, label="attention")
-        below.set_ylabel("looked at")
+        _draw_values(above, shown, theme)
+        above.set_title(plain(title or f"{shown.name}: {T} steps from {n}"), loc="left")
+        known, hue = np.arange(n), theme.shades[-2]
+        below.fill_between(known, looked_at, step="mid", color=hue, linewidth=0, label="attention")
+        below.set_ylabel("weight")
         if shown.linear is not None:
-            below.step(known, shown.linear, where="mid", color=GREY, linewidth=1, label="linear model")
+            below.step(known, shown.linear, where="mid", color=theme.quiet, linewidth=1, label="linear model")
             below.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
-        below.set_ylim(0, _top(looked_at, shown.linear))
+        top = _top(looked_at, shown.linear)
+        below.set_ylim(0, top)
+        below.set_yticks([0, top / 1.05], ["0", f"{top / 1.05:.2g}"])
         places = np.unique(np.linspace(0, len(shown.times) - 1, 5).astype(int))
-        below.set_xticks(places, [shown.times[index] for index in places])
-        figure.savefig(path, dpi=_DPI)
-    return Path(path)
+        below.set_xticks(places, [plain(shown.times[index]) for index in places])
+        return save_picture(figure, path, theme)
+
+
+def _draw_values(axes: Any, shown: ShownForecast, theme: Theme) -> None:
+    """What was read, what is forecast between which bounds, and what came where that is known."""
+    known, coming = np.arange(len(shown.past)), shown.begin + np.arange(len(shown.forecast))
+    hue, dots = theme.shades[-2], "o-" if len(coming) == 1 else "-"
+    if np.isfinite(shown.past).any():
+        axes.plot(known, shown.past, color=theme.quiet, linewidth=1, label="known")
+    if shown.read is not None:
+        lines = axes.plot(known, shown.read[:, :_MOST], color=theme.quiet, linewidth=0.8, alpha=0.45)
+        lines[0].set_label("read, to scale")
+    if shown.band is not None:
+        axes.fill_between(coming, *shown.band.T, color=hue, alpha=0.22, linewidth=0, label="bounds")
+    axes.plot(coming, shown.forecast, dots, color=hue, linewidth=1.8, label="forecast")
+    if shown.truth is not None:
+        axes.plot(coming, shown.truth, color=theme.ink, linewidth=1.2, linestyle="--", label="what came")
+    axes.axvline(shown.begin - 0.5, color=theme.quiet, linewidth=0.8, linestyle=":")
+    axes.set_ylabel(plain(shown.name))
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4)
 
 
 def _top(looked_at: Numbers, linear: Numbers | None) -> float:

@@ -19,6 +19,7 @@ from torch import nn
 
 from regard.checkpoints.spec import Pretrained
 from regard.config.recipe import Recipe
+from regard.config.wording import several
 from regard.data.series.calendar import continue_dates, marks_of
 from regard.data.series.dates import Moments, local_times
 from regard.data.series.inputs import SeriesInput, check_series, series_of
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 class SeriesPredictor(Predictor[SeriesInput, Forecast]):
     """A forecaster with the scale of its columns, and the linear forecast it is measured against."""
 
+    suffixes = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+    headed = True
     undecoded = "to a forecaster: it forecasts its whole horizon"
     verified_on = ("windows", "windows of random numbers")
 
@@ -89,11 +92,30 @@ class SeriesPredictor(Predictor[SeriesInput, Forecast]):
 
     __call__ = one_or_many(predict)
 
+    def files_in(self, folder: Path) -> list[str]:
+        """A series a file; where it was trained on several files, those of the folder belong together."""
+        return [str(folder)] if self.space.names else super().files_in(folder)
+
+    def under_name(self, name: str, output: Forecast) -> str:
+        """The table with the name of its file in a first column."""
+        return output.plain(name)
+
     def case(self, input: SeriesInput, target: str | None = None, **options: Any) -> ForwardCase:
         """The end of a series, ready to be looked at: what the forecast of a target (else the first) looked at."""
         if target is not None and target not in self.space.targets:
             raise UsageError(f"{target!r} is not forecast; there are {', '.join(self.space.targets)}")
-        return self._case(self._read(input), 0 if target is None else self.space.targets.index(target))
+        place = 0 if target is None else self.space.targets.index(target)
+        return self._case(self._read(input), place, truth=self._truth(input, self.space.targets[place]))
+
+    def _truth(self, given: SeriesInput, name: str) -> Any:
+        """What a target was at the steps that are told, (T,), where that is known: when it is told of the same time."""
+        data = self.config.data
+        if not data.together:
+            return None
+        try:
+            return self._read(given, columns=(*self.space.inputs, name)).pick([name]).values[-data.horizon :, 0]
+        except DataError:  # the input does not hold it
+            return None
 
     def test_sets(self, data: ScoreData) -> Mapping[str, Windows]:
         """The windows to score on: those of the files given, else of the recipe's test part."""
@@ -148,9 +170,9 @@ class SeriesPredictor(Predictor[SeriesInput, Forecast]):
         cut = Cut(*(np.stack(part) for part in zip(*sample, strict=True)))
         return measure_plain(self.module, inputs_of(cut, self.device))
 
-    def _read(self, given: SeriesInput, where: str = "the series") -> Series:
-        """The columns that are read, of one file or several, or of a table in memory."""
-        data, columns = self.config.data, self.space.inputs
+    def _read(self, given: SeriesInput, where: str = "the series", *, columns: tuple[str, ...] | None = None) -> Series:
+        """The columns that are read, or others, of one file or several, or of a table in memory."""
+        data, columns = self.config.data, columns or tuple(self.space.inputs)
         files = SeriesFiles(data)
         if isinstance(given, str | Path):
             series = files.read_columns(str(given).split(","), self.space, columns)
@@ -224,14 +246,14 @@ class SeriesPredictor(Predictor[SeriesInput, Forecast]):
         n = self.config.data.context
         return [str(i - n) for i in range(n)] if series.dates is None else series.dates.written()[-n:]
 
-    def _case(self, series: Series, place: int) -> ForwardCase:
+    def _case(self, series: Series, place: int, *, truth: Any) -> ForwardCase:
         """The last window as something to look at, with the steps that each place of the past stands for."""
         from regard.inspection.record import Axis
         from regard.tasks.series.look import SERIES_SIDES, SeriesCase
 
         before, ahead = self._behind(series), self._times(series, self.shape.horizon)
         when = "up to" if self.config.data.together else "after"
-        title = f"{self.space.targets[place]}: {len(ahead)} steps {when} {before[-1]}"
+        title = f"{self.space.targets[place]}: {several(len(ahead), 'step', 'steps')} {when} {before[-1]}"
         spans, options = np.stack([np.arange(len(before)), np.arange(len(before)) + 1], 1), {}
         if isinstance(self.module, PatchForecaster):
             shape, n = self.module.config, len(before)
@@ -240,7 +262,8 @@ class SeriesPredictor(Predictor[SeriesInput, Forecast]):
             before = [f"{before[a]} … {before[b - 1]}" for a, b in spans]
             options = {"only": place}
         axes = {"past": Axis(before, "steps"), "future": Axis(ahead, "steps")}
-        inputs, shown = inputs_of(self._cut(series, [len(series)]), self.device), self._shown(series, place, spans)
+        inputs = inputs_of(self._cut(series, [len(series)]), self.device)
+        shown = replace(self._shown(series, place, spans), truth=truth)
         return SeriesCase(self.module, inputs, axes, SERIES_SIDES, options=options, title=title, forecast=shown)
 
     def _shown(self, series: Series, place: int, spans: Any) -> ShownForecast:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from regard.config.data import BadRows, DataConfig, TokenizerConfig, TokenizerKind
 from regard.config.settings import setting
@@ -19,6 +19,7 @@ from regard.config.training import ScheduleName, TrainConfig
 from regard.data.audio.mel import FrontName, Normal
 from regard.decoding.options import DecodeOptions
 from regard.tasks.registry import TaskSpec
+from regard.tasks.use import Use
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +89,9 @@ class SpeechTrainConfig(TrainConfig):
     time_width: float = setting(0.05, "SpecAugment: share of the frames of such a mask at most", ge=0, le=0.5)
 
 
+Fallback = Literal["never", "long", "always"]  # "long": for recordings that are cut into pieces
+
+
 @dataclass(frozen=True, kw_only=True)
 class SpeechOptions(DecodeOptions):
     """The `[decode]` section. Letter by letter, texts that leave a word out end first: beams are more patient here."""
@@ -97,6 +101,20 @@ class SpeechOptions(DecodeOptions):
     prompt: tuple[str, ...] = setting((), "special tokens that begin every text, such as Whisper's")
     not_first: tuple[int, ...] = setting((), "ids that may not begin a text", ge=0)
     heads: tuple[str, ...] = setting((), 'layers and heads whose attention follows the sound, "2.5"; unset: all')
+    vad: bool = setting(True, "voice activity: silence and steady noise are left out before anything is written")
+    language: str = setting("", "Whisper: the language that is spoken, as a code such as de; auto: the likeliest")
+    translate: bool = setting(False, "Whisper: write in English what is said in another language")
+    initial_prompt: str = setting("", "Whisper: a text that came before, for names and style")
+    fallback: Fallback = setting(
+        "never", "texts that repeat themselves or that the model doubts are drawn anew, ever more freely"
+    )
+    no_speech_threshold: float = setting(
+        0.6, "Whisper: doubted texts are left out where its probability of no speech is higher", ge=0, le=1
+    )
+    log_prob_threshold: float = setting(-1.0, "average log-probability of a token below which a text is doubted", le=0)
+    compression_ratio_threshold: float = setting(
+        2.4, "texts that zlib makes this many times shorter repeat themselves", gt=0
+    )
 
     def contradictions(self) -> Iterator[str]:
         """A weight among hypotheses needs several of them."""
@@ -123,5 +141,14 @@ TASK = TaskSpec(
     plan="regard.tasks.speech.planning:plan_speech",
     setup="regard.tasks.speech.setup:SpeechSetup",
     predictor="regard.tasks.speech.predictor:SpeechPredictor",
-    flags=("beam", "n_best", "target"),
+    flags=("beam", "n_best", "target", "format", "language", "translate", "initial_prompt"),
+    use=Use(
+        does="writes down what is said in a recording",
+        figures=("wer",),
+        loss="nats a token",
+        asked=("talk.wav",),
+        looked="talk.wav",
+        data="recordings.csv",
+        limits=("It may write words where nobody speaks; it hears voices like those of its training data best.",),
+    ),
 )

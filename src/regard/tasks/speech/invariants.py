@@ -23,8 +23,8 @@ def measure_speech(
 ) -> Iterator[Check]:
     """Every promise on recordings with a text each, as ids, one check after another."""
     strategies = {
-        "greedy": SpeechOptions(max_length=24, prompt=prompt),
-        "beam": SpeechOptions(strategy="beam", beam=3, max_length=24, prompt=prompt),
+        "greedy": SpeechOptions(max_length=24, prompt=prompt, vad=False),
+        "beam": SpeechOptions(strategy="beam", beam=3, max_length=24, prompt=prompt, vad=False),
     }
     for name, options in strategies.items():
         together = [best_first[0].ids for best_first in transcriber(recordings, options)]

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from regard.checkpoints.spec import Pretrained
+from regard.checkpoints.spec import ModelSpec, Pretrained
 from regard.config.recipe import Recipe
 from regard.data.audio.corpus import Utterances
-from regard.data.audio.files import Samples
+from regard.data.audio.files import SUFFIXES, Samples
 from regard.data.audio.inputs import AudioInput, SampleInput, audio_of, check_recordings, is_recording
-from regard.data.audio.mel import SCALE, Front, Scale
+from regard.data.audio.mel import SCALE, WHISPER_SECONDS, Front, Scale
 from regard.data.audio.resampling import resample
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import UsageError
@@ -33,15 +33,18 @@ from regard.models.precision import in_precision
 from regard.tasks.base import Predictor, ScoreData, check_texts, folder_of, one_or_many, tokenizer_of
 from regard.tasks.decode_settings import DecodeSettings
 from regard.tasks.measuring import Scores
-from regard.tasks.speech.config import SpeechOptions
+from regard.tasks.speech.config import Fallback, SpeechOptions
+from regard.tasks.speech.cutting import pieces
 from regard.tasks.speech.data import SpeechFiles, hearing
 from regard.tasks.speech.metrics import score_recordings
+from regard.tasks.speech.segments import Segment, segments_of
 from regard.tasks.speech.timing import TimedWord
 from regard.tasks.speech.transcriber import Transcriber, Transcription
 
 if TYPE_CHECKING:
     from regard.inspection.forward_case import ForwardCase
     from regard.inspection.invariants import Check
+    from regard.inspection.record import Look
 
 _VERIFIED = 12  # recordings that promises are measured on, at most
 _AT_ONCE = 64  # recordings that are read before any of them is transcribed
@@ -49,7 +52,10 @@ _AT_ONCE = 64  # recordings that are read before any of them is transcribed
 
 @dataclass(frozen=True)
 class Transcript:
-    """What was said in a recording: text, score, pieces, what else it may have been, and when each word was said."""
+    """What was said in a recording: text, score, pieces, what else it may have been, and when each word was said.
+
+    `language` is the code of the language that was found, where that was asked for.
+    """
 
     text: str
     score: float
@@ -59,6 +65,7 @@ class Transcript:
     seconds: float
     finished: bool
     alternatives: list[str] = field(default_factory=list)
+    language: str = ""
     timing: Callable[[], list[TimedWord]] = field(default=list, repr=False, compare=False)
 
     @cached_property
@@ -66,15 +73,21 @@ class Transcript:
         """The words with their times, read off the attention when they are asked for."""
         return self.timing()
 
+    @cached_property
+    def segments(self) -> list[Segment]:
+        """The text in parts as subtitles have them, with the times of the whole recording."""
+        return segments_of(self.text, self.words)
+
     def plain(self) -> str:
         """The text in one line."""
         return " ".join(self.text.split())
 
     def record(self) -> dict[str, Any]:
-        """Text, score, pieces and timed words."""
+        """Text, score, pieces, and words and segments with their times."""
         facts = {name: getattr(self, name) for name in ("text", "score", "log_prob", "tokens", "seconds", "finished")}
-        words = [word.record() for word in self.words]
-        return facts | {"words": words, "alternatives": self.alternatives}
+        facts |= {"language": self.language} if self.language else {}
+        words, segments = ([one.record() for one in timed] for timed in (self.words, self.segments))
+        return facts | {"words": words, "segments": segments, "alternatives": self.alternatives}
 
 
 class SpeechSettings(DecodeSettings, total=False):
@@ -84,11 +97,20 @@ class SpeechSettings(DecodeSettings, total=False):
     prompt: tuple[str, ...]
     not_first: tuple[int, ...]
     heads: tuple[str, ...]
+    vad: bool
+    language: str
+    translate: bool
+    initial_prompt: str
+    fallback: Fallback
+    no_speech_threshold: float
+    log_prob_threshold: float
+    compression_ratio_threshold: float
 
 
 class SpeechPredictor(Predictor[AudioInput, Transcript]):
     """A model that listens and spells, with its pieces and its way of hearing."""
 
+    suffixes = SUFFIXES
     verified_on = ("recordings", "recordings of noise")
 
     def __init__(
@@ -111,6 +133,28 @@ class SpeechPredictor(Predictor[AudioInput, Transcript]):
     def reading(cls, pretrained: Pretrained) -> dict[str, Any]:
         """As Whisper hears, the one model of others there is."""
         return {"features": "whisper", "rate": 16_000, "n_mels": int(pretrained.options["n_mels"])}
+
+    @classmethod
+    def for_others(cls, pretrained: Pretrained) -> tuple[ModelSpec, Mapping[str, Tensor], Mapping[str, Any]]:
+        """With how Whisper hears, and that its tokenizer is Whisper's: what a pipeline of transformers asks for."""
+        spec, tensors, _ = super().for_others(pretrained)
+        heard = {
+            "feature_extractor_type": "WhisperFeatureExtractor",
+            "processor_class": "WhisperProcessor",
+            "feature_size": int(spec.options.get("n_mels", 80)),
+            "sampling_rate": 16_000,
+            "hop_length": 160,
+            "n_fft": 400,
+            "chunk_length": WHISPER_SECONDS,
+            "padding_side": "right",
+            "padding_value": 0.0,
+            "return_attention_mask": False,
+        }
+        tokenizer = tokenizer_of(pretrained)
+        named = {role: tokenizer.core.id_to_token(i) for role, i in tokenizer.special_tokens.present().items()}
+        read = {f"{role}_token": token for role, token in named.items()}
+        read |= {"tokenizer_class": "WhisperTokenizer", "unk_token": named.get("eos")}
+        return spec, tensors, {"preprocessor_config.json": heard, "tokenizer_config.json": read}
 
     def is_single(self, inputs: Any) -> bool:
         """Whether this is one recording, not several."""
@@ -154,22 +198,53 @@ class SpeechPredictor(Predictor[AudioInput, Transcript]):
         return samples
 
     def case(
-        self, input: AudioInput, target: str | None = None, *, rate: int | None = None, **options: Any
+        self,
+        input: AudioInput,
+        target: str | None = None,
+        *,
+        rate: int | None = None,
+        window: int = 0,
+        **options: Any,
     ) -> ForwardCase:
-        """A recording and what the model writes of it, or the target, ready to be looked at."""
+        """A recording and what the model writes of it, or the target, ready to be looked at.
+
+        Of one that is longer than the model reads at once it is one of the windows, from 0.
+        """
         from regard.tasks.speech.look import speech_case
 
         chosen, samples = self.options(options), self.read(input, rate=rate)
-        if len(samples) > self.exact.most:
-            self.say(f"the recording lasts {len(samples) / self.front.rate:.1f} s; only its beginning is looked at")
-            samples = samples[: self.exact.most]
+        windows = pieces(samples, self.exact.most, self.front.rate)
+        if len(windows) > 1 and window == 0:
+            self.say(f"the recording is read in {len(windows)} windows; this is the first, and looks() shows all")
+        if not 0 <= window < len(windows):
+            raise UsageError(f"window {window} was asked for; there are 0 to {len(windows) - 1}")
+        begin, end = windows[window]
         if target is None:
-            ids = self._transcribe([samples], chosen, [0])[0].ids
+            ids = self._transcribe([samples[begin:end]], chosen, [0])[0].ids
         else:
             check_texts([target])
             ids = self.tokenizer.encode(target)
         title = Path(input).name if isinstance(input, str | Path) else ""
-        return speech_case(self.exact, self.tokenizer, samples, ids=ids, options=chosen, title=title)
+        if len(windows) > 1:
+            title = f"{title} {begin / self.front.rate:.1f} to {end / self.front.rate:.1f} s".strip()
+        return speech_case(
+            self.exact, self.tokenizer, samples[begin:end], ids=ids, options=chosen, title=title,
+            offset=begin / self.front.rate,
+        )  # fmt: skip
+
+    def looks(self, input: AudioInput, target: str | None = None, **options: Any) -> Iterator[Look]:
+        """What the model listens to in each window of a recording, with the times of the whole."""
+        self.check_inputs([input])
+        rate = options.get("rate")
+        n = len(pieces(self.read(input, rate=rate), self.exact.most, self.front.rate))
+        if n > 1 and target is not None:
+            raise UsageError(f"a target was given, and the recording is read in {n} windows", hint="cut it first")
+        talk, self.say = self.say, lambda _: None
+        try:
+            for window in range(n):
+                yield self.look(input, target, window=window, **options)
+        finally:
+            self.say = talk
 
     def given_examples(self, data: ScoreData) -> Utterances:
         """The recordings of the files given."""
@@ -224,7 +299,9 @@ class SpeechPredictor(Predictor[AudioInput, Transcript]):
 
     def _transcript(self, samples: Samples, best_first: Sequence[Transcription], options: SpeechOptions) -> Transcript:
         best, *others = best_first
-        shared = {name: getattr(best, name) for name in ("text", "score", "log_prob", "tokens", "ids", "finished")}
+        shared = {
+            name: getattr(best, name) for name in ("text", "score", "log_prob", "tokens", "ids", "finished", "language")
+        }
         seconds, alternatives = len(samples) / self.front.rate, [other.text for other in others]
         timing = partial(self.exact.times, samples, best, options)
         return Transcript(**shared, seconds=seconds, alternatives=alternatives, timing=timing)

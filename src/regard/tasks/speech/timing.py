@@ -5,13 +5,15 @@
 
 As in Whisper: each place of time is standardised over the tokens, smoothed by a median over neighbouring places, the
 heads are averaged, and a path that never goes back is laid through. A word lasts from its first token's first place to
-the first place of the token after its last.
+the first place of the token after its last. Other than in Whisper, the path leads through places where there is sound
+(`sounding`), and a word with a pause in it is its longer side: no word stretches over a pause.
 
 Which tokens of a text make up which word, for any tokenizer: read off the text as it grows token by token.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -26,6 +28,9 @@ _SMOOTHED = 0.0601  # seconds on each side that the median is taken over: Whispe
 
 Matrix = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
+Spans = Sequence[tuple[float, float]]
+_PAUSE = 0.3  # seconds of quiet that a word does not stretch over
+_MARGIN = 0.1  # seconds around sound in which attention may still look for it
 _BROKEN = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -107,29 +112,74 @@ def word_times(
     place_seconds: float,
     seconds: float,
     offset: float = 0.0,
+    sounding: Spans = (),
 ) -> list[TimedWord]:
     """The words of a text: `groups` are their texts and which of U tokens they consist of.
 
     Weights are (H, U + 1, S), the last row being that of the end mark; `probabilities` are those of the tokens.
+    `sounding` are the seconds, counted as the words' are, where there is sound; without any, that is everywhere.
     """
     if not groups:
         return []
-    places = token_places(weights, 2 * int(_SMOOTHED / place_seconds) + 1)
+    heard = _between_pauses([(begin - offset, end - offset) for begin, end in sounding], seconds)
+    kept = _sounding_places(weights.shape[2], heard, place_seconds)
+    places = token_places(weights[:, :, kept], 2 * int(_SMOOTHED / place_seconds) + 1)
     timed = []
     for text, tokens in groups:
-        start, end = (
-            min(float(places[index]) * place_seconds, seconds) + offset for index in (tokens[0], tokens[-1] + 1)
-        )
+        first, last = int(places[tokens[0]]), int(places[tokens[-1] + 1])
+        plain = (first * place_seconds, last * place_seconds)
+        own = kept[first : max(last, first + 1)]
+        lasts = _lasting(own, heard, place_seconds) if heard else plain
+        start, end = (min(at, seconds) + offset for at in lasts)
         sure = float(np.mean([probabilities[token] for token in tokens]))
         timed.append(TimedWord(text, start, max(start, end), sure))
     return timed
 
 
+def _between_pauses(heard: Spans, seconds: float) -> Spans:
+    """Stretches of sound with the quiet that is too short for a pause; nothing where there is no pause at all."""
+    joined: list[tuple[float, float]] = []
+    for begin, end in heard:
+        before = joined.pop() if joined and begin - joined[-1][1] < _PAUSE else None
+        first = 0.0 if begin < _PAUSE else begin
+        joined.append((first if before is None else before[0], seconds if seconds - end < _PAUSE else end))
+    return [] if joined == [(0.0, seconds)] else joined
+
+
+def _sounding_places(n: int, heard: Spans, each: float) -> Places:
+    """The places of time in or near sound; all of them where there is none."""
+    middle = (np.arange(n) + 0.5) * each
+    near = np.zeros(n, bool)
+    for begin, end in heard:
+        near |= (middle >= begin - _MARGIN) & (middle <= end + _MARGIN)
+    return np.flatnonzero(near) if near.any() else np.arange(n)
+
+
+def _lasting(own: Places, heard: Spans, each: float) -> tuple[float, float]:
+    """When a word that was looked for at these places begins and ends: its longest run, without the quiet around it."""
+    runs = np.split(own, np.flatnonzero(np.diff(own) * each > _PAUSE) + 1)
+    longest = max(runs, key=len)
+    start, end = float(longest[0]) * each, float(longest[-1] + 1) * each
+    inside = [(begin, over) for begin, over in heard if begin < end and over > start]
+    if not inside:
+        return start, end
+    # A sound that lies mostly outside is a neighbour's, unless there is no other.
+    shares = [(min(over, end) - max(begin, start)) / (over - begin) for begin, over in inside]
+    mine = [span for span, share in zip(inside, shares, strict=True) if share >= 0.5 or share == max(shares)]
+    return max(start, mine[0][0]), min(end, mine[-1][1])
+
+
+def _is_alone(char: str) -> bool:
+    """Whether a character belongs to a script that has no spaces between words."""
+    name = unicodedata.name(char, "") if char else ""
+    return name.startswith(("CJK UNIFIED", "HIRAGANA", "KATAKANA LETTER", "THAI CHAR", "LAO LETTER", "KHMER LETTER"))
+
+
 def word_groups(tokenizer: Tokenizer, ids: Sequence[int]) -> list[tuple[str, list[int]]]:
     """The words of a text with the places of their tokens.
 
-    A token belongs to the word that it ends in, and a space to the word after it. Tokens that spell nothing, as the
-    first half of a character does, go with those that follow.
+    A token belongs to the word that it ends in, and a space to the word after it. In scripts without spaces each
+    character is a word. Tokens that spell nothing, as the first half of a character does, go with those that follow.
     """
     groups: list[tuple[str, list[int]]] = []
     waiting: list[int] = []
@@ -140,7 +190,7 @@ def word_groups(tokenizer: Tokenizer, ids: Sequence[int]) -> list[tuple[str, lis
         if text.endswith(_BROKEN) and index + 1 < len(ids):
             continue
         new = text[len(before) :] if text.startswith(before) else text
-        begins = not groups or new[:1].isspace() or before[-1:].isspace()
+        begins = not groups or new[:1].isspace() or before[-1:].isspace() or _is_alone(new[:1])
         if new.strip() and begins:
             groups.append((new.strip(), waiting))
             waiting = []

@@ -8,6 +8,7 @@ from typing import Literal
 from regard.config.data import Action, DataConfig, LearntTokenizer
 from regard.config.settings import setting
 from regard.tasks.registry import TaskSpec
+from regard.tasks.use import Use
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,4 +51,15 @@ TASK = TaskSpec(
     setup="regard.tasks.translation.setup:TranslationSetup",
     predictor="regard.tasks.translation.predictor:TranslationPredictor",
     flags=("beam", "n_best", "prefix", "align", "ensemble", "by_length", "target"),
+    use=Use(
+        does="translates text, a line at a time",
+        figures=("bleu",),
+        loss="nats a token",
+        asked=('"A dog runs along the beach."',),
+        looked='"A dog runs along the beach."',
+        limits=(
+            "It may leave out or make up words, most of all in lines that are longer than those it was trained on.",
+        ),
+        sampled=True,
+    ),
 )

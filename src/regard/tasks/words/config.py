@@ -9,6 +9,7 @@ from regard.config.data import Files, Split
 from regard.config.settings import Settings, setting, settings_of
 from regard.config.training import TrainConfig
 from regard.tasks.registry import GuessOptions, TaskSpec
+from regard.tasks.use import Use
 
 WordKind = Literal["words", "spaces"]
 USED = ("plan", "epochs", "lr", "seed", "batch_tokens", "device")
@@ -64,6 +65,17 @@ TASK = TaskSpec(
     tokenizer=WordPieces,
     decode=GuessOptions,
     train=WordsConfig,
+    plan="regard.tasks.words.planning:plan_words",
     loop="regard.tasks.words.run:train_words",
     predictor="regard.tasks.words.predictor:WordsPredictor",
+    use=Use(
+        does="gives words vectors, finds their neighbours, and completes analogies",
+        figures=("spearman", "accuracy"),
+        loss="nats a pair",
+        asked=('"king - man + woman"',),
+        looked=None,
+        data="pairs.tsv",
+        limits=("It knows the words of its training text; others have no vector.",),
+        imported=True,
+    ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,28 +15,29 @@ from regard.checkpoints.run import RunFolder
 from regard.checkpoints.spec import ModelSpec
 from regard.checkpoints.weights import load_weights, weights_of
 from regard.config.recipe import Recipe
+from regard.config.wording import roughly, several, short_count
 from regard.data.text.tokenizers import Tokenizer
-from regard.errors import CheckpointError, ConfigError, DataError, UsageError
+from regard.errors import CheckpointError, ConfigError, DataError
 from regard.metrics.scores import Metric
+from regard.models.flops import count_parameters
 from regard.models.word_vectors import WordVectors
 from regard.tasks.measuring import measure
 from regard.tasks.words.data import score_words, text_files, word_tests
 from regard.tasks.words.skipgrams import RESERVED, WordStream, cutter, read_words, word_tokenizer
-from regard.tasks.words.training import SkipGramOptions, SkipGramProgress, learn_vectors
+from regard.tasks.words.training import SkipGramOptions, SkipGramProgress, learn_vectors, seconds_a_pass
+from regard.training.plan import RESERVE, Plan
 from regard.training.run import Course, write_facts
 from regard.training.setup import RunContext
 from regard.training.signals import Interrupted, listening
 from regard.training.warm_start import begin_model, own_options
 
 _SECONDS, _SAVED = 2.0, 60.0  # between two reports, and two checkpoints
+_FEWEST = 0.01  # of a pass, however little time there is
 
 
 def train_words(recipe: Recipe, context: RunContext, course: Course) -> dict[str, Any]:
     """Read the text, learn the vectors, measure them, and write the run; what run.json says in the end."""
-    if course.minutes is not None:
-        raise UsageError(
-            "word vectors are learnt in whole passes over the text", hint="leave --minutes out: train.epochs=1"
-        )
+    began = time.monotonic()
     if not context.group.first:
         return {}
     run, files = context.run, text_files(recipe.data, context.data_root, context.run.path / "data")
@@ -45,10 +47,14 @@ def train_words(recipe: Recipe, context: RunContext, course: Course) -> dict[str
     tokenizer = word_tokenizer(stream.words, recipe.tokenizer.kind, lowercase=recipe.tokenizer.lowercase)
     model, spec = _model(recipe, len(tokenizer))
     so_far = _restore(model, run, fingerprint)  # before anything is written over
-    context.say(
-        f"{len(stream.words):,} words with {model.config.d_model} numbers each, {len(stream.ids):,} occurrences; "
-        f"documents: {len(np.unique(stream.documents)):,}"
-    )
+    if course.plan is not None or course.minutes is not None:
+        seconds = math.inf if course.minutes is None else 60 * course.minutes - (time.monotonic() - began)
+        recipe = _foreseen(recipe, context, course.plan, model, stream, so_far.progress.done, seconds)
+    else:
+        context.say(
+            f"{len(stream.words):,} words with {model.config.d_model} numbers each, {len(stream.ids):,} occurrences; "
+            f"documents: {len(np.unique(stream.documents)):,}"
+        )
     if course.only_plan:
         return {}
     run.write_config(recipe.resolved())
@@ -103,11 +109,35 @@ def _restore(model: WordVectors, run: RunFolder, fingerprint: str) -> _SoFar:
     return so_far
 
 
-def _learn(
-    model: WordVectors, stream: WordStream, recipe: Recipe, context: RunContext, so_far: _SoFar
-) -> dict[str, Any]:
+def _foreseen(
+    recipe: Recipe,
+    context: RunContext,
+    plan: Plan | None,
+    model: WordVectors,
+    stream: WordStream,
+    done: float,
+    seconds: float,
+) -> Recipe:
+    """Say what is going to happen, and how long it takes; as many passes as fit into the seconds there are.
+
+    `done` is the share of the passes that an earlier part of the run made: they take no time.
+    """
+    epochs = recipe.train.epochs
+    each = seconds_a_pass(model, stream, _options(recipe))
+    if seconds < math.inf:
+        epochs = min(epochs, max(_FEWEST, round(done * epochs + RESERVE * max(0.0, seconds) / each, 3)))
+    context.say(
+        f"{plan.data if plan is not None else short_count(len(stream.ids)) + ' words of text'} → "
+        f"{recipe.model['name']} of {len(stream.words):,} words, {short_count(count_parameters(model))} parameters, "
+        f"{several(epochs, 'pass', 'passes')}, about "
+        f"{roughly(each * max(0.0, epochs - done * recipe.train.epochs))} on this CPU"
+    )
+    return replace(recipe, train=replace(recipe.train, epochs=epochs))
+
+
+def _options(recipe: Recipe) -> SkipGramOptions:
     data, train = recipe.data, recipe.train
-    options = SkipGramOptions(
+    return SkipGramOptions(
         window=data.window,
         negatives=data.negatives,
         sample=data.sample,
@@ -116,6 +146,11 @@ def _learn(
         batch=train.batch_tokens,
         seed=train.seed,
     )
+
+
+def _learn(
+    model: WordVectors, stream: WordStream, recipe: Recipe, context: RunContext, so_far: _SoFar
+) -> dict[str, Any]:
     began = reported = saved = time.monotonic()
     last = so_far.progress
     if last.step:
@@ -140,12 +175,12 @@ def _learn(
                 save()
             return not stopping.is_set()
 
-        learn_vectors(model, stream, options, tell=tell, after=last)
+        learn_vectors(model, stream, _options(recipe), tell=tell, after=last)
         save()
         if stopping.is_set() and last.done < 1.0:
             raise Interrupted(f"stopped after {last.done:.0%}", hint="go on with --resume")
     seconds = so_far.seconds + time.monotonic() - began
-    return {"seconds": seconds, "words": last.words, "loss": last.loss, "epochs": train.epochs}
+    return {"seconds": seconds, "words": last.words, "loss": last.loss, "epochs": recipe.train.epochs}
 
 
 def _measure(model: WordVectors, tokenizer: Tokenizer, recipe: Recipe, context: RunContext) -> dict[str, Any]:

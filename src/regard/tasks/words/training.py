@@ -14,10 +14,12 @@ bit: every random number is drawn beforehand, and sums have one order.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +32,7 @@ from regard.tasks.words.skipgrams import BlockPlan, WordStream, keep_rates, nois
 
 CENTRES, NOISE = 32, 32  # of a block
 _LEAST_BATCHES = 50  # an epoch of a short text has so many, if it has the blocks
+_PIECE, _MEASURED, _MOST_PASSES = 2**18, 1.5, 100  # words, seconds and passes that the pace is measured by
 _LAST_RATE = 1e-4  # of the first
 _LONGEST = 0.5  # step of a vector: far above usual ones, it keeps rates that are too high from ending in no numbers
 
@@ -93,6 +96,22 @@ def learn_vectors(
         for progress in learner.run(pool, workers, after or SkipGramProgress()):
             if not tell(progress):
                 return
+
+
+def seconds_a_pass(model: WordVectors, stream: WordStream, options: SkipGramOptions) -> float:
+    """About how long a pass over the stream takes: measured on its beginning, with a copy that is forgotten."""
+    piece = stream._replace(ids=stream.ids[:_PIECE], documents=stream.documents[:_PIECE])
+    times: list[tuple[float, int]] = []
+
+    def tell(progress: SkipGramProgress) -> bool:
+        times.append((time.monotonic(), progress.words))
+        return len(times) < 2 or times[-1][0] - times[0][0] < _MEASURED
+
+    began = time.monotonic()
+    learn_vectors(deepcopy(model), piece, replace(options, epochs=_MOST_PASSES), tell=tell)
+    first = times[0] if len(times) > 1 else (began, 0)  # the first batch waits for much that is made once
+    words = float((keep_rates(stream.counts, options.sample) * stream.counts).sum())
+    return words * max(1e-6, times[-1][0] - first[0]) / max(1, times[-1][1] - first[1])
 
 
 class _Learner:
