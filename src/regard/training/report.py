@@ -48,7 +48,7 @@ class Reporter:
             return
         self._first = self._from = step
         self._began, self._spoke = time.monotonic(), time.monotonic() - _QUIET + _SOON
-        _cut_after(self.run.metrics, step)
+        cut_after(self.run.metrics, step)
         if self._tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
@@ -89,9 +89,7 @@ class Reporter:
         """Record figures of a step, and tell them."""
         if not self.speaks:
             return
-        line = {"step": step} | {k: _rounded(v) for k, v in facts.items()}
-        with self.run.metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        write_metrics(self.run.metrics, step, facts)
         if self._events is not None:
             for name, value in facts.items():
                 self._events.add_scalar(name, value, step)
@@ -126,7 +124,14 @@ class Reporter:
             self._events.close()
 
 
-def _cut_after(path: Path, step: int) -> None:
+def write_metrics(path: Path, step: int, facts: Mapping[str, float | int]) -> None:
+    """Add the figures of a step to a metrics.jsonl."""
+    line = {"step": step} | {k: _rounded(v) for k, v in facts.items()}
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def cut_after(path: Path, step: int) -> None:
     """Keep the lines up to a step; a line cut short by a kill goes too."""
     if not path.exists():
         return

@@ -134,11 +134,15 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(run, tmp_path, mon
     with pytest.raises(Interrupted, match=r"stopped after \d+%") as wish:
         trained(tmp_path / "a", text, say=say)
     assert wish.value.exit_code == 130
-    assert not (tmp_path / "a" / "model.safetensors").exists()
+    assert load(tmp_path / "a", "cpu").vectors.input.isfinite().all(), "what there is can be used"
+    told = [json.loads(line) for line in (tmp_path / "a" / "metrics.jsonl").read_text().splitlines()]
+    assert told[0].keys() == {"step", "loss", "lr", "tokens_per_second"}
     stopping.clear()
     facts = trained(tmp_path / "a", text, resume=True, say=say)
     assert any(line.startswith("going on after") for line in said)
     assert torch.equal(load(tmp_path / "a", "cpu").vectors.input, load(run, "cpu").vectors.input)
+    steps = [json.loads(line)["step"] for line in (tmp_path / "a" / "metrics.jsonl").read_text().splitlines()]
+    assert steps == sorted(set(steps)), "no step is told twice"
     whole = json.loads((run / "run.json").read_text())["training"]
     assert {key: facts["training"][key] for key in ("words", "loss")} == {key: whole[key] for key in ("words", "loss")}
 

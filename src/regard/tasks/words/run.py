@@ -26,6 +26,7 @@ from regard.tasks.words.data import score_words, text_files, word_tests
 from regard.tasks.words.skipgrams import RESERVED, WordStream, cutter, read_words, word_tokenizer
 from regard.tasks.words.training import SkipGramOptions, SkipGramProgress, learn_vectors, seconds_a_pass
 from regard.training.plan import RESERVE, Plan
+from regard.training.report import cut_after, write_metrics
 from regard.training.run import Course, write_facts
 from regard.training.setup import RunContext
 from regard.training.signals import Interrupted, listening
@@ -153,6 +154,7 @@ def _learn(
 ) -> dict[str, Any]:
     began = reported = saved = time.monotonic()
     last = so_far.progress
+    cut_after(context.run.metrics, last.step)
     if last.step:
         context.say(f"going on after {last.done:.0%}")
 
@@ -169,7 +171,11 @@ def _learn(
             last, now = progress, time.monotonic()
             if now - reported >= _SECONDS or progress.done == 1.0:
                 reported, rate = now, (progress.words - so_far.progress.words) / max(now - began, 1e-9)
-                context.say(f"{progress.done:4.0%}  loss {progress.loss:.3f}  {rate:,.0f} words a second")
+                context.say(f"{progress.done:4.0%}  loss {progress.loss:.3f}  {rate:,.0f} words/s")
+                lr = recipe.train.lr * (1 - progress.done)
+                write_metrics(
+                    context.run.metrics, progress.step, {"loss": progress.loss, "lr": lr, "tokens_per_second": rate}
+                )
             if now - saved >= _SAVED:
                 saved = now
                 save()
@@ -178,6 +184,7 @@ def _learn(
         learn_vectors(model, stream, _options(recipe), tell=tell, after=last)
         save()
         if stopping.is_set() and last.done < 1.0:
+            context.run.write_weights(weights_of(model))  # what there is can be used
             raise Interrupted(f"stopped after {last.done:.0%}", hint="go on with --resume")
     seconds = so_far.seconds + time.monotonic() - began
     return {"seconds": seconds, "words": last.words, "loss": last.loss, "epochs": recipe.train.epochs}
