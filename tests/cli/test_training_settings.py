@@ -55,7 +55,7 @@ def test_two_parallel_texts_are_given_as_the_hint_says(command, tmp_path):
     train, valid = (tiny_runs.write_pairs(tmp_path, name, n=40, seed=1) for name in ("train", "valid"))
     given = ["model.name=transformer", "model.d_model=16", "model.n_heads=2", "model.d_feedforward=16",
              "model.n_encoder_layers=1", "model.n_decoder_layers=1", "data.overlap=keep", "tokenizer.kind=words",
-             "train.steps=2", "train.device=cpu"]  # fmt: skip
+             "train.steps=2", "train.device=cpu", "train.plan=off"]  # fmt: skip
     answer = command("train", "translation", "--train", *train, "--valid", *valid, *given, "--out", tmp_path / "run")
     assert answer.code == 0, answer.err
     assert "train.eval_every is 500 and train.steps 2: nothing is evaluated" in answer.err

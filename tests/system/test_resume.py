@@ -52,7 +52,7 @@ device = "cpu"
 [decode]
 max_length = 20
 """
-TIMES = {"tokens_per_second", "seconds", "unreported"}
+TIMES = {"tokens_per_second", "seconds", "unreported", "date"}
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -14,7 +14,9 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import nn
 
+from regard.tasks.recipes import find_recipe, make_recipe
 from regard.training.distributed import ProcessGroup
+from tiny_tasks import write_labels
 
 RECIPE = """
 task = "translation"
@@ -103,6 +105,18 @@ def test_two_processes_train_as_one(tmp_path: Path, layout: str) -> None:
     talk = launch(recipe, tmp_path / "two", processes=2)  # and they go on together
     assert talk.count("going on after step 6") == 1
     assert_close_runs(tmp_path / "one", tmp_path / "two")
+
+
+@pytest.mark.slow
+def test_one_process_plans_for_all(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(f'task = "labels"\n[data]\ntrain = ["{write_labels(tmp_path)}"]\n')
+    talk = launch(recipe, tmp_path / "two", "train.device=cpu", "--minutes", "0.1", processes=2)
+    assert talk.count("→ classifier") == 1
+    launch(recipe, tmp_path / "one", "train.device=cpu", "train.steps=3", processes=1)
+    one, two = (make_recipe(find_recipe(str(tmp_path / name / "config.toml"))) for name in ("one", "two"))
+    assert one.model == two.model
+    assert json.loads((tmp_path / "two" / "run.json").read_text())["training"]["step"] <= two.train.steps
 
 
 def test_one_process_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,6 +82,11 @@ class Inputs:
             each = (Given(line, f"{display_name(path)}:{number}", line) for number, line in enumerate(lines, start=1))
         return cls(each, None, 1 if typed else chunk, files=files, typed=typed)
 
+    def listed(self) -> Inputs:
+        """The same with all of them known at once."""
+        each = list(self.each)
+        return replace(self, each=each, total=len(each))
+
     def changed(self, change: Callable[[Iterable[Given]], Iterable[Given]]) -> Inputs:
         """The same with every input changed, such as into a prompt."""
         return replace(self, each=change(self.each))

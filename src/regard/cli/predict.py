@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -108,6 +108,7 @@ def predict(
         _tell(predictor, many, options=options, as_json=as_json, out=out)
         return
     each_a_file = format not in (None, "json")
+    many = many.listed() if each_a_file else many
     with writing(None if each_a_file else out) as write, Progress(many.total, to_file=out is not None) as progress:
         teller = _Teller(predictor, many, write, as_json=as_json, asked=asked, align=alignment)
         if each_a_file and format is not None:
@@ -235,7 +236,6 @@ class _Subtitler(_Teller):
 
     format: str = "txt"
     out: Path | None = None
-    places: set[Path] = field(default_factory=set)
 
     @classmethod
     def of(cls, teller: _Teller, format: str, out: Path | None) -> _Subtitler:
@@ -246,10 +246,10 @@ class _Subtitler(_Teller):
             given = f"--format {format}" + (" and --json" if teller.as_json else "")
             raise UsageError(f"{given}: allowed is one of {', '.join((*FORMATS, 'json'))}")
         if out is None and teller.many.total != 1:
-            number = "several" if teller.many.total is None else str(teller.many.total)
-            raise UsageError(f"{number} recordings do not fit into one {format}", hint="a file each: --out FOLDER")
-        if out is not None and out.exists() and not out.is_dir():
-            raise UsageError(f"--out {out}: is a file, and with --format a folder was expected")
+            message = f"{teller.many.total} recordings do not fit into one {format}"
+            raise UsageError(message, hint="a file each: --out FOLDER")
+        if out is not None:
+            _check_places([one.value for one in teller.many.each], format, out)
         return cls(
             teller.predictor, teller.many, teller.write, as_json=False, asked=False, align=False, format=format, out=out
         )
@@ -263,15 +263,24 @@ class _Subtitler(_Teller):
         elif self.out is None:
             put(written(output.segments, self.format), end="")
         else:
-            place = self.out / f"{Path(one.value).stem}.{self.format}"
-            if place in self.places:
-                message = f"{one.name}: another recording is called so too, and was written to {place}"
-                self._refuse(one, UsageError(message, hint="rename one of them"))
-            else:
-                self.places.add(place)
-                with writing(place) as write:
-                    write(written(output.segments, self.format).removesuffix("\n"))
+            with writing(self.out / f"{Path(one.value).stem}.{self.format}") as write:
+                if text := written(output.segments, self.format).removesuffix("\n"):
+                    write(text)
         self.n += 1
+
+
+def _check_places(recordings: Sequence[str], format: str, out: Path) -> None:
+    """Refuse a folder that is none, files that are there, and recordings that would be written to the same one."""
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out {out}: is a file, a folder was expected")
+    known: dict[Path, str] = {}
+    for name in recordings:
+        place = out / f"{Path(name).stem}.{format}"
+        if place in known:
+            raise UsageError(f"{known[place]} and {name} would both be written to {place}", hint="rename one")
+        if place.exists():
+            raise UsageError(f"{place}: is there already", hint="give another --out")
+        known[place] = name
 
 
 def few_shot_prompts(each: Iterable[Given], table: str | None, *, task: str) -> Iterator[Given]:

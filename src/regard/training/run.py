@@ -94,11 +94,12 @@ def _foreseen(
     config = config if steps == config.steps else shortened(config, known, steps, given)
     name, seconds = figure(setup.task.objective), pace.duration(config) + _AFTERWARDS
     until = f"; stops when {name.label} no longer {'falls' if name.less_is_better else 'rises'}"
-    context.say(
-        f"{known.data} → {setup.title}, {short_count(count_parameters(setup.model))} parameters, "
-        f"{'up to ' if config.patience else ''}{steps:,} steps, about {roughly(seconds)} on this "
-        f"{'GPU' if context.device.type == 'cuda' else 'CPU'}{until if config.patience else ''}"
-    )
+    if first:
+        context.say(
+            f"{known.data} → {setup.title}, {short_count(count_parameters(setup.model))} parameters, "
+            f"{'up to ' if config.patience else ''}{steps:,} steps, about {roughly(seconds)} on this "
+            f"{'GPU' if context.device.type == 'cuda' else 'CPU'}{until if config.patience else ''}"
+        )
     return config
 
 

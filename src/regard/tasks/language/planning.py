@@ -6,6 +6,7 @@ from typing import Any
 
 from regard.config.recipe import Recipe
 from regard.config.wording import short_count
+from regard.tasks.language.config import TASK
 from regard.tasks.text_size import text_size, without_shape
 from regard.tasks.texts import TextFiles
 from regard.training.plan import Plan, within
@@ -72,7 +73,7 @@ def _train(recipe: Recipe, tokens: float, steps: int, *, large: bool) -> dict[st
     """Small batches of a small model stand a high rate; what is trained already, or recurrent, does not."""
     if "start" in recipe.model:
         return {"lr": 1e-4}
-    if recipe.model["name"] != "gpt":
+    if recipe.model["name"] != TASK.models[0]:
         return {"lr": 2e-3}
     return {
         "optimizer": "muon",

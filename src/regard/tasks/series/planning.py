@@ -6,7 +6,7 @@ from typing import Any
 
 from regard.config.recipe import Recipe
 from regard.data.series.calendar import DAY, HOUR, WEEK, DatePattern
-from regard.tasks.series.config import SeriesData
+from regard.tasks.series.config import TASK, SeriesData
 from regard.tasks.series.data import SeriesFiles, SeriesTable
 from regard.training.plan import Plan, within
 from regard.training.setup import RunContext
@@ -26,7 +26,7 @@ def plan_series(recipe: Recipe, context: RunContext) -> Plan:
     batch = int(within(8, 1024 // max(1, columns), 128))
     batch = max(1, min(batch, windows // 4))
     steps = int(within(150, 8 * windows / batch, 20_000))
-    other = recipe.model["name"] != "patch-forecaster"
+    other = recipe.model["name"] != TASK.models[0]
     wide = n * columns >= _LARGE and context.device.type == "cuda"
     return Plan(
         data=f"{n:,} {_rows_named(table.pattern)}{_series_named(columns)}",

@@ -121,7 +121,7 @@ def word_times(
     """
     if not groups:
         return []
-    heard = _between_pauses([(begin - offset, end - offset) for begin, end in sounding], seconds)
+    heard = _with_pauses([(begin - offset, end - offset) for begin, end in sounding], seconds)
     kept = _sounding_places(weights.shape[2], heard, place_seconds)
     places = token_places(weights[:, :, kept], 2 * int(_SMOOTHED / place_seconds) + 1)
     timed = []
@@ -136,14 +136,14 @@ def word_times(
     return timed
 
 
-def _between_pauses(heard: Spans, seconds: float) -> Spans:
-    """Stretches of sound with the quiet that is too short for a pause; nothing where there is no pause at all."""
+def _with_pauses(heard: Spans, seconds: float) -> Spans:
+    """The stretches of sound, where there is a pause before, between or after them; else nothing."""
     joined: list[tuple[float, float]] = []
     for begin, end in heard:
         before = joined.pop() if joined and begin - joined[-1][1] < _PAUSE else None
         first = 0.0 if begin < _PAUSE else begin
         joined.append((first if before is None else before[0], seconds if seconds - end < _PAUSE else end))
-    return [] if joined == [(0.0, seconds)] else joined
+    return [] if joined == [(0.0, seconds)] else heard
 
 
 def _sounding_places(n: int, heard: Spans, each: float) -> Places:
