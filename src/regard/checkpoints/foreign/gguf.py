@@ -7,7 +7,8 @@ so queries and keys are re-ordered into halves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -55,20 +56,27 @@ def open_gguf(path: Path | str) -> Pretrained:
     return replace(model, tokenizer=_tokenizer(metadata))
 
 
-def _read(path: Path) -> tuple[TheirConfig, dict[str, Tensor]]:
+@contextmanager
+def reading(path: Path) -> Iterator[Any]:
+    """The reader of a GGUF file; what goes wrong while it is used is said of the file."""
     try:
         from gguf import GGUFReader
-        from gguf.quants import dequantize
     except ImportError as problem:
         raise EnvironmentProblem(
             f"{path}: reading GGUF needs the package gguf", hint="pip install 'regard[convert]'"
         ) from problem
     try:
-        reader = GGUFReader(path)
-        metadata = {name: field.contents() for name, field in reader.fields.items()}
-        arrays = {tensor.name: dequantize(tensor.data, tensor.tensor_type) for tensor in reader.tensors}
+        yield GGUFReader(path)
     except (OSError, ValueError, KeyError, IndexError, NotImplementedError) as problem:
         raise CheckpointError(f"{path}: not a GGUF file that can be read ({problem})") from problem
+
+
+def _read(path: Path) -> tuple[TheirConfig, dict[str, Tensor]]:
+    with reading(path) as reader:
+        from gguf.quants import dequantize
+
+        metadata = {name: field.contents() for name, field in reader.fields.items()}
+        arrays = {tensor.name: dequantize(tensor.data, tensor.tensor_type) for tensor in reader.tensors}
     tensors = {name: torch.from_numpy(np.array(array, dtype=np.float32)) for name, array in arrays.items()}
     return TheirConfig(metadata, origin=str(path)), tensors
 

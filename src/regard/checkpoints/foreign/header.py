@@ -23,7 +23,7 @@ from regard.checkpoints.foreign.word2vec import holds_vectors
 from regard.checkpoints.headers import count_of, stored_weights
 from regard.checkpoints.spec import ModelSpec, with_defaults
 from regard.data.io.lines import open_bytes
-from regard.errors import CheckpointError, EnvironmentProblem, UsageError
+from regard.errors import CheckpointError, UsageError
 
 
 @dataclass(frozen=True)
@@ -125,17 +125,12 @@ def _llama2c(path: Path) -> Header:
 
 
 def _gguf(path: Path) -> Header:
-    from regard.checkpoints.foreign.gguf import read_options
+    from regard.checkpoints.foreign.gguf import read_options, reading
 
-    try:
-        from gguf import GGUFReader, GGUFValueType
+    with reading(path) as reader:
+        from gguf import GGUFValueType
         from gguf.quants import dequantize
-    except ImportError as problem:
-        raise EnvironmentProblem(
-            f"{path}: reading GGUF needs the package gguf", hint="pip install 'regard[convert]'"
-        ) from problem
-    try:
-        reader = GGUFReader(path)
+
         short = {name: part for name, part in reader.fields.items() if part.types[0] != GGUFValueType.ARRAY}
         metadata = {name: part.contents() for name, part in short.items()}
         kept = {one.name: one for one in reader.tensors}
@@ -143,8 +138,6 @@ def _gguf(path: Path) -> Header:
         tensors = {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
         if rates := kept.get("rope_freqs.weight"):  # a few numbers, which say how positions are stretched
             tensors[rates.name] = torch.tensor(dequantize(rates.data, rates.tensor_type))
-    except (OSError, ValueError, KeyError, IndexError, NotImplementedError) as problem:
-        raise CheckpointError(f"{path}: not a GGUF file that can be read ({problem})") from problem
     config = TheirConfig(metadata, origin=str(path))
     if config["general.architecture"] != "llama":
         raise CheckpointError(f"{path}: architecture {config['general.architecture']!r} is not known; there is 'llama'")
