@@ -101,6 +101,14 @@ def test_minutes_are_kept(tmp_path: Path) -> None:
     assert (tmp_path / "short" / "run.json").exists()
 
 
+def test_a_budget_that_cuts_epochs_short_is_kept_when_the_run_goes_on(tmp_path: Path) -> None:
+    fit(tmp_path, "short", "train.epochs=100000", minutes=0.05)
+    kept = make_recipe(find_recipe(str(tmp_path / "short" / "config.toml")))
+    assert kept.train.epochs == 0
+    facts = train(kept, tmp_path / "short", data_root=None, resume=True, say=lambda _: None)
+    assert facts["training"]["step"] <= kept.train.steps
+
+
 def test_plain_defaults_are_there_for_the_asking(tmp_path: Path) -> None:
     said = fit(tmp_path, "plain", "train.plan=off", "train.steps=2", 'model.backbone={name="bert",size="tiny"}')
     assert not any("about" in line for line in said)

@@ -55,9 +55,10 @@ def fit(recipe: Recipe, context: RunContext, course: Course, *, begin: Begin) ->
     config = recipe.train.for_epochs(setup.task.batches_an_epoch)
     seconds = math.inf if course.minutes is None else 60 * course.minutes - (time.monotonic() - began)
     if course.plan is not None or course.minutes is not None:
+        passes = config.steps
         config = _foreseen(recipe, setup, config, context, course.plan, seconds)
-        if recipe.train.epochs == 0:
-            recipe = replace(recipe, train=config)
+        if recipe.train.epochs == 0 or config.steps < passes:  # a budget counts in steps, also when it goes on
+            recipe = replace(recipe, train=replace(config, epochs=0.0))
     if course.only_plan:
         return {}
     if first:
