@@ -30,6 +30,7 @@ import numpy as np
 
 from record import DATA, row, save
 from regard.data.synthetic.digits import DigitStrings, Recordings
+from regard.metrics.scores import bleu
 from weights import MINILM, fetch
 
 PLANNED = re.compile(r"about ([\d.]+) (s|min|hours|days) on this")
@@ -46,7 +47,7 @@ class Case:
     aim: float
     minutes: float
     less: bool = False
-    scale: float = 1.0
+    score: Callable[[Path], float] | None = None  # what the aim is measured in, where the run does not say it
 
     def reached(self, value: float) -> bool:
         """Whether a figure is what is asked for."""
@@ -78,8 +79,18 @@ def multi30k(folder: Path, every: int) -> list[str]:
                 (folder / f"{name}.{side}").write_text("".join(file.readlines()[::n]), encoding="utf-8")
             made.append(str(folder / f"{name}.{side}"))
     sides, valid, test = files["train"], files["val"], json.dumps(files["test_2016_flickr"])
-    lower = ["tokenizer.lowercase=true"]  # what the aim is measured in
-    return ["translation", "--train", *sides, "--valid", *valid, f"data.test.flickr={test}", *lower, "--minutes", "20"]
+    return ["translation", "--train", *sides, "--valid", *valid, f"data.test.flickr={test}", "--minutes", "20"]
+
+
+def lower_cased(folder: Path) -> float:
+    """BLEU of the test captions, both sides lower-cased, as the aim is measured; the model knows nothing of it."""
+    source, made = folder / "test_2016_flickr.en", folder / "translated.txt"
+    words = ["predict", str(folder / "run"), "--input", str(source), "--out", str(made)]
+    subprocess.run([sys.executable, "-m", "regard", *words], check=True, capture_output=True)
+    hypotheses, references = (
+        path.read_text(encoding="utf-8").splitlines() for path in (made, folder / "test_2016_flickr.de")
+    )
+    return bleu(hypotheses, references, tokenize="13a", lowercase=True, language=None).value
 
 
 def etth1(folder: Path, every: int) -> list[str]:
@@ -134,7 +145,7 @@ def images(folder: Path, every: int) -> list[str]:
 CASES = {
     "trec": Case(trec, ("test", "accuracy"), 0.88, 4),
     "trec-start": Case(trec_start, ("test", "accuracy"), 0.95, 6),
-    "multi30k": Case(multi30k, ("flickr", "usual bleu"), 28.0, 20),
+    "multi30k": Case(multi30k, ("flickr", "bleu"), 28.0, 20, score=lower_cased),
     "etth1": Case(etth1, ("test", "mse"), 0.375, 5, less=True),
     "digits": Case(digits, ("test", "WER"), 10.0, 15, less=True),
     "images": Case(images, ("test", "accuracy"), 0.80, 3),
@@ -165,12 +176,13 @@ def one(name: str, every: int, runs: Path) -> dict[str, Any]:
     metrics = facts["metrics"][part]
     simple = {label: round(value, 4) for label, value in facts.get("baselines", {}).get(part, {}).items()}
     promised = PLANNED.search(said)
+    value = metrics[key]["value"] if case.score is None else case.score(folder)
     verdicts = [line for line in said.splitlines() if line.startswith(f"{part}: no")]
     return {
         "case": folder.name,
-        "figure": key,
-        "value": round(metrics[key]["value"], 4),
-        "reached": case.reached(metrics[key]["value"]) and seconds <= 60 * case.minutes if every == 1 else None,
+        "figure": key if case.score is None else f"{case.score.__name__.replace('_', '-')} {key}",
+        "value": round(value, 4),
+        "reached": case.reached(value) and seconds <= 60 * case.minutes if every == 1 else None,
         "beside": simple,
         "verdict": verdicts[0] if verdicts else "better",
         "minutes": round(seconds / 60, 2),
