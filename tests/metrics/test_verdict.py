@@ -121,6 +121,7 @@ def test_learning_by_heart() -> None:
         ([3.0, 2.0, 2.0, 2.1, 2.2], [3.0, 2.0, 2.5, 2.6, 2.7]),  # both get worse: it diverges
         ([3.0, 2.0, 1.0], [3.0, 2.0, 2.5]),  # too early to say
         ([3.0, 2.0, 1.9, 1.8, 1.7], [3.0, 2.0, 2.01, 2.01, 2.01]),  # may be chance
+        ([6.0, 5.0, 4.0, 3.5, 3.0], [3.5, 4.2, 4.0, 3.9, 3.6]),  # a rough start that is made good
     ],
 )
 def test_no_learning_by_heart(train: list[float], valid: list[float]) -> None:

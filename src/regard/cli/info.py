@@ -133,6 +133,8 @@ def _run_model(run: RunSummary) -> Iterator[str]:
 def _run_data(run: RunSummary) -> Iterator[str]:
     if run.counts:
         yield ", ".join(f"{n:,} {name}" for name, n in run.counts.items())
+    if run.languages:
+        yield f"languages: {' to '.join(run.languages)}"
     names = [one.name if one.name in ("train", "valid", "test") else f"{one.name} (test)" for one in run.data]
     width = max(map(len, names), default=0)
     for name, one in zip(names, run.data, strict=True):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 from regard.errors import UsageError
 from regard.metrics.comparing import LESS_IS_BETTER
@@ -150,7 +151,8 @@ def check_overfitting(
     sign = 1 if less_is_better else -1
     best = min(range(len(valid)), key=lambda i: sign * valid[i])
     lost, gained = sign * (valid[-1] - valid[best]), sign * (train[best] - train[-1])
-    if len(valid) - 1 - best < _FEWEST_AFTER or lost <= _NOTICEABLE * abs(valid[best]) or gained <= 0:
+    falling = sign * valid[-1] < median(sign * value for value in valid[best:])  # it is getting better again
+    if len(valid) - 1 - best < _FEWEST_AFTER or falling or lost <= _NOTICEABLE * abs(valid[best]) or gained <= 0:
         return None
     tried = f"; try {', or '.join(hints)}" if hints else ""
     return (

@@ -45,3 +45,18 @@ def test_no_file_or_three_are_refused(tmp_path: Path) -> None:
     for names in ((), ("a", "b", "c")):
         with pytest.raises(ConfigError, match=rf"data\.train names {len(names)} files"):
             PairFiles(PairData(train=names), None, tmp_path).train.pairs()
+
+
+def test_languages_are_those_that_are_set_or_that_names_tell(tmp_path: Path) -> None:
+    for name in ("a.en", "a.de", "plain.tsv"):
+        (tmp_path / name).write_text("one\teins\ntwo\tzwei\n")
+    (tmp_path / "table.csv").write_text("German,English\neins,one\nzwei,two\n")
+
+    def languages(*names: str, **settings: tuple[str, str]) -> tuple[str, str] | None:
+        return PairFiles(PairData(train=names, **settings), tmp_path, tmp_path / "made").languages
+
+    assert languages("a.en", "a.de") == ("en", "de")
+    assert languages("table.csv") == ("de", "en"), "a table's order counts"
+    assert languages("plain.tsv") is None
+    assert languages("plain.tsv", moses=("en", "de")) == ("en", "de")
+    assert languages("a.en", "a.de", languages=("fr", "it")) == ("fr", "it")

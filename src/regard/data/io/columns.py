@@ -14,21 +14,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from regard.data.io.languages import LANGUAGES
 from regard.errors import DataError
 
-_LANGUAGES = """
-    ar bg bn ca cs da de el en es et eu fa fi fr ga gl gu he hi hr hu hy id is it ja ka ko lt lv mk ml mr ms mt nb nl nn
-    no pl pt ro ru sk sl sq sr sv sw ta te th tl tr uk ur vi zh
-    ara bul ces cze dan deu ger ell eng spa est fas fin fra fre gle heb hin hrv hun ind ita jpn kor lit lav nld dut nob
-    nor pol por ron rum rus slk slv srp swe tha tur ukr vie zho chi
-    arabic bulgarian czech danish german greek english spanish estonian finnish french irish hebrew hindi croatian
-    hungarian indonesian italian japanese korean lithuanian latvian dutch norwegian polish portuguese romanian russian
-    slovak slovenian swedish thai turkish ukrainian vietnamese chinese
-    arabisch bulgarisch tschechisch dänisch deutsch griechisch englisch spanisch estnisch finnisch französisch irisch
-    hebräisch kroatisch ungarisch italienisch japanisch koreanisch litauisch lettisch niederländisch norwegisch polnisch
-    portugiesisch rumänisch russisch slowakisch slowenisch schwedisch thailändisch türkisch ukrainisch chinesisch
-"""
-LANGUAGES = frozenset(_LANGUAGES.split())
 _NUMBERING = ("id", "no")  # Indonesian and Norwegian, but more often the number of a row
 
 _PATHS = "path file filename filepath datei dateiname pfad"

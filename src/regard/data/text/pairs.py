@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.data.io.columns import match_columns
+from regard.data.io.languages import languages_of
 from regard.data.io.lines import STDIN, Say, display_name, empty_file, hash_file, read_lines, stream_lines
 from regard.data.io.tables import FORMATS as TABLES
 from regard.data.io.tables import Column, has_header, read_header, read_texts, table_format
@@ -103,6 +104,11 @@ class PairSource:
             first, second = (*header, "target")[:2]
             raise DataError(str(problem), hint=f'say which: data.columns=\'["{first}", "{second}"]\'') from None
         return chosen["source"], chosen["target"]
+
+    @property
+    def languages(self) -> tuple[str, str] | None:
+        """The codes of both sides, such as en and de, where suffixes or columns tell them."""
+        return languages_of(*map(str, self.resolved_columns if self.target is None else (self.source, self.target)))
 
     @property
     def name(self) -> str:

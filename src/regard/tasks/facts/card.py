@@ -131,6 +131,8 @@ def _data(run: RunSummary) -> Iterator[str]:
         return
     if run.counts:
         yield f"In all: {', '.join(f'{n:,} {name}' for name, n in run.counts.items())}."
+    if run.languages:
+        yield f"Languages: {' to '.join(run.languages)}."
     for one in run.data:
         files = ", ".join(f"`{name}`" for name in one.files) or one.source
         mark = f" (fingerprint {one.fingerprint}…)" if one.fingerprint else ""

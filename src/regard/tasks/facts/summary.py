@@ -123,6 +123,7 @@ class RunSummary:
     date: str | None = None
     origin: str | None = None
     objective: str | None = None
+    languages: tuple[str, ...] = ()
     history: History = field(default_factory=History, repr=False)
 
     @property
@@ -211,6 +212,7 @@ def summarise(path: Path | str) -> RunSummary:
         date=text(facts, "date"),
         origin=text(facts, "origin"),
         objective=text(table(config, "data"), "objective"),
+        languages=texts(facts, "languages"),
         history=history,
     )
 

@@ -25,7 +25,7 @@ def plan_series(recipe: Recipe, context: RunContext) -> Plan:
     windows = max(1, _learnt_from(n, recipe.data, asked) - int(asked["context"]) - int(asked["horizon"]) + 1)
     batch = int(within(8, 1024 // max(1, columns), 128))
     batch = max(1, min(batch, windows // 4))
-    steps = int(within(150, 8 * windows / batch, 20_000))
+    steps = int(within(150, 5 * windows / batch, 20_000))
     other = recipe.model["name"] != TASK.models[0]
     wide = n * columns >= _LARGE and context.device.type == "cuda"
     return Plan(

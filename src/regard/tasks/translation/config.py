@@ -22,6 +22,7 @@ class PairData(DataConfig):
     n_train: int = setting(20_000, "synthetic pairs to learn from", ge=1)
     n_valid: int = setting(500, "synthetic pairs to choose by", ge=1)
     n_test: int = setting(2_000, "synthetic pairs to report on", ge=1)
+    languages: tuple[str, str] | None = setting(None, "codes of both, such as en, de; unset: suffixes or columns tell")
     moses: tuple[str, str] | None = setting(None, "two languages whose Moses rules cut the texts before the tokenizer")
     max_tokens: int = setting(256, "longer training examples are left out", ge=1)
     max_characters: int = setting(4_000, "a side is long beyond so many characters", ge=1)

@@ -140,6 +140,11 @@ class PairFiles(DataFiles[PairData]):
             return {"test": self._part("test", ())}
         return {name: self.source(files, what=f"test.{name}") for name, files in self.data.test.items()}
 
+    @property
+    def languages(self) -> tuple[str, str] | None:
+        """The codes of both sides: as set, by Moses' rules, or as suffixes and columns tell."""
+        return self.data.languages or self.data.moses or (None if self.data.synthetic else self.train.languages)
+
     def fingerprints(self) -> dict[str, str]:
         """A SHA-256 of every set, and of the way it is read."""
         sources = {"train": self.train, "valid": self.valid} | dict(self.tests)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -53,6 +53,16 @@ class TranslationSetup(TaskSetup):
     def about(self) -> str:
         """The pairs, the padding."""
         return f"{len(self.task.corpus):,} pairs, {self.task.plan.padding():.1%} padding"
+
+    def remarks(self) -> Iterable[str | None]:
+        """That nobody knows which languages these are."""
+        if self.files.languages is None and self.recipe.data.synthetic is None:
+            yield """which languages these are is not told; data.languages='["en", "de"]' keeps it with the run"""
+
+    def facts(self) -> dict[str, Any]:
+        """The languages too, where they are known."""
+        known = self.files.languages
+        return super().facts() | ({} if known is None else {"languages": list(known)})
 
     def counts(self) -> dict[str, Any]:
         """How many pairs, and how much of a batch is padding."""
