@@ -71,9 +71,9 @@ def test_a_prompt_comes_before(model, peer, sound):
     before = torch.tensor([50_361, *model.tokenizer.encode(" " + earlier)])
     expected = theirs(peer, sound, language="en", task="transcribe", prompt_ids=before)
     n = len(before)
-    found = model.transcribe(sound, RATE, initial_prompt=earlier, **BARE).ids
+    found = model.transcribe(sound, RATE, language="en", initial_prompt=earlier, **BARE).ids
     assert found == [token for token in expected if token < 50_257][n - 1 :] or found == expected
-    assert found != model.transcribe(sound, RATE, **BARE).ids
+    assert found != model.transcribe(sound, RATE, language="en", **BARE).ids
     long = model.exact.opening(model.options({"initial_prompt": "word " * 500}))
     assert len(long) == 1 + 23 + 4  # half of the positions less one, with its mark, and the usual opening
 
@@ -89,6 +89,8 @@ def test_the_likeliest_language_is_found(model, peer, sound):
     told = model.transcribe(sound, RATE, language=said.language, **BARE)
     assert (said.ids, said.words) == (told.ids, told.words)
     assert said.record()["language"] == said.language
+    unasked = model.transcribe(sound, RATE, **BARE)
+    assert (unasked.ids, unasked.language) == (said.ids, said.language), "as without a word about it"
 
 
 def test_what_an_english_model_and_wrong_languages_are_told(model, sound, tmp_path):

@@ -27,6 +27,7 @@ from regard.checkpoints.foreign.whisper_tokens import (
     PLAIN,
     decoding,
     find_tokenizer,
+    language_for,
     prompt_for,
 )
 from regard.checkpoints.spec import ModelSpec, Pretrained
@@ -114,7 +115,8 @@ def _decode(config: TheirConfig) -> dict[str, Any]:
     given = dict(config) | (read_json(path) if path.exists() else {})
     decode: dict[str, Any] = {"max_length": max(2, int(config["max_target_positions"]) // 2), "patience": PATIENCE}
     if int(config["vocab_size"]) > ENGLISH_TOKENS:
-        decode |= {"prompt": prompt_for(int(config["vocab_size"])), "fallback": "long"}
+        n_tokens = int(config["vocab_size"])
+        decode |= {"prompt": prompt_for(n_tokens), **language_for(n_tokens), "fallback": "long"}
     if given.get("suppress_tokens"):
         decode["banned"] = [int(token) for token in given["suppress_tokens"] if int(token) >= 0]
     if given.get("begin_suppress_tokens"):

@@ -63,6 +63,11 @@ def prompt_for(n_tokens: int) -> list[str]:
     return [START, PLAIN] if n_tokens <= ENGLISH_VOCABULARY else [START, "<|en|>", "<|transcribe|>", PLAIN]
 
 
+def language_for(n_tokens: int) -> dict[str, str]:
+    """The language that is listened for where none is asked for: of several, the likeliest."""
+    return {} if n_tokens <= ENGLISH_VOCABULARY else {"language": "auto"}
+
+
 def find_tokenizer(path: Path, *, n_tokens: int) -> Tokenizer:
     """The tokenizer beside OpenAI's file: a list of ranks, or Hugging Face's files."""
     folder = path.parent
@@ -134,6 +139,7 @@ def decoding(tokenizer: Tokenizer, *, n_tokens: int, n_layers: int, n_heads: int
     upper = [f"{layer}.{head}" for layer in range(n_layers // 2, n_layers) for head in range(n_heads)]
     return {
         "prompt": prompt_for(n_tokens),
+        **language_for(n_tokens),
         "patience": PATIENCE,
         "fallback": "long",
         "not_first": [tokenizer.encode(" ")[0], tokenizer.eos_id],

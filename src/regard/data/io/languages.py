@@ -27,7 +27,7 @@ LANGUAGES = frozenset(_CODES)
 
 
 def language_of(name: str) -> str | None:
-    """The code of a language by its code or name, which may end that of a file or a column: `text_en`, `train.de.gz`."""
+    """The code of a language by its code or name, which may end a file's or a column's: `train.de.gz`, `text_en`."""
     ending = PurePath(name).name.lower().removesuffix(".gz").removesuffix(".txt").split(".")[-1]
     return _CODES.get(ending) or _CODES.get(re.split("[_-]", ending)[-1])
 

@@ -31,7 +31,7 @@ def plan_series(recipe: Recipe, context: RunContext) -> Plan:
     return Plan(
         data=f"{n:,} {_rows_named(table.pattern)}{_series_named(columns)}",
         steps=steps,
-        evaluations=10,
+        evaluations=6,  # the linear model that it begins with is often best: not many more than it waits for
         patience=4,
         warmup=50,
         cost=0.1 * n / batch / 3,
