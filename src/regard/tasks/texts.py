@@ -13,6 +13,7 @@ from typing import NamedTuple
 from regard.config.data import TextConfig, TextPieces, TokenizerConfig
 from regard.data.io.cache import store_key
 from regard.data.io.paths import find_data
+from regard.data.io.saved import saved_part
 from regard.data.text.documents import Document, TextSource
 from regard.data.text.streams import TokenStream
 from regard.data.text.tokenizers import Tokenizer
@@ -37,7 +38,7 @@ class TextFiles(DataFiles[TextConfig]):
 
     def source(self, names: tuple[str, ...], *, what: str) -> TextSource:
         """Describe one set of texts."""
-        paths = tuple(self.find(names, what=what))
+        paths = tuple(saved_part(path, what) or path for path in self.find(names, what=what))
         return TextSource(paths, split=self.data.split, column=self.data.column)
 
     @cached_property
@@ -47,8 +48,11 @@ class TextFiles(DataFiles[TextConfig]):
 
     @cached_property
     def valid(self) -> TextSource | None:
-        """The texts to choose by, or None where they are held out of the training text."""
-        return self.source(self.data.valid, what="valid") if self.data.valid else None
+        """The texts to choose by, named or saved beside the others; None: they are held out of the training text."""
+        if self.data.valid or not self.data.train:
+            return self.source(self.data.valid, what="valid") if self.data.valid else None
+        beside = all(saved_part(path, "valid") for path in self.find(self.data.train, what="train"))
+        return self.source(self.data.train, what="valid") if beside else None
 
     @cached_property
     def tests(self) -> dict[str, TextSource]:

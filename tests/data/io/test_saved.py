@@ -2,6 +2,7 @@
 
 import pytest
 
+from regard.config.data import TextConfig
 from regard.data.io.saved import saved_part
 from regard.data.io.tables import read_header, table_format
 from regard.data.text.labelled import LabelSource
@@ -9,6 +10,7 @@ from regard.data.text.pairs import PairSource
 from regard.errors import DataError
 from regard.tasks.labels.config import LabelData
 from regard.tasks.labels.data import LabelFiles
+from regard.tasks.texts import TextFiles
 from regard.tasks.translation.config import PairData
 from regard.tasks.translation.data import PairFiles
 
@@ -57,3 +59,15 @@ def test_the_parts_of_a_saved_folder_are_taken_for_what_they_are(tmp_path):
         save(tmp_path / "films" / part, [{"text": text, "label": "1"}, {"text": "x", "label": "0"}])
     sets = LabelFiles(LabelData(train=(str(tmp_path / "films"),))).read()
     assert [part[0].text for part in (sets.train, sets.valid, sets.tests["test"])] == ["good", "bad", "fine"]
+
+
+def test_texts_of_a_saved_folder(tmp_path):
+    folder = tmp_path / "texts"
+    for part, text in (("train", "a long story"), ("validation", "another")):
+        save(folder / part, [{"text": text}, {"text": f"{text} again"}])
+    files = TextFiles(TextConfig(train=(str(folder),)))
+    assert [one.text for one in files.train_documents()] == ["a long story", "a long story again"]
+    assert [one.text for one in files.valid_documents()] == ["another", "another again"]
+    alone = TextFiles(TextConfig(train=(str(folder / "train"),)))
+    assert alone.valid is None
+    assert alone.fingerprints()["train"] == files.fingerprints()["train"]

@@ -8,10 +8,11 @@ How a text file is cut into documents is its `split`:
                ` = = Part = = `, do not count
     line       each line is one
 
-A row of a JSONL or Parquet table is a document by itself. Of a folder, all `.txt`, `.jsonl` and `.parquet` files are
-read (the first two also as `.gz`), those in folders inside it too, in the order of their names. Line ends are "\\n"
-whatever they were in the file; with `file` and `heading` nothing else changes, and the documents put together are the
-file. A document too long to hold comes in several: all but the last say that there is `more`.
+A row of a JSONL or Parquet table, or of one that the `datasets` package saved, is a document by itself. Of a folder,
+all `.txt`, `.jsonl` and `.parquet` files are read (the first two also as `.gz`), those in folders inside it too, in the
+order of their names. Line ends are "\\n" whatever they were in the file; with `file` and `heading` nothing else
+changes, and the documents put together are the file. A document too long to hold comes in several: all but the last say
+that there is `more`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import NamedTuple, get_args
 
 from regard.config.data import Split
 from regard.data.io.lines import STDIN, display_name, empty_file, hash_file, stream_lines
+from regard.data.io.saved import is_saved
 from regard.data.io.tables import read_texts, table_format
 from regard.errors import DataError, UsageError
 
@@ -84,7 +86,7 @@ class TextSource:
 
     def _read(self, file: Path | str) -> Iterator[Document]:
         format = table_format(file)
-        if format in ("jsonl", "parquet"):
+        if format in ("jsonl", "parquet", "arrow"):
             return self._rows(file, format)
         return _SPLITTERS[self.split](file)
 
@@ -100,7 +102,8 @@ class TextSource:
 
 
 def _files(path: Path | str) -> Sequence[Path | str]:
-    return _inside(Path(path)) if str(path) != STDIN and Path(path).is_dir() else [path]
+    whole = str(path) == STDIN or not Path(path).is_dir() or is_saved(path)
+    return [path] if whole else _inside(Path(path))
 
 
 def _inside(folder: Path) -> list[Path]:
