@@ -30,8 +30,9 @@ fast: setup  ## the tests that take seconds
 test-textbook: setup  ## the quick tests without anything of fast/, which is never needed for a correct result
 	REGARD_FAST=0 $(BIN)/python -m pytest -n auto --dist loadfile -m "not slow" --ignore tests/fast
 
-test-gpu:  ## what a GPU changes, in one process; on a machine with CUDA, where PYTHON is one that has torch for it
-	PYTHONPATH=src $(PYTHON) -m pytest -m gpu -p no:cacheprovider tests
+SHUFFLE ?= $(shell date +%s)
+test-gpu:  ## what a GPU changes, in one process and a random order; where PYTHON is one that has torch for CUDA
+	PYTHONPATH=src $(PYTHON) -m pytest -m gpu -p no:cacheprovider --verbosity=0 --shuffle $(SHUFFLE) tests
 
 check: setup  ## style, types, and who may import whom
 	$(BIN)/ruff check .

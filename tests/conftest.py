@@ -19,6 +19,25 @@ import torch
 import tiny_runs
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--shuffle 7`: run what was collected in the random order of that seed, to find tests that need another one."""
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in a random order, by this seed")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Shuffle every test by itself, across files."""
+    seed = config.getoption("--shuffle")
+    if seed is not None:
+        random.Random(seed).shuffle(items)
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say which order it is, so that it can be had again."""
+    seed = config.getoption("--shuffle")
+    return None if seed is None else f"random order: --shuffle {seed}"
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Workers of pytest-xdist share the cores: one thread each, or they wait for one another."""
     if "PYTEST_XDIST_WORKER" in os.environ:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,14 @@ from regard.tasks.speech.look import Sound, SpeechLook
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found")
 assert browser  # the fixture
 RATE = 8000
+
+
+def wait_until(page, expression: str, *, seconds: float = 30.0) -> None:
+    """Wait for an expression to be true: the page's policy forbids what playwright would have it evaluate by itself."""
+    until = time.monotonic() + seconds
+    while not page.evaluate(expression):
+        assert time.monotonic() < until, expression
+        page.wait_for_timeout(50)
 
 
 def caption_look() -> CaptionLook:
@@ -248,10 +257,10 @@ def test_words_light_up_while_the_sound_plays_and_lead_to_their_place(browser, t
     assert [word.start for word in look.words] == sorted(word.start for word in look.words)
     shown = opened(browser, look, tmp_path)
     page = shown.page
-    page.wait_for_function("document.getElementById('player').readyState > 1")
+    wait_until(page, "document.getElementById('player').readyState > 1")
     assert page.evaluate("document.getElementById('player').duration") == pytest.approx(2, abs=0.01)
     page.click("#words button:nth-child(2)")
-    page.wait_for_function("document.querySelector('#words button:nth-child(2)').classList.contains('now')")
+    page.wait_for_selector("#words button:nth-child(2).now")
     start, end = look.words[1].start, look.words[1].end
     assert page.evaluate("document.getElementById('player').currentTime") == pytest.approx(start, abs=0.01)
     weights = look.weights["cross"][0, 0, 1]
@@ -259,9 +268,7 @@ def test_words_light_up_while_the_sound_plays_and_lead_to_their_place(browser, t
     assert shown.text("#told").startswith(told)
     assert shown.text("#most") == f"{weights.max():#.2g}"
     page.evaluate("document.getElementById('player').muted = true; document.getElementById('player').play()")
-    page.wait_for_function(
-        "document.querySelector('#words button:nth-child(3)').classList.contains('now')", timeout=8000
-    )
+    page.wait_for_selector("#words button:nth-child(3).now", timeout=8000)
     assert len(page.query_selector_all("#words .now")) == 1
     page.evaluate("document.getElementById('player').pause()")
     assert (shown.problems, shown.asked) == ([], [])
@@ -291,4 +298,36 @@ def test_a_recording_without_words_is_shown_all_the_same(browser, tmp_path):
     assert shown.text("#wrote") == "(nothing was written)"
     assert shown.text("#told").startswith("The model wrote no words.")
     assert shown.problems == []
+    shown.context.close()
+
+
+INTRUDERS = """
+<script>document.title = "intruded"</script>
+<img src="x" onerror="document.title = 'intruded'">
+<p id="coloured" style="color: rgb(255, 0, 0)">a</p>
+<style>#coloured { font-size: 99px }</style>
+<img src="https://nowhere.example/a.png"><link rel="stylesheet" href="https://nowhere.example/a.css">
+<iframe src="https://nowhere.example/"></iframe><form id="form" action="https://nowhere.example/"></form>
+<base href="https://nowhere.example/">
+"""
+
+
+@pytest.mark.parametrize("make", [translation, caption_look, series_look, speech_look])
+def test_markup_that_got_into_a_page_does_nothing(browser, tmp_path, make):
+    """Whatever found its way in: it cannot run, load, send or look like the page, and the page itself works."""
+    path = make().page(tmp_path / "a.html")
+    text = Path(path).read_text(encoding="utf-8")
+    Path(path).write_text(text.replace("<body>", f"<body>{INTRUDERS}"), encoding="utf-8")
+    shown = Shown(browser, path)
+    title = shown.page.title()
+    shown.page.evaluate("fetch('https://nowhere.example/').catch(() => 0)")
+    shown.page.wait_for_timeout(200)
+    assert shown.page.title() == title != "intruded"
+    styled = shown.page.evaluate("(({color, fontSize}) => [color, fontSize])(getComputedStyle(coloured))")
+    assert styled[0] != "rgb(255, 0, 0)"
+    assert styled[1] != "99px"
+    assert shown.asked == []
+    assert len(shown.problems) >= 6, "the browser says what it refused"
+    assert all("Content Security Policy" in one for one in shown.problems), shown.problems
+    shown.view("heads")
     shown.context.close()

@@ -72,12 +72,17 @@ def test_another_strategy_leaves_the_recipes_options_for_its_own_aside(folder, t
     assert beam.options({"temperature": 0.5}) == DecodeOptions(strategy="sample", temperature=0.5, max_length=24)
 
 
-def test_sampling_names_its_texts(model):
+def test_a_sample_depends_on_its_own_text(model):
     hot = {"strategy": "sample", "temperature": 5.0}
-    together = [prediction.ids for prediction in model(["one two"] * 3, **hot)]
-    assert together[0] != together[1]
-    alone = [model(["one two"], keys=[key], **hot)[0].ids for key in range(3)]
-    assert alone == together
+    texts = ["one two", "three", "one two", "four five", "three"]
+    together = [prediction.ids for prediction in model(texts, **hot)]
+    assert together[0] == together[2] != together[1] == together[4] != together[3]
+    assert together == [model(text, **hot).ids for text in texts]
+    assert together == [prediction.ids for prediction in model(texts[::-1], **hot)][::-1]
+    several = model(texts, n_samples=4, **hot)
+    assert [one.ids for one in several] == together, "the first sample is the only one of a call for one"
+    assert len({tuple(one.ids) for one in (several[0], *several[0].alternatives)}) == 4
+    assert [one.ids for one in model(texts, **hot, seed=1)] != together
 
 
 def test_an_output_begins_as_it_is_told_to(model):

@@ -1,8 +1,9 @@
 """Draws have the right distribution, and depend on seed, key and step alone."""
 
+import numpy as np
 import torch
 
-from regard.decoding.sampling import draw, log_waits, mix64, random_bits, stream_keys
+from regard.decoding.sampling import draw, key_of, log_waits, mix64, random_bits, stream_keys
 
 MASK = (1 << 64) - 1
 
@@ -113,3 +114,23 @@ def test_the_samples_of_a_row_do_not_depend_on_their_number() -> None:
 
 def test_any_seed_is_taken() -> None:
     assert streams(2, seed=2**70 + 1).dtype == torch.int64
+
+
+def test_a_key_is_a_digest_of_the_content() -> None:
+    assert key_of([3, 1, 2]) == key_of((3, 1, 2)) == key_of(np.array([3, 1, 2]))
+    others: list[object] = [[3, 1], [1, 3, 2], [], [0], [0, 0], np.array([3.0, 1.0, 2.0]), np.array([[3, 1, 2]])]
+    keys = [key_of(content) for content in ([3, 1, 2], *others)]  # type: ignore[arg-type]
+    assert len(set(keys)) == len(keys)
+    assert all(0 <= key < 2**63 for key in keys)
+    assert key_of([1, 2, 3]) == 8074530170935902097, "it stays the same on every machine and in every version"
+    turned = np.arange(6.0).reshape(2, 3).T
+    assert key_of(turned) == key_of(np.ascontiguousarray(turned))
+
+
+def test_the_noise_of_a_row_has_the_same_bits_wherever_it_stands() -> None:
+    """However many rows there are, and whatever vector units do at the ends of rows."""
+    for n in (7, 100, 50257):
+        together = log_waits(streams(9), step=5, n=n)
+        for row in (0, 4, 8):
+            assert torch.equal(log_waits(streams(9)[row : row + 1], step=5, n=n)[0], together[row])
+        assert torch.equal(log_waits(streams(9).flip(0), step=5, n=n).flip(0), together)

@@ -155,7 +155,7 @@ class TagPredictor(Predictor[str, Tagged]):
     def open(cls, pretrained: Any, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
         return cls(module, tokenizer_of(pretrained), recipe)
 
-    def predict(self, inputs: Sequence[str], *, keys: Sequence[int] | None = None) -> list[Tagged]:
+    def predict(self, inputs: Sequence[str]) -> list[Tagged]:
         words = [text.split() for text in inputs]
         return [Tagged(w, t) for w, t in zip(words, tag(self.module, self.tokenizer, words), strict=True)]
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from regard.attention import Rows
-from regard.inspection.invariants import MORE, Check, Given, Trial, measure_alone, measure_reading
+from regard.inspection.invariants import MORE, Check, Given, Trial, compare_draws, measure_alone, measure_reading
 from regard.models.registry import build
 
 BERT = {"n_tokens": 11, "d_model": 16, "n_heads": 2, "d_feedforward": 16, "n_layers": 1, "n_positions": 16}
@@ -79,3 +79,31 @@ def test_a_finding_is_kept_only_if_no_text_differs():
     assert Check("p", 0.0, 0.0).kept
     assert not Check("p", 0.0, 0.0, n_different=1).kept
     assert not Check("p", 2.0, 1.0).kept
+
+
+def drawn(*ids, score=0.0):
+    """Two samples, as a model that writes gives them."""
+    return [Written([*ids, sample], score) for sample in range(2)]
+
+
+class Written:
+    def __init__(self, ids, score):
+        self.ids, self.score = ids, score
+
+
+def test_draws_that_depend_on_anything_but_the_text_are_found():
+    texts = [3, 1, 4, 1, 5]
+    sound = compare_draws(lambda places: [drawn(texts[i]) for i in places], len(texts))
+    assert (sound.promise, sound.kept) == ("a draw depends on its own text", True)
+    wrong = {
+        "the place in the list": lambda places: [drawn(texts[i], n) for n, i in enumerate(places)],
+        "the size of the list": lambda places: [drawn(texts[i], len(places)) for i in places],
+        "how often it was there before": lambda places: [drawn(i, places[:n].count(i)) for n, i in enumerate(places)],
+    }
+    for name, write in wrong.items():
+        found = compare_draws(write, len(texts))
+        assert not found.kept, name
+        assert found.n_different
+    louder = compare_draws(lambda places: [drawn(texts[i], score=0.01 * len(places)) for i in places], len(texts))
+    assert not louder.kept
+    assert louder.n_different == 0

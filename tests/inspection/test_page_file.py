@@ -1,6 +1,7 @@
 """The page as a file: whole, alone, and with every number in it, as far as can be told without a browser."""
 
 import base64
+import hashlib
 import json
 import re
 import zlib
@@ -108,3 +109,32 @@ def test_a_page_with_a_scene_stays_below_five_megabytes(n):
     assert 1e6 < len(text) < 5e6
     [note] = record(text)["notes"]
     assert note.startswith("of self-attention only layers ")
+
+
+@pytest.mark.parametrize("scene", [None, Scene("own", "VIEWS.own = 1;", ("self",), "an input")])
+def test_a_browser_may_run_the_frame_and_nothing_else(scene):
+    found = Map("self", "text", "text", np.eye(2, dtype=np.float32)[None, None], (0,), (0,))
+    text = page(Look({"text": Axis(["a", "b"])}, {"self": found}, None, "'; script-src *"), scene)
+    meta = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', text)
+    head, rules = text[: meta.start()], meta[1]
+    assert "<script" not in head
+    assert "<style" not in head
+    allowed = dict(rule.split(" ", 1) for rule in rules.split("; "))
+    own = {
+        tag: [
+            f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'"
+            for one in re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        ]
+        for tag in ("script", "style")
+    }
+    assert allowed == {
+        "default-src": "'none'",
+        "script-src": " ".join(own["script"]),
+        "style-src": " ".join(own["style"]),
+        "img-src": "data:",
+        "media-src": "data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    assert len(own["script"]) == len(own["style"]) == 1
+    assert not re.search(r"""\s(style|on\w+)=["']""", text), "attributes would need to be allowed, too"

@@ -122,20 +122,20 @@ def predict(
     raise typer.Exit(teller.end())
 
 
-Predict = Callable[[Sequence[str], Sequence[int]], Sequence[Any]]
+Predict = Callable[[Sequence[str]], Sequence[Any]]
 
 
 def _predicting(predictor: Any, options: dict[str, Any]) -> Predict:
-    return lambda inputs, keys: predictor.attempt(inputs, keys=keys, **options)
+    return lambda inputs: predictor.attempt(inputs, **options)
 
 
 def _embedding(predictor: Any) -> Predict:
     from regard.tasks.predictions import attempt
 
-    def vectors(texts: Sequence[str], _: Sequence[int]) -> list[_Vector]:
+    def vectors(texts: Sequence[str]) -> list[_Vector]:
         return [_Vector(vector) for vector in predictor.embed(list(texts)).tolist()]
 
-    return lambda inputs, keys: attempt(vectors, inputs, keys)
+    return lambda inputs: attempt(vectors, inputs)
 
 
 @dataclass(frozen=True)
@@ -153,15 +153,12 @@ class _Vector:
 
 def _predicted(predict: Predict, many: Inputs) -> Iterator[tuple[list[Given], list[Any]]]:
     """Inputs with their outputs, or with what is wrong, in their order and some at a time: memory stays flat."""
-    begin = 0
     for some in many.chunks():
         good = [place for place, one in enumerate(some) if one.problem is None]
-        keys = [begin + place for place in good]  # an input draws the same random numbers wherever chunks end
         outputs: list[Any] = [one.problem for one in some]
-        for place, output in zip(good, predict([some[place].value for place in good], keys), strict=True):
+        for place, output in zip(good, predict([some[place].value for place in good]), strict=True):
             outputs[place] = output
         yield some, outputs
-        begin += len(some)
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -46,10 +47,28 @@ def computing(device: torch.device, *, bf16: bool) -> torch.autocast:
 @contextmanager
 def quick_products(device: torch.device) -> Iterator[None]:
     """Single-precision products by a GPU's TF32 units, in here alone: nobody else's results change."""
-    before = torch.get_float32_matmul_precision()
-    if device.type == "cuda":
+    if device.type != "cuda":
+        yield
+        return
+    torchs: Any = torch.backends
+    backends = (torchs.cuda.matmul, torchs.mkldnn.matmul)  # PyTorch's one setting is for both
+    before, names = _products(), [backend.fp32_precision for backend in backends]
+    if before is None:
+        backends[0].fp32_precision = "tf32"
+    else:
         torch.set_float32_matmul_precision("high")
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        if before is not None:
+            torch.set_float32_matmul_precision(before)
+        for backend, name in zip(backends, names, strict=True):
+            backend.fp32_precision = name
+
+
+def _products() -> str | None:
+    """The precision of products by PyTorch's one setting; None where those of its backends say otherwise."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return None

@@ -8,6 +8,7 @@ from regard.decoding.ensemble import EnsembleStepper
 from regard.decoding.options import DecodeOptions
 from regard.decoding.plan import SyncPolicy
 from regard.decoding.ranking import Hypothesis
+from regard.decoding.sampling import key_of
 from regard.decoding.scoring import force_decode
 from regard.decoding.stepper import Stepper
 
@@ -19,5 +20,6 @@ __all__ = [
     "SyncPolicy",
     "decode",
     "force_decode",
+    "key_of",
     "stream",
 ]

@@ -38,7 +38,8 @@ def decode(
     bos_id       the first token fed to every row; or (n_rows,), such as the last token of each row's prompt
     max_lengths  the most steps for each row, up to `options.max_length`; see `DecodeOptions.limits`
     prefixes     how the output of each row has to begin; those tokens are part of the hypothesis and of its length
-    row_keys     the name of each row in the random stream, with which it draws the same in any batch; default 0, 1, 2 …
+    row_keys     the name of each row in the random stream, with which it draws the same in any batch: `key_of` what it
+                 was made from; by default 0, 1, 2 …, for this knows only steppers
     sync         how often to look for finished rows; chosen by device
     """
     if n_rows == 0:

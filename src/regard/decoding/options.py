@@ -49,7 +49,7 @@ class DecodeOptions(Settings):
     top_p: float = setting(1.0, "draw among the likeliest that make up this share", gt=0, le=1)
     min_p: float = setting(0.0, "draw among those at least this share as likely as the likeliest", ge=0, le=1)
     n_samples: int = setting(1, "how many are drawn for each input", ge=1)
-    seed: int = setting(0, "what every draw follows from, with the input's place and the step")
+    seed: int = setting(0, "what every draw follows from, with the input itself, the number of the sample and the step")
     min_length: int = setting(0, "least tokens before the end mark", ge=0)
     max_length: int = setting(256, "most tokens, the end mark included", ge=1)
     max_ratio: float = setting(0.0, "most tokens for each one of the source; 0: any", ge=0)

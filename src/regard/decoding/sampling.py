@@ -1,5 +1,8 @@
 """Sampling that a batch cannot disturb: a draw depends on the seed, the row's key and the step, and on nothing else.
 
+A row's key is a digest of what it was made from (`key_of`): the same text draws the same alone, in any list, in any
+order, and twice in one list; its samples are told apart by their number.
+
 A token is drawn by Gumbel-max, argmax(logits + noise), where the noise of a token is a hash of (seed, row key, step,
 token id): integer arithmetic, the same on every device, with no generator whose state would tie rows to their
 neighbours.
@@ -9,6 +12,12 @@ fast: the finaliser of Wellons ("prospecting for hash functions", 2018), with th
 midway.
 """
 
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, arange, finfo, float32, int32
 
 _GOLDEN_64 = 0x9E3779B97F4A7C15
@@ -24,6 +33,13 @@ def _signed(value: int, bits: int = 64) -> int:
 def _fold(x: Tensor, shift: int, bits: int) -> Tensor:
     """x ^= x >>> shift: torch shifts copy the sign, a hash must not."""
     return x.bitwise_xor_((x >> shift).bitwise_and_((1 << (bits - shift)) - 1))
+
+
+def key_of(content: Sequence[int] | NDArray[Any]) -> int:
+    """The key of a row by its content, such as the ids of a text, the pixels of an image or the samples of a sound."""
+    array = content if isinstance(content, np.ndarray) else np.array(content, dtype=np.int64)
+    kind = f"{array.dtype.str} {array.shape} ".encode()
+    return int.from_bytes(blake2b(kind + array.tobytes(), digest_size=8).digest(), "little") >> 1
 
 
 def mix64(x: Tensor) -> Tensor:

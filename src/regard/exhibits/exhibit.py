@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+import torch
+
+from regard.config.process import unchanged
 from regard.inspection.plots.panels import Panel, draw_panels
 
 T = TypeVar("T")
@@ -54,4 +57,9 @@ class Exhibit:
     name: str
     title: str
     claim: str
-    run: Callable[[Scale], Finding]
+    measure: Callable[[Scale], Finding]
+
+    def run(self, scale: Scale) -> Finding:
+        """Run it, and leave everybody's random numbers as they were."""
+        with unchanged(torch.device("cpu")):
+            return self.measure(scale)

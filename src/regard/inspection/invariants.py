@@ -5,9 +5,10 @@ explicit   attention computed step by step gives the outputs of the fused kernel
 saved      what is written to disk and read back computes the same bits
 padding    what stands in the padding changes no bit; more of it changes nothing that matters
 cached     what a model that writes computes step by step is what it computes in one pass
+drawn      what is drawn for a text depends on the seed and on the text: not on the list, its order or its repetitions
 
 A `Trial` is a model, texts to run it on, and how; `measure_plain` is for models of plain tensors, such as images.
-`compare_alone` and `compare_cached` are for models that write, in each of the `strategies` of decoding.
+`compare_alone`, `compare_draws` and `compare_cached` are for models that write; `strategies` are those of decoding.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from regard.decoding import DecodeOptions
 
 TOLERANCE = 1e-3  # of logits and log-probabilities in single precision: rounding stays far below, mistakes far above
 MORE = 5  # positions of padding that are added
+DRAWN = 2  # samples of each text
 
 
 @dataclass(frozen=True)
@@ -208,9 +210,29 @@ def compare_alone(
 ) -> Check:
     """What was written for each input among others, and for each by itself."""
     pairs = list(zip(together, alone, strict=True))
-    different = sum([h.ids for h in many] != [h.ids for h in one] for many, one in pairs)
+    different = sum(_ids(many) != _ids(one) for many, one in pairs)
     apart = max(abs(many[0].score - one[0].score) for many, one in pairs)
     return Check(f"a batch of one = a batch of {len(together)}, {strategy}", apart, TOLERANCE, different)
+
+
+def compare_draws(write: Callable[[list[int]], Sequence[Sequence[Hypothesis]]], n: int) -> Check:
+    """What is drawn for n inputs: each alone, in the order they have, in the reverse one, and each twice in one list.
+
+    `write` gives `DRAWN` samples of each input whose place it is told.
+    """
+    places = list(range(n))
+    lists = [*([place] for place in places), places, places[::-1], [place for place in places for _ in range(2)]]
+    found: dict[int, list[Sequence[Hypothesis]]] = {place: [] for place in places}
+    for some in lists:
+        for place, several in zip(some, write(some), strict=True):
+            found[place].append(several)
+    different = sum(any(_ids(one) != _ids(each[0]) for one in each) for each in found.values())
+    apart = max(abs(one[0].score - each[0][0].score) for each in found.values() for one in each)
+    return Check("a draw depends on its own text", apart, TOLERANCE, different)
+
+
+def _ids(several: Sequence[Hypothesis]) -> list[list[int]]:
+    return [one.ids for one in several]
 
 
 def compare_cached(steps: Sequence[Sequence[float]], whole: Sequence[Sequence[float]]) -> Check:

@@ -12,6 +12,10 @@ first comes first in the file, so that it can be drawn while the rest is still b
     t0        small pictures of all heads of map 0, one byte a cell
     q0.3.5    the queries and keys of a head, sixteen bits a number, as shares of the largest
 
+What a page shows was written by a model and read from anybody's files, so it forbids its browser everything but itself
+(Content-Security-Policy): the script and the style sheet of the frame run, named by their digests, pictures and sounds
+come out of the page, and nothing is loaded from or sent to anywhere. Text that got in as markup would do nothing.
+
 A page holds so many weights and no more. Kinds of attention that are asked for last, then layers in between, then heads
 are left out of one that would be larger, and the page says which.
 """
@@ -19,6 +23,7 @@ are left out of one that would be larger, and the page says which.
 from __future__ import annotations
 
 import base64
+import hashlib
 import html
 import json
 import re
@@ -91,7 +96,22 @@ def page(look: Look, scene: Scene | None = None) -> str:
         "script": file_text("regard.inspection", "page.js"),
         "rest": rest,
     }
-    return filled(file_text("regard.inspection", "page.html"), parts)
+    template = file_text("regard.inspection", "page.html")
+    return filled(template, parts | {"policy": policy(template, parts)})
+
+
+def policy(template: str, parts: Mapping[str, str]) -> str:
+    """What a browser may do with the filled template: run its own scripts and style sheets, and show what is in it."""
+    scripts, styles = (_digests(template, tag, parts) for tag in ("script", "style"))
+    shown = "img-src data:; media-src data:; base-uri 'none'; form-action 'none'"
+    return f"default-src 'none'; script-src {scripts}; style-src {styles}; {shown}"
+
+
+def _digests(template: str, tag: str, parts: Mapping[str, str]) -> str:
+    """The digest of what stands between each pair of tags, as browsers compute it; data blocks carry a type."""
+    inline = re.findall(f"<{tag}>(.*?)</{tag}>", template, re.DOTALL)
+    digests = [hashlib.sha256(filled(one, parts).encode()).digest() for one in inline]
+    return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
 
 
 def _parted(own: Mapping[str, bytes], maps: list[Map], *, layer: int) -> tuple[str, str]:

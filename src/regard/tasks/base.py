@@ -220,27 +220,24 @@ class Predictor(ABC, Generic[Input, Output]):
 
     @abstractmethod
     def predict(self, inputs: Sequence[Input], *args: Any, **options: Any) -> list[Output]:
-        """An output for each input. `keys` name the inputs in random streams; by default they are their places."""
+        """An output for each input, which depends on no other."""
 
-    def attempt(
-        self, inputs: Sequence[Input], *, keys: Sequence[int] | None = None, **options: Any
-    ) -> list[Output | RegardError]:
+    def attempt(self, inputs: Sequence[Input], **options: Any) -> list[Output | RegardError]:
         """An output for each input, or what is wrong with it; what is wrong with the options is an error as ever."""
         say = self.say
 
-        def predict(some: Sequence[Input], named: Sequence[int]) -> list[Output]:
+        def predict(some: Sequence[Input]) -> list[Output]:
             remarks: list[str] = []
             self.say = remarks.append  # of a try that fails nothing is told: another one follows
             try:
-                outputs = self(list(some), keys=list(named), **options)
+                outputs = self(list(some), **options)
             finally:
                 self.say = say
             for remark in remarks:
                 say(remark)
             return outputs
 
-        named = range(len(inputs)) if keys is None else keys
-        return attempt(predict, inputs, named, check=lambda: self([], **options))
+        return attempt(predict, inputs, check=lambda: self([], **options))
 
     def files_in(self, folder: Path) -> list[str]:
         """The inputs that a folder holds: files by their suffixes, also of folders within; what is hidden is none."""

@@ -60,9 +60,8 @@ class Prediction:
 
 
 def attempt(
-    predict: Callable[[Sequence[Given], Sequence[int]], Sequence[Made]],
+    predict: Callable[[Sequence[Given]], Sequence[Made]],
     inputs: Sequence[Given],
-    keys: Sequence[int],
     *,
     check: Callable[[], object] = lambda: None,
 ) -> list[Made | RegardError]:
@@ -74,11 +73,10 @@ def attempt(
     if not inputs:
         return []
     try:
-        return list(predict(inputs, keys))
+        return list(predict(inputs))
     except RegardError as problem:
         if len(inputs) == 1:
             return [problem]
     check()
     half = len(inputs) // 2
-    halves = (inputs[:half], keys[:half]), (inputs[half:], keys[half:])
-    return [one for some, named in halves for one in attempt(predict, some, named)]
+    return [one for some in (inputs[:half], inputs[half:]) for one in attempt(predict, some)]

@@ -11,6 +11,7 @@ from typing import Any
 
 from regard.checkpoints.run import RunFolder
 from regard.config.precedence import settle
+from regard.config.process import unchanged
 from regard.config.recipe import Recipe
 from regard.tasks.facts.card import keep_card, write_card
 from regard.tasks.opening import read_recipe
@@ -50,10 +51,11 @@ def _train(recipe: Recipe, run: RunFolder, data_root: Path | None, course: Cours
     spec = task_spec(recipe.task)
     loop = resolve(spec.loop) if spec.loop else partial(fit, begin=resolve(spec.setup))
     context = RunContext.join(run, device=recipe.train.device, data_root=data_root, say=say)
-    if recipe.plans and spec.plan and not run.exists():
-        plan: Plan = context.group.from_first(lambda: resolve(spec.plan)(recipe, context))
-        recipe, course = with_plan(recipe, plan), replace(course, plan=plan)
-    facts: dict[str, Any] = loop(recipe, context, course)
+    with unchanged(context.device):
+        if recipe.plans and spec.plan and not run.exists():
+            plan: Plan = context.group.from_first(lambda: resolve(spec.plan)(recipe, context))
+            recipe, course = with_plan(recipe, plan), replace(course, plan=plan)
+        facts: dict[str, Any] = loop(recipe, context, course)
     if context.group.first and not course.only_plan:
         keep_card(run.path, write_card(run.path))
     return facts

@@ -1,7 +1,8 @@
 """Batches prepared ahead, in a thread, while the device computes.
 
 Python lets a thread run for 5 ms before another one gets its turn, which is longer than a small model's whole step on
-a GPU. While batches are prepared, threads take turns more often, so that the device never waits for its next order.
+a GPU. While batches are prepared for one, threads take turns more often, so that it never waits for its next order; a
+processor's steps are long enough. Afterwards turns are as long as before, unless somebody has changed them meanwhile.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ class Prefetcher:
     def __init__(
         self, batches: Callable[[], Iterator[tuple[Position, Batch]]], *, pinned: bool, depth: int = 4
     ) -> None:
-        self._pinned, self._usual_turn = pinned, sys.getswitchinterval()
-        sys.setswitchinterval(min(_TURN, self._usual_turn))
+        self._pinned = pinned
         self._queue: Queue[tuple[Position, Batch] | BaseException] = Queue(depth)
         self._closed = Event()
         self._thread = Thread(target=self._fill, args=(batches,), daemon=True)
         self._thread.start()
+        self._usual_turn = self._turn = sys.getswitchinterval()
+        if pinned and self._usual_turn > _TURN:
+            sys.setswitchinterval(_TURN)
+            self._turn = sys.getswitchinterval()
 
     def __iter__(self) -> Iterator[tuple[Position, Batch]]:
         return self
@@ -42,7 +46,8 @@ class Prefetcher:
     def close(self) -> None:
         """Stop preparing."""
         self._closed.set()
-        sys.setswitchinterval(self._usual_turn)
+        if sys.getswitchinterval() == self._turn != self._usual_turn:  # who came first puts it back
+            sys.setswitchinterval(self._usual_turn)
         while not self._queue.empty():
             self._queue.get_nowait()
         self._thread.join(timeout=5)

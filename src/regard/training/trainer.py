@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from regard.checkpoints.weights import load_weights, weights_of
 from regard.config.devices import computing, quick_products, uses_bf16
+from regard.config.process import seed_torch
 from regard.config.training import TrainConfig
 from regard.config.twins import twin
 from regard.data.batching.plan import Position
@@ -150,7 +151,7 @@ class Trainer:
         config, progress = self.config, self.progress
         taken = [next(batches) for _ in range(config.accumulate)]
         # Dropout draws from a stream of its own at each step and in each process, so no state has to be kept.
-        torch.manual_seed(_seed(config.seed, progress.step, self.group.rank))
+        seed_torch(_seed(config.seed, progress.step, self.group.rank), self.device)
         n_tokens = self.group.total(sum(batch.n_tokens for _, batch in taken))
         progress.step += 1
         rate = rate_at(

@@ -28,6 +28,7 @@ from regard.checkpoints.opening import open_model, open_run
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.spec import ModelSpec, Pretrained, with_defaults
 from regard.checkpoints.weights import load_weights, weights_of
+from regard.config.process import seed_torch
 from regard.config.recipe import Recipe
 from regard.data.io.paths import find_data
 from regard.data.text.tokenizers import Tokenizer
@@ -74,7 +75,7 @@ def begin_model(
 ) -> tuple[nn.Module, ModelSpec]:
     """The recipe's model with these options, its weights as the seed draws them."""
     spec = with_defaults(ModelSpec(recipe.task, recipe.model["name"], options, labels))
-    torch.manual_seed(recipe.train.seed)
+    seed_torch(recipe.train.seed, torch.device("cpu"))
     return build(spec.model, spec.options), spec
 
 

@@ -71,7 +71,7 @@ def test_neighbours_change_nothing(name: str) -> None:
     for batch_tokens in (1, 200):
         assert make_writer(learn("chars"), batch_tokens=batch_tokens)(PROMPTS, options) == together
     for i, prompt in enumerate(PROMPTS):
-        (alone,) = writer([prompt], options, keys=[i])
+        (alone,) = writer([prompt], options)
         assert [c.ids for c in alone] == [c.ids for c in together[i]]
         assert [c.score for c in alone] == pytest.approx([c.score for c in together[i]], rel=1e-6)
         assert len(alone) == options.n_best * options.n_samples
@@ -164,8 +164,8 @@ def test_a_stream_is_the_same_text(kind: str, stop: tuple[str, ...]) -> None:
     writer = make_writer(learn(kind), context=12)
     for options in (DecodeOptions(max_length=20), DecodeOptions(strategy="sample", max_length=40, seed=1)):
         for prompt in PROMPTS[:3]:
-            pieces = list(writer.stream(prompt, options, stop=stop, key=4))
-            (expected,) = writer([prompt], options, stop=stop, keys=[4])[0]
+            pieces = list(writer.stream(prompt, options, stop=stop))
+            (expected,) = writer([prompt], options, stop=stop)[0]
             assert "".join(pieces) == expected.text
     with pytest.raises(UsageError, match="allowed for streaming"):
         list(writer.stream("a", DecodeOptions(strategy="beam", beam=2)))

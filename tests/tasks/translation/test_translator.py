@@ -51,7 +51,7 @@ def test_a_batch_is_its_texts_one_by_one(name: str, case: str) -> None:
     apart = Translator([model], LANGUAGES, batch_tokens=1)(TEXTS, options)
     for place, text in enumerate(TEXTS):
         assert_same(together[place], apart[place])
-        assert_same(together[place], Translator([model], LANGUAGES)([text], options, keys=[place])[0])
+        assert_same(together[place], Translator([model], LANGUAGES)([text], options)[0])
     assert len({several[0].text for several in together}) >= 4  # they really differ
     n = {"beam": 3, "coverage": 2, "diverse beam": 4, "sample": 3}.get(case, 1)
     assert [len(several) for several in together] == [1 if place in WORDLESS else n for place in range(len(TEXTS))]
@@ -68,7 +68,7 @@ def test_given_beginnings_are_kept(name: str, case: str) -> None:
             continue
         forced = LANGUAGES.target.encode([prefix])[0]
         assert all(one.ids[: len(forced)] == forced for one in found[place])
-        alone = translator([TEXTS[place]], options_of(case), prefixes=[prefix], keys=[place])
+        alone = translator([TEXTS[place]], options_of(case), prefixes=[prefix])
         assert_same(found[place], alone[0])
         if not prefix:
             assert_same(found[place], free[place])

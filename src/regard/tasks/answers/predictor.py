@@ -61,9 +61,7 @@ class AnswerPredictor(Predictor[str, Answered]):
         """How long its rows may be."""
         return longest(pretrained)
 
-    def predict(
-        self, inputs: Sequence[str], *, keys: Sequence[int] | None = None, **options: Unpack[AnswerSettings]
-    ) -> list[Answered]:
+    def predict(self, inputs: Sequence[str], **options: Unpack[AnswerSettings]) -> list[Answered]:
         """Answer each question, which stands before a tab and its passage; `options` are those of `AnswerOptions`."""
         return self.answerer([_parts(text) for text in inputs], self.options(options))
 

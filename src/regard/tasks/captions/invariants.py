@@ -4,6 +4,7 @@ kernels, on being saved, or on what stands in the padding."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -13,7 +14,17 @@ from regard.data.batching.plan import pad
 from regard.data.images.arrays import Array
 from regard.data.text.tokenizers import Tokenizer
 from regard.decoding.scoring import force_decode
-from regard.inspection.invariants import Check, Given, Trial, compare_alone, compare_cached, measure_reading, strategies
+from regard.inspection.invariants import (
+    DRAWN,
+    Check,
+    Given,
+    Trial,
+    compare_alone,
+    compare_cached,
+    compare_draws,
+    measure_reading,
+    strategies,
+)
 from regard.models.interfaces.captions import as_captioner
 from regard.tasks.captions.writer import CaptionWriter
 
@@ -27,8 +38,10 @@ def measure_captions(
     write = CaptionWriter([model], tokenizer)
     for name, options in strategies(24).items():
         together = write(pixels, options)
-        alone = [write(pixels[i : i + 1], options, keys=[i])[0] for i in range(len(pixels))]
+        alone = [write(pixels[i : i + 1], options)[0] for i in range(len(pixels))]
         yield compare_alone(together, alone, strategy=name)
+    drawn = replace(strategies(24)["sampling"], n_samples=DRAWN)
+    yield compare_draws(lambda places: write(pixels[places], drawn), len(pixels))
     images = torch.tensor(pixels, device=model.output_weight.device)
     ids, lengths = pad([[tokenizer.bos_id, *ids] for ids in captions], tokenizer.pad_id)
     labels, _ = pad([[*ids, tokenizer.eos_id] for ids in captions], tokenizer.pad_id)

@@ -71,7 +71,6 @@ class CaptionPredictor(Predictor[ImageInput, Caption]):
         self,
         inputs: Sequence[ImageInput],
         *,
-        keys: Sequence[int] | None = None,
         prefix: str | None = None,
         **options: Unpack[DecodeSettings],
     ) -> list[Caption]:
@@ -80,7 +79,7 @@ class CaptionPredictor(Predictor[ImageInput, Caption]):
         if not inputs:
             return []
         pixels = np.stack([self.pixels(image, where=f"input {number}") for number, image in enumerate(inputs)])
-        captions = self.writer(pixels, chosen, prefix=prefix, keys=keys)
+        captions = self.writer(pixels, chosen, prefix=prefix)
         pairs = zip(inputs, captions, strict=True)
         return [Caption.of(best_first, image=image_name(image)) for image, best_first in pairs]
 

@@ -10,7 +10,7 @@ import torch
 
 from regard.data.images.arrays import Array
 from regard.data.text.tokenizers import Tokenizer
-from regard.decoding import DecodeOptions, EnsembleStepper, decode
+from regard.decoding import DecodeOptions, EnsembleStepper, decode, key_of
 from regard.models.interfaces.captions import Captioner
 from regard.tasks.captions.data import without_unknown
 from regard.tasks.predictions import Prediction
@@ -33,25 +33,18 @@ class CaptionWriter:
     def __init__(self, models: Sequence[Captioner], tokenizer: Tokenizer, *, batch_rows: int = 640) -> None:
         self.models, self.tokenizer, self.batch_rows = list(models), tokenizer, batch_rows
 
-    def __call__(
-        self, pixels: Array, options: DecodeOptions, *, prefix: str | None = None, keys: Sequence[int] | None = None
-    ) -> list[list[Caption]]:
-        """The captions of each image (n, 3, H, W), best first.
-
-        `prefix` is how every caption begins; `keys` name the images in the random stream of sampling.
-        """
+    def __call__(self, pixels: Array, options: DecodeOptions, *, prefix: str | None = None) -> list[list[Caption]]:
+        """The captions of each image (n, 3, H, W), best first; `prefix` is how every caption begins."""
         options = without_unknown(options, self.tokenizer)
-        named = range(len(pixels)) if keys is None else keys
         forced = [] if prefix is None else self.tokenizer.encode(prefix)
         at_once = max(1, self.batch_rows // max(options.beam, options.n_samples))
         captions: list[list[Caption]] = []
         for begin in range(0, len(pixels), at_once):
-            chunk = pixels[begin : begin + at_once]
-            captions += self._write(chunk, options, forced, [named[begin + i] for i in range(len(chunk))])
+            captions += self._write(pixels[begin : begin + at_once], options, forced)
         return captions
 
     @torch.inference_mode()
-    def _write(self, pixels: Array, options: DecodeOptions, prefix: list[int], keys: list[int]) -> list[list[Caption]]:
+    def _write(self, pixels: Array, options: DecodeOptions, prefix: list[int]) -> list[list[Caption]]:
         device = next(iter(self.models[0].parameters())).device
         images, tokenizer = torch.tensor(pixels, device=device), self.tokenizer
         watched = options.coverage_penalty > 0
@@ -64,6 +57,6 @@ class CaptionWriter:
             pad_id=tokenizer.pad_id,
             options=options,
             prefixes=[prefix] * len(images) if prefix else None,
-            row_keys=keys,
+            row_keys=[key_of(image) for image in pixels],
         )
         return [[Caption.decoded(h, tokenizer, tokenizer.decode(h.tokens)) for h in several] for several in hypotheses]

@@ -82,9 +82,7 @@ class ImagePredictor(Predictor[ImageInput, ImageGuess]):
         """Images are paths, images of pillow, arrays or tensors."""
         check_images(inputs)
 
-    def predict(
-        self, inputs: Sequence[ImageInput], *, keys: Sequence[int] | None = None, **options: Unpack[ImageSettings]
-    ) -> list[ImageGuess]:
+    def predict(self, inputs: Sequence[ImageInput], **options: Unpack[ImageSettings]) -> list[ImageGuess]:
         """What each image shows."""
         chosen = self.options(options)
         classifier = self._classifier(flip=chosen.flip)

@@ -83,9 +83,7 @@ class LabelPredictor(Predictor[str, Labelling]):
             tensors = dict(tensors) | {"output.weight": weight, "output.bias": bias}
         return described, tensors, files
 
-    def predict(
-        self, inputs: Sequence[str], *, keys: Sequence[int] | None = None, **options: Unpack[NoSettings]
-    ) -> list[Labelling]:
+    def predict(self, inputs: Sequence[str], **options: Unpack[NoSettings]) -> list[Labelling]:
         """Label each text; a tab parts the two texts of a pair."""
         self.scoring_options(options)
         rows = self._rows([_parts(text) for text in inputs])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -11,7 +12,17 @@ from regard.attention import Rows
 from regard.data.batching.plan import pad
 from regard.decoding.scoring import force_decode
 from regard.inspection.forward_case import device_of
-from regard.inspection.invariants import Check, Given, Trial, compare_alone, compare_cached, measure_reading, strategies
+from regard.inspection.invariants import (
+    DRAWN,
+    Check,
+    Given,
+    Trial,
+    compare_alone,
+    compare_cached,
+    compare_draws,
+    measure_reading,
+    strategies,
+)
 from regard.tasks.language.writer import Writer
 
 
@@ -25,8 +36,10 @@ def measure_continuing(
     begun = [ids[: max(1, len(ids) // 2)] for ids in prompts]
     for name, options in strategies(48).items():
         together = write.continue_ids(begun, options)
-        alone = [write.continue_ids([ids], options, keys=[i])[0] for i, ids in enumerate(begun)]
+        alone = [write.continue_ids([ids], options)[0] for ids in begun]
         yield compare_alone(together, alone, strategy=name)
+    drawn = replace(strategies(48)["sampling"], n_samples=DRAWN)
+    yield compare_draws(lambda places: write.continue_ids([begun[i] for i in places], drawn), len(begun))
     rows = _rows(module, prompts, pad_id=write.tokenizer.pad_id)
     yield _cached(module, rows, prompts, begun, pad_id=write.tokenizer.pad_id)
     yield from measure_reading(Trial(module, Given((rows,)), limit=write.context))

@@ -79,23 +79,20 @@ class LanguagePredictor(Predictor[str, Continuation]):
         self,
         inputs: Sequence[str],
         *,
-        keys: Sequence[int] | None = None,
         stop: Sequence[str] | str = (),
         **options: Unpack[DecodeSettings],
     ) -> list[Continuation]:
         """Go on with each text. `stop` are strings after which it is over, `options` fields of `DecodeOptions`."""
-        written = self.writer(inputs, self.decoding(options), stop=_listed(stop), keys=keys)
+        written = self.writer(inputs, self.decoding(options), stop=_listed(stop))
         pairs = zip(inputs, written, strict=True)
         return [Continuation.of(best_first, prompt=text) for text, best_first in pairs]
 
     __call__ = one_or_many(predict)
 
-    def stream(
-        self, text: str, *, stop: Sequence[str] | str = (), key: int = 0, **options: Unpack[DecodeSettings]
-    ) -> Iterator[str]:
+    def stream(self, text: str, *, stop: Sequence[str] | str = (), **options: Unpack[DecodeSettings]) -> Iterator[str]:
         """Go on with one text, piece by piece as it comes."""
         check_texts([text])
-        return self.writer.stream(text, self.decoding(options), stop=_listed(stop), key=key)
+        return self.writer.stream(text, self.decoding(options), stop=_listed(stop))
 
     def decoding(self, overrides: Mapping[str, Any]) -> DecodeOptions:
         """How to go on; ids beyond the tokenizer's, which some models have to fill up, never come."""

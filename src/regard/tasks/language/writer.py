@@ -23,7 +23,7 @@ from regard.config.recipe import Recipe
 from regard.data.batching.plan import like_lengths, pad
 from regard.data.text.markers import Markers
 from regard.data.text.tokenizers import FOREIGN, Tokenizer
-from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, Stepper, decode, stream
+from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, Stepper, decode, key_of, stream
 from regard.decoding.ranking import Ranking
 from regard.errors import UsageError
 from regard.models.interfaces.text import LanguageModel
@@ -109,14 +109,12 @@ class Writer:
         options: DecodeOptions,
         *,
         stop: Sequence[str] = (),
-        keys: Sequence[int] | None = None,
     ) -> list[list[Continuation]]:
         """The continuations of each prompt, best first; samples in the order they were drawn.
 
-        `stop` are strings after which a text is over. `keys` name the prompts in the random stream of sampling; by
-        default they are their places in the list.
+        `stop` are strings after which a text is over.
         """
-        return self.continue_ids([self.prompt(text) for text in prompts], options, stop=stop, keys=keys)
+        return self.continue_ids([self.prompt(text) for text in prompts], options, stop=stop)
 
     def prompt(self, text: str) -> list[int]:
         """The ids of a prompt with its start mark; an empty one is the mark of a new text, or a new line."""
@@ -133,23 +131,21 @@ class Writer:
         options: DecodeOptions,
         *,
         stop: Sequence[str] = (),
-        keys: Sequence[int] | None = None,
     ) -> list[list[Continuation]]:
         """The same for prompts that are ids already, start marks included."""
         _check(options, stop)
-        named = range(len(prompts)) if keys is None else keys
-        cut = [self._cut(ids, options) for ids in prompts]
-        drafts = [[_Draft(ids, key)] for ids, key in zip(cut, named, strict=True)]
+        drafts = [[_Draft(self._cut(ids, options), key_of(ids))] for ids in prompts]
         going = list(range(len(drafts)))
         while going:
             self._write(drafts, going, options, stop)
             going = [i for i in going if any(self._steps(draft, options) for draft in drafts[i])]
         return [[self._continuation(draft, options, stop) for draft in several] for several in drafts]
 
-    def stream(self, prompt: str, options: DecodeOptions, *, stop: Sequence[str] = (), key: int = 0) -> Iterator[str]:
+    def stream(self, prompt: str, options: DecodeOptions, *, stop: Sequence[str] = ()) -> Iterator[str]:
         """The text of one continuation, piece by piece as it comes; together what a call would give."""
         _check(options, stop)
-        draft = _Draft(self._cut(self.prompt(prompt), options), key)
+        ids = self.prompt(prompt)
+        draft = _Draft(self._cut(ids, options), key_of(ids))
         speech = IncrementalDetokenizer(self.tokenizer, draft.prompt, stop)
         while (steps := self._steps(draft, options)) and not speech.over:
             read = self._read(draft)

@@ -73,9 +73,7 @@ class MaskedPredictor(Predictor[str, Filling | NextSentence]):
         """Whether it was taught which sentences follow one another."""
         return {"next_sentence": bool(pretrained.options.get("nsp", True))}
 
-    def predict(
-        self, inputs: Sequence[str], *, keys: Sequence[int] | None = None, **options: Unpack[GuessSettings]
-    ) -> list[Filling | NextSentence]:
+    def predict(self, inputs: Sequence[str], **options: Unpack[GuessSettings]) -> list[Filling | NextSentence]:
         """Fill the masks of each text with the `k` likeliest pieces; two texts parted by a tab are judged as a pair."""
         chosen = self.options(options)
         pairs = [text.split("\t", 1) for text in inputs if "\t" in text]

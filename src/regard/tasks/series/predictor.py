@@ -79,9 +79,7 @@ class SeriesPredictor(Predictor[SeriesInput, Forecast]):
         """Series are paths, tables of columns or arrays."""
         check_series(inputs)
 
-    def predict(
-        self, inputs: Sequence[SeriesInput], *, keys: Sequence[int] | None = None, **options: Unpack[NoSettings]
-    ) -> list[Forecast]:
+    def predict(self, inputs: Sequence[SeriesInput], **options: Unpack[NoSettings]) -> list[Forecast]:
         """The steps after the last row of each series; commas part files that belong together.
 
         Where targets are told at the time of what is read, all rows of a series that have a whole window.

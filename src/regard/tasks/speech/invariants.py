@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.attention import Rows, watch
 from regard.data.audio.files import Samples
-from regard.inspection.invariants import TOLERANCE, Check, measure_saved
+from regard.inspection.invariants import DRAWN, TOLERANCE, Check, compare_draws, measure_saved
 from regard.models.interfaces.speech import Frames
 from regard.tasks.speech.config import SpeechOptions
 from regard.tasks.speech.prompting import prompt_ids
@@ -22,15 +22,18 @@ def measure_speech(
     transcriber: Transcriber, recordings: Sequence[Samples], *, texts: Sequence[Sequence[int]], prompt: tuple[str, ...]
 ) -> Iterator[Check]:
     """Every promise on recordings with a text each, as ids, one check after another."""
+    drawn = SpeechOptions(strategy="sample", n_samples=DRAWN, top_k=10, seed=7, max_length=24, prompt=prompt, vad=False)
     strategies = {
         "greedy": SpeechOptions(max_length=24, prompt=prompt, vad=False),
         "beam": SpeechOptions(strategy="beam", beam=3, max_length=24, prompt=prompt, vad=False),
+        "sampling": drawn,
     }
     for name, options in strategies.items():
         together = [best_first[0].ids for best_first in transcriber(recordings, options)]
         alone = [transcriber([one], options)[0][0].ids for one in recordings]
         different = sum(one != other for one, other in zip(together, alone, strict=True))
         yield Check(f"a batch of one = a batch of {len(recordings)}, {name}", 0.0, 0.0, different)
+    yield compare_draws(lambda places: transcriber([recordings[i] for i in places], drawn), len(recordings))
     opening = prompt_ids(transcriber.tokenizer, prompt)
     width = min(map(len, texts))
     yield from _measure_logits(transcriber, recordings, [[*opening, *ids[:width]] for ids in texts])

@@ -168,7 +168,6 @@ class SpeechPredictor(Predictor[AudioInput, Transcript]):
         self,
         inputs: Sequence[AudioInput],
         *,
-        keys: Sequence[int] | None = None,
         rate: int | None = None,
         **options: Unpack[SpeechSettings],
     ) -> list[Transcript]:
@@ -177,12 +176,11 @@ class SpeechPredictor(Predictor[AudioInput, Transcript]):
         `options` are fields of `SpeechOptions` that win over the recipe's.
         """
         chosen = self.options(options)
-        named = list(range(len(inputs))) if keys is None else list(keys)
         transcripts: list[Transcript] = []
         for begin in range(0, len(inputs), _AT_ONCE):
             places = range(begin, min(begin + _AT_ONCE, len(inputs)))
             recordings = [self.read(inputs[i], rate=rate, where=f"input {i}") for i in places]
-            transcripts += self._transcribe(recordings, chosen, [named[i] for i in places])
+            transcripts += self._transcribe(recordings, chosen)
         return transcripts
 
     __call__ = one_or_many(predict)
@@ -220,7 +218,7 @@ class SpeechPredictor(Predictor[AudioInput, Transcript]):
             raise UsageError(f"window {window} was asked for; there are 0 to {len(windows) - 1}")
         begin, end = windows[window]
         if target is None:
-            ids = self._transcribe([samples[begin:end]], chosen, [0])[0].ids
+            ids = self._transcribe([samples[begin:end]], chosen)[0].ids
         else:
             check_texts([target])
             ids = self.tokenizer.encode(target)
@@ -291,10 +289,8 @@ class SpeechPredictor(Predictor[AudioInput, Transcript]):
         ids = self.tokenizer.encode_batch(list(texts))
         return measure_speech(self.exact, recordings, texts=ids, prompt=self.config.decode.prompt)
 
-    def _transcribe(
-        self, recordings: Sequence[Samples], options: SpeechOptions, keys: Sequence[int]
-    ) -> list[Transcript]:
-        written = self.quick(recordings, options, keys=keys)
+    def _transcribe(self, recordings: Sequence[Samples], options: SpeechOptions) -> list[Transcript]:
+        written = self.quick(recordings, options)
         return [self._transcript(*pair, options) for pair in zip(recordings, written, strict=True)]
 
     def _transcript(self, samples: Samples, best_first: Sequence[Transcription], options: SpeechOptions) -> Transcript:

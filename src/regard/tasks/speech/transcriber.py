@@ -26,7 +26,7 @@ from regard.data.audio.files import Samples
 from regard.data.audio.mel import Front
 from regard.data.batching.plan import like_lengths, pad
 from regard.data.text.tokenizers import Tokenizer
-from regard.decoding import Hypothesis, decode
+from regard.decoding import Hypothesis, decode, key_of
 from regard.errors import UsageError
 from regard.models.interfaces.speech import Frames, Heard, SpeechModel, device_of
 from regard.tasks.speech.config import SpeechOptions
@@ -93,15 +93,9 @@ class Transcriber:
         self.most = min(round(seconds * front.rate), front.longest or round(seconds * front.rate))
         self.batch = max(round(batch_seconds * front.rate), 1)
 
-    def __call__(
-        self, recordings: Sequence[Samples], options: SpeechOptions, *, keys: Sequence[int] | None = None
-    ) -> list[list[Transcription]]:
-        """Transcriptions of each recording, best first; of one that was cut, only the best.
-
-        `keys` name the recordings in the random stream of sampling; by default they are their places in the list.
-        """
+    def __call__(self, recordings: Sequence[Samples], options: SpeechOptions) -> list[list[Transcription]]:
+        """Transcriptions of each recording, best first; of one that was cut, only the best."""
         self._check(options)
-        named = range(len(recordings)) if keys is None else keys
         cut = [self._cut(samples, options) for samples in recordings]
         spoken = self._languages(recordings, cut, options)
         written: list[list[list[Transcription]]] = [[[] for _ in own] for own in cut]
@@ -112,7 +106,7 @@ class Transcriber:
                 chosen = [rows[place] for place in chunk]
                 sounds = [recordings[i][cut[i][k].begin : cut[i][k].end] for i, k in chosen]
                 long = [len(cut[i]) > 1 for i, _ in chosen]
-                several = self._decode(sounds, told, [named[i] for i, _ in chosen], long=long)
+                several = self._decode(sounds, told, long=long)
                 for (i, k), own in zip(chosen, several, strict=True):
                     written[i][k] = self._believed(own, cut[i][k], options)
         return [
@@ -232,10 +226,11 @@ class Transcriber:
 
     @torch.inference_mode()
     def _decode(
-        self, recordings: Sequence[Samples], options: SpeechOptions, keys: Sequence[int], *, long: Sequence[bool]
+        self, recordings: Sequence[Samples], options: SpeechOptions, *, long: Sequence[bool]
     ) -> list[list[Transcription]]:
         """Texts of recordings, best first; those that are not to be trusted are drawn anew where that is asked for."""
         _, heard = self.hear(recordings)
+        keys = [key_of(samples) for samples in recordings]
         several = self._written(heard, options, keys)
         again = [row for row in range(len(several)) if falls_back(options, long=long[row])]
         for temperature in TEMPERATURES:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import nn
 
 from regard.decoding.scoring import force_decode
-from regard.inspection.invariants import Check, Given, Trial, compare_alone, compare_cached, measure_reading, strategies
+from regard.inspection.invariants import (
+    DRAWN,
+    Check,
+    Given,
+    Trial,
+    compare_alone,
+    compare_cached,
+    compare_draws,
+    measure_reading,
+    strategies,
+)
 from regard.models.interfaces.text import as_seq2seq
 from regard.tasks.translation.batches import batch_of
 from regard.tasks.translation.data import Languages
@@ -25,8 +36,10 @@ def measure_translation(
     translator, target = Translator([model], languages), languages.target.tokenizer
     for name, options in strategies(48).items():
         together = translator(sources, options)
-        alone = [translator([text], options, keys=[i])[0] for i, text in enumerate(sources)]
+        alone = [translator([text], options)[0] for text in sources]
         yield compare_alone(together, alone, strategy=name)
+    drawn = replace(strategies(48)["sampling"], n_samples=DRAWN)
+    yield compare_draws(lambda places: translator([sources[i] for i in places], drawn), len(sources))
     stepper = model.start(translator.source_rows(ids[0]), capacity=max(map(len, ids[1])) + 1)
     steps = force_decode(stepper, ids[1], bos_id=target.bos_id, eos_id=target.eos_id, pad_id=target.pad_id)
     yield compare_cached(steps, teacher_forced_log_probs(model, languages, sources=ids[0], targets=ids[1]))

@@ -69,7 +69,6 @@ class TranslationPredictor(Predictor[str, Prediction]):
         self,
         inputs: Sequence[str],
         *,
-        keys: Sequence[int] | None = None,
         prefix: str | None = None,
         **options: Unpack[DecodeSettings],
     ) -> list[Prediction]:
@@ -78,7 +77,7 @@ class TranslationPredictor(Predictor[str, Prediction]):
         `prefix` is how every output has to begin, `options` are fields of `DecodeOptions` that win over the recipe's.
         """
         prefixes = None if prefix is None else [prefix] * len(inputs)
-        translations = self.translator(inputs, self.options(options), prefixes=prefixes, keys=keys)
+        translations = self.translator(inputs, self.options(options), prefixes=prefixes)
         return [Prediction.of(best_first) for best_first in translations]
 
     __call__ = one_or_many(predict)

@@ -21,7 +21,7 @@ import torch
 from regard.attention import Rows
 from regard.data.batching.plan import like_lengths, pad
 from regard.data.batching.ragged import Ids
-from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, decode
+from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, decode, key_of
 from regard.models.interfaces.text import Seq2SeqModel
 from regard.tasks.predictions import Prediction
 from regard.tasks.translation.batches import batch_of
@@ -42,20 +42,13 @@ class Translator:
         options: DecodeOptions,
         *,
         prefixes: Sequence[str] | None = None,
-        keys: Sequence[int] | None = None,
     ) -> list[list[Prediction]]:
-        """The translations of each text, best first; a text without words has one, without words.
-
-        `keys` name the texts in the random stream of sampling; by default they are their places in the list.
-        """
-        named = range(len(texts)) if keys is None else keys
+        """The translations of each text, best first; a text without words has one, without words."""
         sources, target = self.languages.source.encode(texts), self.languages.target
         forced = target.encode(prefixes) if prefixes is not None else [[]] * len(texts)
         translations: list[list[Prediction]] = [[Prediction("")] for _ in texts]
         for rows in self._batches(sources, width=max(options.beam, options.n_samples)):
-            hypotheses = self._decode(
-                [sources[i] for i in rows], options, [forced[i] for i in rows], [named[i] for i in rows]
-            )
+            hypotheses = self._decode([sources[i] for i in rows], options, [forced[i] for i in rows])
             for i, several in zip(rows, hypotheses, strict=True):
                 translations[i] = [Prediction.decoded(h, target.tokenizer, target.decode(h.tokens)) for h in several]
         return translations
@@ -86,7 +79,7 @@ class Translator:
 
     @torch.inference_mode()
     def _decode(
-        self, sources: list[Sequence[int]], options: DecodeOptions, prefixes: list[list[int]], keys: list[int]
+        self, sources: list[Sequence[int]], options: DecodeOptions, prefixes: list[list[int]]
     ) -> list[list[Hypothesis]]:
         tokenizer = self.languages.target.tokenizer
         rows = self.source_rows(sources)
@@ -103,7 +96,7 @@ class Translator:
             options=options,
             max_lengths=limits,
             prefixes=prefixes if any(prefixes) else None,
-            row_keys=keys,
+            row_keys=[key_of(ids) for ids in sources],
         )
 
 

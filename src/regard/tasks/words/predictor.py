@@ -77,9 +77,7 @@ class WordsPredictor(Predictor[str, Neighbours]):
         """The predictor of an opened model."""
         return cls(module, tokenizer_of(pretrained), recipe)
 
-    def predict(
-        self, inputs: Sequence[str], *, keys: Sequence[int] | None = None, **options: Unpack[GuessSettings]
-    ) -> list[Neighbours]:
+    def predict(self, inputs: Sequence[str], **options: Unpack[GuessSettings]) -> list[Neighbours]:
         """The `k` nearest words of each query: a word, or words with + and - between them."""
         k = self.options(options).k
         return [self._near(text, k) for text in inputs]

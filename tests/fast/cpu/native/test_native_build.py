@@ -1,10 +1,12 @@
 """Kernels are compiled once, by anyone, at the same time, and what cannot be had is said and done without."""
 
+import errno
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,17 @@ def test_other_sources_other_name(compiled, monkeypatch, tmp_path):
     assert build.built()[0] != compiled
 
 
+def test_another_processor_another_name(compiled, monkeypatch):
+    monkeypatch.setattr(build, "_processor", lambda: "another")
+    assert build.built()[0] != compiled
+
+
+def test_another_version_of_the_compiler_another_name(compiled, tmp_path):
+    script = tmp_path / "a-compiler"
+    script.write_text(script.read_text().replace("echo 1 ", "echo 2 "))
+    assert build.built()[0] != compiled
+
+
 @pytest.mark.usefixtures("quick_compiler")
 def test_processes_at_the_same_time(fresh):
     env = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -120,6 +133,7 @@ def test_without_a_compiler_pytorch_does_it(fresh, monkeypatch):
     [
         ('echo "x.h:1: fatal error: no x" >&2; exit 1', "failed: x.h:1: fatal error: no x"),
         ("exit 3", "failed: exit code 3"),
+        ('echo half > "$last"; kill -9 $$', "was killed (SIGKILL)"),
         ('echo no > "$last"', "does not load"),
     ],
 )
@@ -127,7 +141,29 @@ def test_compilers_that_fail(fresh, monkeypatch, tmp_path, script, reason):
     monkeypatch.setenv("CXX", compiler(tmp_path, script))
     assert loaded() is None
     assert reason in why()
+    assert not list(fresh.glob("making-*")), "nothing is left lying about"
     assert pack_linears(torch.nn.Sequential(torch.nn.Linear(4, 4)))[0].native is None
+
+
+def test_a_process_that_was_killed_while_it_compiled(fresh, once, monkeypatch, tmp_path):
+    """Its draft is never taken for a library, and the next one that compiles clears it away once it is old."""
+    monkeypatch.setenv("CXX", compiler(tmp_path, 'echo half > "$last"; sleep 60'))
+    command = [sys.executable, "-c", "from regard.fast.cpu.native import loaded; loaded()"]
+    process = subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, start_new_session=True)
+    for _ in range(600):
+        if any(draft.stat().st_size for draft in fresh.glob("making-*.so")):
+            break
+        time.sleep(0.1)
+    os.killpg(process.pid, 9)
+    process.wait()
+    (draft,) = fresh.iterdir()
+    monkeypatch.setenv("CXX", compiler(tmp_path, f'cp {once} "$last"'))
+    path, _ = build.built()
+    assert draft.exists(), "another process may still be at it"
+    os.utime(draft, (1, 1))
+    path.unlink()
+    assert build.built() == (path, "")
+    assert list(fresh.iterdir()) == [path]
 
 
 def test_a_command_that_is_no_compiler(fresh, monkeypatch):
@@ -140,6 +176,51 @@ def test_a_cache_that_cannot_be_written(fresh, monkeypatch, tmp_path):
     (tmp_path / "regard").write_text("a file where the folder would be")
     assert loaded() is None
     assert "cannot be written" in why() or "compiler" in why()
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
+def test_a_home_that_is_read_only(fresh, quick_compiler, monkeypatch, number):
+    def refuse(*args, **kwargs):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    assert loaded() is None
+    assert why() == f"{fresh} cannot be written: {os.strerror(number)}"
+    layer = pack_linears(torch.nn.Sequential(torch.nn.Linear(4, 4)))[0]
+    assert layer.native is None
+    assert layer(torch.ones(1, 4)).shape == (1, 4)
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
+def test_a_home_without_the_right_to_write(fresh, quick_compiler, tmp_path):
+    tmp_path.chmod(0o500)
+    try:
+        assert loaded() is None
+        assert "cannot be written" in why()
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_what_is_there_is_used_though_nothing_can_be_written(compiled, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(build.tempfile, "mkstemp", refuse)
+    assert build.built() == (compiled, "")
+
+
+def test_no_home_at_all(monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert build.built()[0] is None
+
+
+def test_a_cache_in_the_folder_one_happens_to_be_in_is_not_asked_for(monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    assert build.cache_folder() == Path.home() / ".cache" / "regard" / "native"
 
 
 @pytest.mark.parametrize("value", ["0", "off"])

@@ -5,18 +5,27 @@
 The name in the cache says what went in: the sources, the compiler and its version, the flags, and what the processor
 can do. The file ends with a digest of itself, so one that was cut short or damaged is seen and made again. It is
 written under a name of its own and then renamed: processes that compile at once do the work twice and harm nothing.
+What a process that was killed has left is cleared by the next one that compiles.
+
+A folder or a file that somebody else could have written is refused (`ownership`), with a line in the log of `regard`:
+it is neither read nor loaded nor written over.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import platform
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 from pathlib import Path
+
+from regard.fast.cpu.native.ownership import Untrusted, check_file, make_private
 
 SOURCES = Path(__file__).parent / "kernels"
 FLAGS = ("-O3", "-std=c++20", "-ffp-contract=off", "-shared", "-fPIC", "-w")
@@ -25,6 +34,7 @@ COMPILERS = ("c++", "g++", "clang++")
 SECONDS = 120.0
 
 _MARK = b"regard:"
+_DRAFT = "making-"
 
 
 def built(*, machine: str = NATIVE, folder: Path | None = None) -> tuple[Path | None, str]:
@@ -36,14 +46,18 @@ def built(*, machine: str = NATIVE, folder: Path | None = None) -> tuple[Path | 
     if failed:
         return None, f"{shlex.join(compiler)} does not run"
     command = [*compiler, *FLAGS, f"-march={machine}"]
-    folder = folder or cache_folder()
-    path = folder / f"kernels-{_key(command, version)}.so"
-    if _is_whole(path):
-        return path, ""
     try:
-        return _compile(command, path)
+        folder = make_private(folder or cache_folder())
+        path = folder / f"kernels-{_key(command, version)}.so"
+        check_file(path)
+        return (path, "") if _is_whole(path) else _compile(command, path)
+    except Untrusted as problem:
+        logging.getLogger("regard").warning("compiled kernels are not used, PyTorch's own are: %s", problem)
+        return None, str(problem)
     except OSError as problem:
-        return None, f"{folder} cannot be written: {problem.strerror or problem}"
+        return None, f"{folder or cache_folder()} cannot be written: {problem.strerror or problem}"
+    except RuntimeError as problem:  # nobody knows where home is
+        return None, f"there is no folder for them: {problem}"
 
 
 def find_compiler() -> list[str] | str:
@@ -58,9 +72,9 @@ def find_compiler() -> list[str] | str:
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels stay: under `XDG_CACHE_HOME`, or ~/.cache."""
-    given = os.environ.get("XDG_CACHE_HOME")
-    return (Path(given) if given else Path.home() / ".cache") / "regard" / "native"
+    """Where compiled kernels stay: under `XDG_CACHE_HOME`, if it is a whole path, or ~/.cache."""
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (given if given.is_absolute() else Path.home() / ".cache") / "regard" / "native"
 
 
 def forget(path: Path) -> None:
@@ -69,8 +83,8 @@ def forget(path: Path) -> None:
 
 
 def _compile(command: list[str], path: Path) -> tuple[Path | None, str]:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, name = tempfile.mkstemp(suffix=".so", prefix="making-", dir=path.parent)
+    _clear(path.parent)
+    handle, name = tempfile.mkstemp(suffix=".so", prefix=_DRAFT, dir=path.parent)
     os.close(handle)
     made = Path(name)
     try:
@@ -79,10 +93,21 @@ def _compile(command: list[str], path: Path) -> tuple[Path | None, str]:
             return None, problem
         content = made.read_bytes()
         made.write_bytes(content + _MARK + hashlib.sha256(content).digest())
+        made.chmod(0o700)
         made.replace(path)
         return path, ""
     finally:
         made.unlink(missing_ok=True)
+
+
+def _clear(folder: Path) -> None:
+    """Remove drafts so old that whoever began them is gone."""
+    for draft in folder.glob(f"{_DRAFT}*"):
+        try:
+            if time.time() - draft.lstat().st_mtime > 2 * SECONDS:
+                draft.unlink()
+        except OSError:  # another process was faster
+            pass
 
 
 def _run(command: list[str]) -> tuple[str, str]:
@@ -93,6 +118,8 @@ def _run(command: list[str]) -> tuple[str, str]:
         return "", f"{command[0]} failed: {problem}"
     if done.returncode == 0:
         return done.stdout, ""
+    if done.returncode < 0:
+        return "", f"{command[0]} was killed ({signal.Signals(-done.returncode).name})"
     lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()
     return "", f"{command[0]} failed: {lines[0].strip() if lines else f'exit code {done.returncode}'}"
 
@@ -102,7 +129,8 @@ def _key(command: list[str], version: str) -> str:
     for part in (*command, version, platform.machine(), _processor()):
         digest.update(part.encode() + b"\0")
     for source in sorted(SOURCES.iterdir()):
-        digest.update(source.read_bytes())
+        content = source.read_bytes()
+        digest.update(f"{source.name} {len(content)}".encode() + b"\0" + content)
     return digest.hexdigest()[:20]
 
 

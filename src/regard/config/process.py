@@ -1,0 +1,42 @@
+"""What a process has in common, and how to leave it as it was.
+
+    with unchanged(device): …        random numbers and filters of warnings are afterwards what they were
+    seed_torch(7, device)            torch's random numbers begin there, on this device and no other
+
+PyTorch's layers draw from generators that the whole process shares, so training has to seed them: for as long as it
+lasts. Packages that are first imported meanwhile add filters for their own warnings; those go with it. Warnings are
+left alone where the work is done in a thread of its own: their filters are the whole process's, too, and by the end
+somebody else may have changed them.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from threading import current_thread, main_thread
+
+import numpy as np
+import torch
+
+
+def seed_torch(seed: int, device: torch.device) -> None:
+    """Let torch's random numbers begin at a seed: those drawn on the processor, and on the device."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+
+
+@contextmanager
+def unchanged(device: torch.device) -> Iterator[None]:
+    """Put back what random numbers of torch, numpy and Python come next, and which warnings are shown."""
+    devices = [device] if device.type == "cuda" else []
+    filters = warnings.catch_warnings() if current_thread() is main_thread() else nullcontext()
+    of_python, of_numpy = random.getstate(), np.random.get_state()
+    with filters, torch.random.fork_rng(devices):
+        try:
+            yield
+        finally:
+            random.setstate(of_python)
+            np.random.set_state(of_numpy)
