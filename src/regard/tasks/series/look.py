@@ -8,6 +8,7 @@ seen.page("seen.html")      the same, for each step of the forecast, each layer 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from regard.inspection.record import Look, MapKind
 _SIZE = (9.6, 4.8)
 _MOST = 8  # columns that were read
 Numbers = NDArray[np.float64]
+Beside = Sequence[tuple[str, Sequence[float | str | None]]]
 SERIES_SIDES: Sides = {
     "self": ("self", "past", "past"),
     "masked": ("masked", "future", "future"),
@@ -39,6 +41,7 @@ class ShownForecast:
     is the step the forecast begins at: S, or before it where it is told of steps at which others are known. Where the
     target's own past is not known, `read` (S, C) is what was, brought to its scale. `linear` (S,) is the share of each
     step in the linear model that the forecast begins with, if it does. `truth` (T,) is what came, where it is known.
+    `beside` are columns that are not forecast, each by its name with its cells (S + T): None where they are not known.
     """
 
     name: str
@@ -51,6 +54,7 @@ class ShownForecast:
     read: Numbers | None = None
     linear: Numbers | None = None
     truth: Numbers | None = None
+    beside: Beside = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +110,7 @@ def series_scene(look: SeriesLook, shown: ShownForecast) -> Scene:
         "truth": None if shown.truth is None else _listed(shown.truth),
         "others": [] if shown.read is None else [_listed(column) for column in shown.read.T[:_MOST]],
         "linear": None if shown.linear is None else _listed(shown.linear),
+        "beside": [{"name": name, "cells": list(cells)} for name, cells in shown.beside[:_MOST]],
         "times": shown.times,
         "spans": shown.spans.tolist(),
         "begin": shown.begin,

@@ -78,9 +78,10 @@ const sceneOf = (frame) => {
     });
     if (F.linear) {
       const top = [...F.linear].sort((a, b) => b - a)[Math.min(1, F.linear.length - 1)] || 1e-9;  // the last value alone may rise above it
-      context.strokeStyle = css("--ink"); context.lineWidth = 1.2; context.setLineDash([3, 2]); context.beginPath();
-      F.linear.forEach((share, i) => context.lineTo(c.x(i), floor - Math.min(1.06, share / top) * (below - 16)));
-      context.stroke(); context.setLineDash([]);
+      const shares = new Path2D();
+      F.linear.forEach((share, i) => shares.lineTo(c.x(i), floor - Math.min(1.06, share / top) * (below - 16)));
+      context.strokeStyle = css("--paper"); context.lineWidth = 4; context.stroke(shares);  // dashes are seen on bars of any shade
+      context.strokeStyle = css("--ink"); context.lineWidth = 1.4; context.setLineDash([3, 2]); context.stroke(shares); context.setLineDash([]);
     }
     context.fillStyle = css("--quiet"); context.textAlign = "right"; context.textBaseline = "middle";
     context.fillText(most.toPrecision(2), left - 8, tall + 16); context.fillText("0", left - 8, floor);
