@@ -37,6 +37,8 @@ from regard.errors import DataError
 
 Missing = Literal["refuse", "last"]
 _SHOWN = 5
+_GAPS_HINT = 'fill gaps with the value before: data.missing="last"; choose columns: data.inputs, data.targets'
+_BESIDE_HINT = "write 0 where there is nothing, or name the column in data.categories: an empty cell is a category too"
 _EMPTY = ("", "nan", "na", "n/a", "null", "none", "nat")
 _GAPS = (*_EMPTY, "?", "-")
 _PERIODS = ("year", "month", "week", "quarter", "jahr", "monat", "woche", "quartal", "period", "index")
@@ -70,9 +72,10 @@ def read_header(path: Path | str, *, encoding: str | None = None) -> Header:
     """What the columns of a file hold, by its first rows."""
     begun = read_table(path, encoding=encoding, limit=SAMPLE)
     header = header_of(begun)
-    if not header.texts and not any(map(is_series_name, begun.header)):
+    bare = any(all(map(_is_gap, begun.column(name))) for name in header.numbers)
+    if not header.texts and not bare and not any(map(is_series_name, begun.header)):
         return header
-    return header_of(read_table(path, encoding=encoding))  # it may be one series below the other
+    return header_of(read_table(path, encoding=encoding))  # it may be one series below the other, or texts come later
 
 
 def read_series(
@@ -161,7 +164,7 @@ def header_of(table: Table) -> Header:
     date = _date_column(table)
     numbers, texts, counters = [], [], []
     for name in table.header:
-        cells = [cell for cell in islice(table.column(name), SAMPLE) if cell.strip().lower() not in _GAPS]
+        cells = list(islice((cell for cell in table.column(name) if not _is_gap(cell)), SAMPLE))
         if name == date:
             continue
         if _ROW_NUMBERS.fullmatch(name) and _is_counting(cells):
@@ -197,9 +200,15 @@ def _series(
     table: Table, header: Header, *, columns: Sequence[str], beside: Beside, reading: Reading, dates: Dates | None
 ) -> Series:
     """The columns of a table whose dates are read."""
-    for column in (*columns, *beside.known):
+    for column in columns:
         if column not in table.header:
             raise missing_column(column, table.header, where=f"{table.name}:1")
+    for column in beside.known:
+        if column not in table.header:
+            raise DataError(
+                f"{table.name}:1: no column {column!r}, which is known in advance; it has: {', '.join(table.header)}",
+                hint=f"add the column {column!r}, filled in for all rows and for those that are asked for",
+            )
     order = _order_of(dates)
     sorted_table = table
     if order is not None and dates is not None:
@@ -210,8 +219,8 @@ def _series(
     numbers = [name for name in beside.numbers if name in table.header]
     extra = _columns_read(sorted_table, numbers)
     been = len(lines) - ahead
-    for names, part in ((columns, values), (numbers, extra)):
-        _fill_gaps(sorted_table, names, part[:been], missing=reading.missing)
+    _fill_gaps(sorted_table, columns, values[:been], missing=reading.missing, hint=_GAPS_HINT)
+    _fill_gaps(sorted_table, numbers, extra[:been], missing=reading.missing, hint=_BESIDE_HINT)
     cells: dict[str, Cells] = dict(zip(numbers, extra.T, strict=True))
     cells |= {name: texts_in(sorted_table, name) for name in beside.texts if name in table.header}
     series = Series(table.name, tuple(columns), values, dates, lines, header.date or "", table.dialect)
@@ -318,7 +327,7 @@ def _parsed(cells: Sequence[str], dialect: Dialect) -> list[float | None]:
     return parse_numbers(cells, default=dialect.decimal)
 
 
-def _fill_gaps(table: Table, names: Sequence[str], values: Values, *, missing: Missing) -> None:
+def _fill_gaps(table: Table, names: Sequence[str], values: Values, *, missing: Missing, hint: str) -> None:
     """Gaps of these numbers (n, C) are filled by the last one before, if asked for; what is no number is named."""
     rows, places = table.rows, [table.header.index(name) for name in names]
     for row, column in np.argwhere(np.isnan(values)) if missing == "last" else ():
@@ -331,7 +340,4 @@ def _fill_gaps(table: Table, names: Sequence[str], values: Values, *, missing: M
         f"{table.name}:{rows[i].line}: {names[j]} is {rows[i].cells[places[j]]!r}" for i, j in wrong[:_SHOWN].tolist()
     ]
     more = f"; and {len(wrong) - _SHOWN:,} more" if len(wrong) > _SHOWN else ""
-    raise DataError(
-        "; ".join(shown) + more + "; numbers are needed",
-        hint='fill gaps with the value before: data.missing="last"; choose columns: data.inputs, data.targets',
-    )
+    raise DataError("; ".join(shown) + more + "; numbers are needed", hint=hint)

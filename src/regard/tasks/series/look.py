@@ -137,8 +137,12 @@ def draw_series(
     rest = {"axes.edgecolor": theme.quiet, "grid.color": theme.rule, "legend.labelcolor": theme.ink, **PLAIN_AXES}
     with matplotlib.rc_context(style(theme) | rest):
         figure = Figure(figsize=_SIZE, layout="constrained")
-        above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (3, 1)})
+        beside = shown.beside[:_MOST]
+        ratios = (3, *[0.25] * len(beside), 1)
+        above, *between, below = figure.subplots(len(ratios), 1, sharex=True, gridspec_kw={"height_ratios": ratios})
         _draw_values(above, shown, theme)
+        for axes, (name, cells) in zip(between, beside, strict=True):
+            _draw_beside(axes, name, cells, theme)
         above.set_title(plain(title or f"{shown.name}: {T} steps from {n}"), loc="left")
         known, hue = np.arange(n), theme.shades[-2]
         below.fill_between(known, looked_at, step="mid", color=hue, linewidth=0, label="attention")
@@ -171,6 +175,19 @@ def _draw_values(axes: Any, shown: ShownForecast, theme: Theme) -> None:
     axes.axvline(shown.begin - 0.5, color=theme.quiet, linewidth=0.8, linestyle=":")
     axes.set_ylabel(plain(shown.name))
     axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4)
+
+
+def _draw_beside(axes: Any, name: str, cells: Sequence[float | str | None], theme: Theme) -> None:
+    """A column beside the series, as a strip: numbers as bars, texts in shades; nothing where it is not known."""
+    texts = sorted({cell for cell in cells if isinstance(cell, str) and cell})
+    for step, cell in enumerate(cells):
+        if isinstance(cell, str) and cell:
+            axes.bar(step, 1, 1, color=theme.quiet, alpha=0.2 + 0.7 * (texts.index(cell) + 1) / len(texts))
+    numbers = [cell if isinstance(cell, int | float) else np.nan for cell in cells]
+    if np.isfinite(numbers).any():
+        axes.bar(np.arange(len(numbers)), numbers, 1, color=theme.quiet)
+    axes.set_ylabel(plain(name), rotation=0, ha="right", va="center")
+    axes.set_yticks([])
 
 
 def _top(looked_at: Numbers, linear: Numbers | None) -> float:
