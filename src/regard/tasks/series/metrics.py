@@ -120,9 +120,7 @@ def metrics(errors: Errors, space: SeriesSpace, *, signature: str, horizon: int,
             float(errors.absolute[rows, k].mean()) * scale,
             float(np.sqrt(errors.squared[rows, k].mean())) * scale,
         )
-        shown = (
-            name.removesuffix(f".{space.targets[0]}") if errors.owners is not None and len(space.targets) == 1 else name
-        )
+        shown = name.removesuffix(f".{space.targets[k]}") if space.series and len(space.targets) == 1 else name
         found[f"mae {shown}"] = Metric(f"mae {shown}", mae, f"{signature}|own units", digits=4)
         found[f"rmse {shown}"] = Metric(f"rmse {shown}", rmse, f"{signature}|own units", digits=4)
     return found

@@ -171,6 +171,7 @@ const sceneOf = (frame) => {
       make("div", { className: "slide" }, make("span", { id: "step-name" }), slider, make("button", { type: "button", id: "all", textContent: "All", onclick: () => { Object.assign(state, { row: null, pinned: false }); show(); } }))];
   }
   const how = () => "Below the series: how much each part of what was read was looked at. Height and colour both tell the weight" + (F.spans.some(([begin, end]) => end - begin > 1) ? " of a step; a place of several steps shares its weight among them. " : ". ") +
-    (ahead() ? "Point at a step of the forecast, or move the slider; a click holds it." : "This attention is between places of the past; each step of the forecast is read from all of them. Point at one, or move the slider, to see what it looked at; a click holds it.");
+    (ahead() ? "Point at a step of the forecast, or move the slider; a click holds it." : "This attention is between places of the past; each step of the forecast is read from all of them. Point at one, or move the slider, to see what it looked at; a click holds it.") +
+    (F.beside.length ? " Between the two: columns beside the series, as far as they are known." : "");
   return { parts, draw, how };
 };
