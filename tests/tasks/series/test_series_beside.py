@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -303,3 +303,33 @@ def test_all_too_short_is_an_error(tmp_path: Path) -> None:
     path = long_file(tmp_path / "long.csv", [row for row in rows if row[0] == "mini"] + rows[:20], 3)
     with pytest.raises(DataError, match=r"'mini' of .*rows in the training part are fewer than context 24"):
         sets_of(path)
+
+
+def test_filling_gaps_leaves_what_ends_early_to_be_said(tmp_path: Path) -> None:
+    path = written(tmp_path / "shop.csv", shop_rows())
+    filled = sets_of(path, "data.missing=last")
+    assert filled.space.targets == ("sales", "promo")
+    assert any(
+        "and are filled; if it is known in advance, and not forecast: data.known=promo" in n for n in filled.notes
+    )
+    known = sets_of(path, "data.missing=last", "data.known=promo")
+    assert (known.space.targets, len(known.test.values)) == (("sales",), 260)
+
+
+@pytest.mark.parametrize(
+    ("written_as", "first"),
+    [("%m/%d/%Y", "11/03/2021"), ("%d.%m.%Y", "03.11.2021"), ("%d %b %Y", "03 Nov 2021"), ("epoch", "1635897600")],
+)
+def test_stacked_forecasts_write_dates_as_the_file_does(
+    stacked: tuple[Path, Path], tmp_path: Path, written_as: str, first: str
+) -> None:
+    rows = []
+    for row in long_rows():
+        day = datetime.strptime(row[1], "%d.%m.%Y").replace(tzinfo=UTC)
+        rows.append(
+            [row[0], str(int(day.timestamp())) if written_as == "epoch" else day.strftime(written_as), *row[2:]]
+        )
+    model, _ = opened(stacked[0])
+    lines = model(str(long_file(tmp_path / "long.csv", rows))).plain().splitlines()
+    assert lines[0].startswith("store;Datum;Umsatz;")
+    assert lines[1].split(";")[:2] == ["north", first]

@@ -56,7 +56,11 @@ def choose_columns(found: Found, data: SeriesData, *, where: str, reading: Readi
     if data.known is not None:
         known = resolved(data.known, numbers, texts, where)
     else:
-        known = () if data.together else _going_on(found, targets or inputs, data, reading=reading, name=name)
+        known = () if data.together else _going_on(found, targets or inputs, reading=reading, name=name)
+        if known and data.missing == "last" and not (targets or inputs):  # what ends early is a gap to be filled
+            names = ",".join(known)
+            notes.append(f"{where}: others end before {names}, and are filled; if known in advance: data.known={names}")
+            known = ()
         if known:
             ends = ", ".join(targets or inputs or [column for column in numbers if column not in known])
             notes.append(f"{where}: known in advance, going on after {ends}: {', '.join(known)}; if not: data.known=[]")
@@ -125,9 +129,7 @@ def _held(found: Found, name: str | None) -> tuple[list[str], list[str], list[st
     return numbers, texts, counters
 
 
-def _going_on(
-    found: Found, asked: Sequence[str], data: SeriesData, *, reading: Reading, name: str | None
-) -> tuple[str, ...]:
+def _going_on(found: Found, asked: Sequence[str], *, reading: Reading, name: str | None) -> tuple[str, ...]:
     """The columns whose cells go on after those of the columns asked for, or of those that end before others."""
     known: list[str] = []
     for prefix, (table, header) in found.items():
@@ -136,7 +138,7 @@ def _going_on(
             continue
         ends = open_ends(table, columns, name=name, reading=reading)
         targets = [column for column in header.numbers if prefix + column in asked]
-        if not asked and data.missing == "refuse":
+        if not asked:
             targets = [column for column in header.numbers if column != name and max(ends[column]) >= _FEWEST_AHEAD]
         if not targets or not all(max(ends[column]) for column in targets):
             continue
