@@ -3,7 +3,8 @@
     window (S)  →  patches of `patch` steps every `stride` steps (P, patch)  →  vectors (P, D)  →  encoder blocks
                 →  all of them flattened, through one linear layer  →  horizon (T)
 
-Every column is read by itself and by the same weights (channel-independent); the end of the window is repeated by one
+Every column is read by itself and by the same weights (channel-independent), with what stood beside it in each patch
+on average, if there are such columns; the end of the window is repeated by one
 stride, so that its last steps stand in two patches as well. The sizes are those published for small and large data.
 """
 
@@ -66,6 +67,7 @@ class PatchForecaster(Forecaster):
         _check(config)
         D = config.d_model
         self.embedding = nn.Linear(config.patch, D)
+        self.beside = nn.Linear(config.n_covariates, D, bias=False) if config.n_covariates else None
         self.positions = Learned(D, n_positions=config.n_patches)
         self.dropout = Dropout(config.dropout)
         self.encoder = StackMaker(
@@ -85,7 +87,12 @@ class PatchForecaster(Forecaster):
         """(B, S, C) → (B, T, K, Q); dates are not looked at."""
         config = self.config
         rows = own_columns(past, config.targets, only)  # (B · K, S)
-        hidden = self.encoder(self.dropout(self.positions(self.embedding(self.patches(rows)))))  # (B · K, P, D)
+        read = self.embedding(self.patches(rows))
+        if self.beside is not None:
+            means = self.patches(past_marks[..., -config.n_covariates :].transpose(1, 2).flatten(0, 1)).mean(-1)
+            means = means.view(len(past), config.n_covariates, -1).transpose(1, 2)  # (B, P, F)
+            read = read + self.beside(means).repeat_interleave(len(rows) // len(past), 0)
+        hidden = self.encoder(self.dropout(self.positions(read)))  # (B · K, P, D)
         forecast: Tensor = self.head(self.head_dropout(hidden.flatten(1)))
         return forecast.view(len(past), -1, config.horizon, config.n_outputs).transpose(1, 2)
 

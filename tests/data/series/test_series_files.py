@@ -243,7 +243,7 @@ def test_every_window_is_counted_and_parts_do_not_overlap(tmp_path):
     assert (cut.past[0] == sets.test.values[72:80]).all()  # the past reaches back into the validation part
     dated = files(path, valid_from="2020-01-03 12:00:00", test_from="2020-01-04 08:00:00").read()
     assert [part.places[0] for part in (dated.valid, dated.test)] == [60, 80]
-    assert files(path).read_known([str(path)], sets.space)[1].places.tolist() == list(range(8, 97))
+    assert files(path).read_known([str(path)], sets.space).places.tolist() == list(range(8, 97))
     assert len(places_in(0, 11, before=8, horizon=4)) == 0
 
 
@@ -257,7 +257,7 @@ def test_together_what_is_read_reaches_as_far_as_what_is_asked(tmp_path):
     assert (cut.past[-1, :, 0] == sets.test.values[92:100, 0]).all()
     assert (cut.future[-1, :, 0] == sets.test.values[96:100, 1]).all()
     assert (cut.past_marks[:, -4:] == cut.future_marks).all()
-    assert files(path, **given).read_known([str(path)], sets.space)[1].places.tolist() == list(range(4, 97))
+    assert files(path, **given).read_known([str(path)], sets.space).places.tolist() == list(range(4, 97))
     whole = files(path, **given, horizon=8).read()
     assert whole.train.places[0] == 1  # a row to repeat stands before it
     with pytest.raises(ConfigError, match="one is asked for at the time it is read") as error:

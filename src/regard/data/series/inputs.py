@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.io.dialect import TableRow
+from regard.data.series.covariates import NOTHING, Beside
 from regard.data.series.files import AS_IT_IS, Reading, series_of_table
 from regard.data.series.series import Series
 from regard.data.series.table import Table
@@ -33,16 +34,27 @@ def check_series(inputs: Sequence[object]) -> None:
 
 
 def series_of(
-    table: SeriesInput, *, columns: Sequence[str], reading: Reading = AS_IT_IS, name: str = "the table"
+    table: SeriesInput,
+    *,
+    columns: Sequence[str],
+    beside: Beside = NOTHING,
+    reading: Reading = AS_IT_IS,
+    name: str = "the table",
 ) -> Series:
-    """These columns of a table; errors call it by its name."""
+    """These columns of a table; errors call it by its name. Of an array, columns of numbers beside them come last."""
+    cells = table_of(table, columns=(*columns, *beside.numbers), name=name)
+    return series_of_table(cells, columns=columns, beside=beside, reading=reading)
+
+
+def table_of(table: SeriesInput, *, columns: Sequence[str], name: str = "the table") -> Table:
+    """A table in memory as cells of text; `columns` are those of an array."""
     cells = _columns(table, columns, name)
     lengths = {len(values) for values in cells.values()}
     if len(lengths) != 1 or not min(lengths):
         shown = ", ".join(f"{column} {len(values):,}" for column, values in cells.items())
         raise DataError(f"{name}: its columns have {shown or 'no'} rows; as many in each, at least one, are needed")
     rows = [TableRow(i, list(row)) for i, row in enumerate(zip(*cells.values(), strict=True), start=2)]
-    return series_of_table(Table(name, list(cells), rows), columns=columns, reading=reading)
+    return Table(name, list(cells), rows)
 
 
 def _columns(table: Any, columns: Sequence[str], name: str) -> dict[str, list[str]]:

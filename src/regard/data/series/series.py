@@ -4,12 +4,13 @@ series.pick(["close"])                                    some columns
 series.returns()                                          logarithms of ratios of successive rows
 join_series([a, b], names=["AAPL", "MSFT"])               the rows whose dates are in all, columns AAPL.close, …
 fill_rows(series, pattern)                                dates that the pattern has and the rows do not, filled
+series.parted()                                           what has been, and the rows at the end that ask for more
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from regard.data.io.dialect import CSV, Dialect
 from regard.data.io.tables import missing_column
 from regard.data.series.calendar import DatePattern
+from regard.data.series.covariates import Cells
 from regard.data.series.dates import Dates, local_times, utc_times
 from regard.data.series.table import Stacked
 from regard.errors import DataError
@@ -31,7 +33,9 @@ class Series:
     """Numbers (n, C) of named columns, their dates (n,) if they have any, and the line each row came from.
 
     `date_column` and `dialect` are how the file calls its dates and writes its cells; `notes` are what the user should
-    know about how it was read; `stacked` how series were told apart that came one below the other.
+    know about how it was read; `stacked` how series were told apart that came one below the other. `beside` are the
+    cells (n,) of columns that are not forecast themselves; the last `ahead` rows hold nothing but these: their values
+    are NaN, and asked for.
     """
 
     name: str
@@ -43,6 +47,8 @@ class Series:
     dialect: Dialect = CSV
     notes: tuple[str, ...] = ()
     stacked: Stacked | None = None
+    beside: Mapping[str, Cells] = field(default_factory=dict)
+    ahead: int = 0
 
     def __len__(self) -> int:
         return len(self.values)
@@ -66,7 +72,15 @@ class Series:
     def at(self, rows: NDArray[np.int64]) -> Series:
         """Some rows, in this order."""
         dates = None if self.dates is None else self.dates.at(rows)
-        return replace(self, values=self.values[rows], dates=dates, lines=self.lines[rows])
+        beside = {name: cells[rows] for name, cells in self.beside.items()}
+        return replace(self, values=self.values[rows], dates=dates, lines=self.lines[rows], beside=beside)
+
+    def parted(self) -> tuple[Series, Series]:
+        """What has been, and the rows at the end that are asked for."""
+        if not self.ahead:
+            return self, self.at(np.arange(0))
+        n = len(self) - self.ahead
+        return replace(self.at(np.arange(n)), ahead=0), self.at(np.arange(n, len(self)))
 
     def returns(self) -> Series:
         """Logarithms of the ratio to the row before; the first row has none and goes."""
@@ -94,7 +108,11 @@ def join_series(parts: Sequence[Series], *, names: Sequence[str]) -> Series:
     columns = tuple(f"{name}.{column}" for name, part in zip(names, parts, strict=True) for column in part.columns)
     values = np.concatenate([part.values[at] for part, at in zip(parts, rows, strict=True)], 1)
     notes = tuple(note for part in parts for note in part.notes)
-    return replace(parts[0].at(rows[0]), columns=columns, values=values, notes=notes)
+    beside = {f"{name}.{column}": cells[at] for name, part, at in zip(names, parts, rows, strict=True)
+              for column, cells in part.beside.items()}  # fmt: skip
+    open_rows = np.flatnonzero(np.isnan(values).any(1))
+    ahead = len(common) - int(open_rows[0]) if len(open_rows) else 0
+    return replace(parts[0].at(rows[0]), columns=columns, values=values, notes=notes, beside=beside, ahead=ahead)
 
 
 def fill_rows(series: Series, pattern: DatePattern) -> Series:
@@ -112,6 +130,7 @@ def fill_rows(series: Series, pattern: DatePattern) -> Series:
             hint='begin the file later, or let rows count as steps: data.steps="any" data.missing="refuse"',
         )
     rows = np.repeat(np.arange(len(series)), missing + 1)
+    ahead = int((rows >= len(series) - series.ahead).sum())
     steps = np.arange(len(rows)) - np.searchsorted(rows, rows)
     shown = pattern.after(times[rows], steps)
     shown = np.where(steps > 0, shown, times[rows])
@@ -120,4 +139,4 @@ def fill_rows(series: Series, pattern: DatePattern) -> Series:
     dates = Dates(moments, local_times(moments, format.zone), format)
     filled = int(missing.sum())
     note = f"{series.name}: {filled:,} row{'s' * (filled > 1)} filled with the row before"
-    return replace(series.at(rows), dates=dates).noted(note)
+    return replace(series.at(rows), dates=dates, ahead=ahead).noted(note)

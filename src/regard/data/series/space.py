@@ -2,11 +2,12 @@
 
 space.scaled(values)        (n, C) in units of the training part: mean 0, deviation 1, column by column
 space.unscaled(forecast)    (…, K[, Q]) of the targets, back in the data's own units
+space.of("A")               that of one of several series that are learnt one below the other, each on its own scale
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from regard.data.io.atomic import read_facts, write_whole
 from regard.data.series.calendar import DatePattern
+from regard.data.series.covariates import Beside, Covariate
 from regard.data.series.dates import DateFormat
 from regard.data.series.series import Values
 from regard.errors import DataError
@@ -28,7 +30,10 @@ class SeriesSpace:
 
     `names` are those of the files, where several are joined; `season` is the number of steps that repeat, or 0;
     `format` is how the dates were written; `naive` is how far a target is from itself a season before, on average over
-    the training part: what MASE counts errors in.
+    the training part: what MASE counts errors in. `covariates` are columns that are not forecast themselves.
+
+    Series that stand one below the other, told apart by the column `told_by`, are named in `series`; their means,
+    scales and naive errors go by `series.column`.
     """
 
     inputs: tuple[str, ...]
@@ -40,6 +45,9 @@ class SeriesSpace:
     names: tuple[str, ...] = ()
     format: DateFormat | None = None
     naive: dict[str, float] = field(default_factory=dict)
+    covariates: tuple[Covariate, ...] = ()
+    series: tuple[str, ...] = ()
+    told_by: str = ""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -50,6 +58,23 @@ class SeriesSpace:
     def target_places(self) -> tuple[int, ...]:
         """Where each target stands among the inputs; −1 where it does not."""
         return tuple(self.inputs.index(name) if name in self.inputs else -1 for name in self.targets)
+
+    @property
+    def beside(self) -> Beside:
+        """The columns that are read beside the others."""
+        numbers, texts = ([each for each in self.covariates if bool(each.categories) is text] for text in (False, True))
+        known = tuple(each.name for each in self.covariates if each.known)
+        return Beside(tuple(each.name for each in numbers), tuple(each.name for each in texts), known)
+
+    def of(self, series: str, values: Values | None = None) -> SeriesSpace:
+        """What the numbers of one series mean; of one that was not trained on, by its own `values` (n, C)."""
+        if values is not None:
+            mean, scale = values.mean(0), np.where(values.std(0) > 0, values.std(0), 1.0)
+            own = [dict(zip(self.columns, each.tolist(), strict=True)) for each in (mean, scale)]
+            return replace(self, mean=own[0], scale=own[1], naive={}, series=())
+        mine = [{name: facts[f"{series}.{name}"] for name in self.columns if f"{series}.{name}" in facts}
+                for facts in (self.mean, self.scale, self.naive)]  # fmt: skip
+        return replace(self, mean=mine[0], scale=mine[1], naive=mine[2], series=())
 
     @classmethod
     def scales(cls, values: Values, columns: tuple[str, ...]) -> tuple[dict[str, float], dict[str, float]]:
@@ -94,8 +119,10 @@ class SeriesSpace:
             inputs, targets, names = (tuple(map(str, facts[name])) for name in ("inputs", "targets", "names"))
             pattern = _pattern(facts.get("pattern") or facts.get("step"))
             mean, scale, season = facts["mean"], facts["scale"], int(facts["season"])
-            naive = facts.get("naive", {})
-            return cls(inputs, targets, mean, scale, pattern, season, names, _format(facts), naive)
+            naive, series = facts.get("naive", {}), tuple(map(str, facts.get("series", ())))
+            covariates = tuple(map(_covariate, facts.get("covariates", ())))
+            format, told_by = _format(facts), str(facts.get("told_by", ""))
+            return cls(inputs, targets, mean, scale, pattern, season, names, format, naive, covariates, series, told_by)
 
         hint = "a run that forecasts keeps its scale"
         return read_facts(folder / FILE, parse, what="not a description of a series", hint=hint)
@@ -114,3 +141,8 @@ def _pattern(facts: dict[str, Any] | None) -> DatePattern | None:
 
 def _format(facts: dict[str, Any]) -> DateFormat | None:
     return DateFormat(**facts["format"]) if facts.get("format") else None
+
+
+def _covariate(facts: dict[str, Any]) -> Covariate:
+    categories, shares = (tuple(facts[name]) for name in ("categories", "shares"))
+    return Covariate(**facts | {"categories": categories, "shares": shares})

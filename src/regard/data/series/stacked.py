@@ -6,8 +6,8 @@
     B,2020-01-01,7
     B,2020-01-02,8
 
-Such a table is known by dates that come more than once and a column of names under which each comes once. The series
-are put side by side, at the dates that all of them have.
+Such a table is known by dates that come more than once and a column of names under which each comes once. Series that
+are read together are put side by side, at the dates that all of them have.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ def is_series_name(name: str) -> bool:
     return name.lower().replace("_", "").replace(" ", "") in STRONG["unique_id"] | {"id"}
 
 
-def side_by_side(table: Table, *, date: str, names: list[str], values: list[str]) -> Table:
-    """The table with a column for each series, if it is one below the other; `names` are columns that may name them."""
+def naming_column(table: Table, *, date: str, names: list[str]) -> str | None:
+    """Which of these columns tells series apart that stand one below the other, if they do."""
     dates = table.column(date)
-    if len(set(dates)) == len(dates):
-        return table
-    name = next((name for name in names if _tells(table.column(name), dates)), None)
-    values = [value for value in values if value != name]
-    if name is None or not values:
-        return table
+    if len(set(dates)) == len(dates):  # as they are if no two series have a date in common
+        return next((name for name in names if is_series_name(name) and _repeats(table.column(name))), None)
+    return next((name for name in names if _tells(table.column(name), dates)), None)
+
+
+def side_by_side(table: Table, *, date: str, name: str, values: list[str]) -> Table:
+    """The table with a column for each series that the column `name` tells apart."""
+    dates = table.column(date)
     rows: dict[str, dict[str, TableRow]] = {}
     for series, when, row in zip(table.column(name), dates, table.rows, strict=True):
         rows.setdefault(when, {})[series] = row
@@ -61,3 +63,8 @@ def side_by_side(table: Table, *, date: str, names: list[str], values: list[str]
 def _tells(names: list[str], dates: list[str]) -> bool:
     """Whether each date comes once under each name, and there are several."""
     return len(set(names)) > 1 and len(set(zip(names, dates, strict=True))) == len(dates)
+
+
+def _repeats(names: list[str]) -> bool:
+    """Whether there are several names, each of some rows."""
+    return 1 < len(set(names)) <= len(names) // 4

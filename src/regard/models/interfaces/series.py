@@ -14,6 +14,10 @@ the model, whose last layer begins at nothing, learns what that leaves:
 
     forecast = W x + b   +   deviation of the window · what the model says       x: differences from the last value, to
                                                                                  which all is added; or all inputs
+
+The last F of the marks may be columns beside the others (a price, a promotion, a category), known of both or 0 where
+they are not. What they add to a target, F numbers, is taken from its past and added to its forecast; `start` gives that
+too, else it is learnt.
 """
 
 from __future__ import annotations
@@ -48,6 +52,7 @@ class ForecasterConfig(Settings):
     normalize: bool = setting(True, "each window is read in units of its own mean and deviation (Kim et al., 2022)")
     linear: bool = setting(True, "begin with a linear model in closed form, and learn what it leaves")
     lead: int = setting(0, "steps asked for at which the inputs are known", ge=0, derived=True)
+    n_covariates: int = setting(0, "how many of the marks are columns beside the others", ge=0, derived=True)
 
     @property
     def reads_itself(self) -> bool:
@@ -81,6 +86,12 @@ class Forecaster(nn.Module, ABC):
         self.linear_bias: Tensor
         self.register_buffer("linear_weight", torch.zeros(shape), persistent=config.linear)
         self.register_buffer("linear_bias", torch.zeros(shape[0]), persistent=config.linear)
+        self.effects: Tensor
+        effects = torch.zeros(config.n_covariates, len(config.targets))
+        if config.linear or not config.n_covariates:
+            self.register_buffer("effects", effects, persistent=config.n_covariates > 0)
+        else:
+            self.effects = nn.Parameter(effects)
 
     @abstractmethod
     def scaled_forecast(self, past: Tensor, past_marks: Tensor, future_marks: Tensor, only: int | None) -> Tensor:
@@ -90,8 +101,10 @@ class Forecaster(nn.Module, ABC):
         """What it says goes through these last."""
         return [self.head]
 
-    def start(self, weights: Tensor) -> None:
-        """Begin with a linear forecast, (features + 1, answers); its last row is added to all."""
+    def start(self, weights: Tensor, effects: Tensor | None = None) -> None:
+        """Begin with a linear forecast, (features + 1, answers), whose last row is added to all, and effects (F, K)."""
+        if effects is not None:
+            self.effects.copy_(effects)
         self.linear_weight.copy_(weights[:-1].T)
         self.linear_bias.copy_(weights[-1])
         for tensor in (tensor for layer in self.last_layers() for tensor in layer.parameters()):
@@ -106,15 +119,19 @@ class Forecaster(nn.Module, ABC):
                 f"(B, S, C) = (B, {config.context}, {config.n_inputs}) is needed"
             )
         targets = config.targets if only is None else config.targets[only : only + 1]
+        if config.n_covariates:
+            past = past - self._effects_on_inputs(past_marks)
         read, level = standardize(past) if config.normalize else (past, None)
         forecast = self.scaled_forecast(read, past_marks, future_marks, only)
         if forecast.shape[2] > len(targets):
             forecast = forecast[:, :, [only]]
         if not config.linear:
-            return forecast if level is None else restore(forecast, level, targets)
-        if level is not None:
-            forecast = restore(forecast, level._replace(mean=torch.zeros_like(level.mean)), targets)
-        return self._linear(past, only) + forecast
+            forecast = forecast if level is None else restore(forecast, level, targets)
+        else:
+            if level is not None:
+                forecast = restore(forecast, level._replace(mean=torch.zeros_like(level.mean)), targets)
+            forecast = self._linear(past, only) + forecast
+        return forecast if not config.n_covariates else forecast + self._effects_ahead(future_marks, only)
 
     def linear_shares(self, target: int) -> Tensor:
         """How much of the linear model of a target each known step makes up, (S,): its weights' sizes; sums to 1."""
@@ -126,6 +143,20 @@ class Forecaster(nn.Module, ABC):
             weight = F.pad(asked[:, target].sum(-1), (config.context - asked.shape[2], 0))
         sizes = weight.sum(0)
         return sizes / sizes.sum().clamp(min=torch.finfo(sizes.dtype).tiny)
+
+    def _effects_on_inputs(self, past_marks: Tensor) -> Tensor:
+        """What the columns beside the others add to each input, (B, S, C): to the targets among them."""
+        config = self.config
+        own = [k for k, place in enumerate(config.targets) if place >= 0]
+        places = [config.targets[k] for k in own]
+        added = past_marks[..., -config.n_covariates :] @ self.effects[:, own]
+        zeros = added.new_zeros(*added.shape[:2], config.n_inputs)
+        return zeros.index_add(2, torch.tensor(places, device=added.device), added)
+
+    def _effects_ahead(self, future_marks: Tensor, only: int | None) -> Tensor:
+        """What they add to each target at the steps asked for, (B, T, K, 1)."""
+        effects = self.effects if only is None else self.effects[:, [only]]
+        return (future_marks[..., -self.config.n_covariates :] @ effects)[..., None]
 
     def _linear(self, past: Tensor, only: int | None) -> Tensor:
         """What the linear model says, (B, T, K, 1)."""
@@ -187,6 +218,8 @@ def check(config: ForecasterConfig, *, own: bool = False) -> None:
     config.check()
     if not 0 <= config.lead <= min(config.context, config.horizon):
         raise ConfigError(f"lead is {config.lead}; it lies within a context of {config.context} and a horizon")
+    if config.n_covariates > config.n_marks:
+        raise ConfigError(f"n_covariates is {config.n_covariates}, more than the {config.n_marks} marks they are among")
     if not config.targets or any(not -1 <= place < config.n_inputs for place in config.targets):
         raise ConfigError(f"targets are {config.targets}; allowed: places among {config.n_inputs} inputs, or −1")
     if own and -1 in config.targets:

@@ -6,7 +6,9 @@
     ridge             least squares with a penalty, chosen on the validation part
 
 The linear model of targets that are read themselves is shared by all of them, (S) → (T), on differences from the last
-value. Targets that are not are predicted from the last steps of all inputs together.
+value. Targets that are not are predicted from the last steps of all inputs together. What columns beside them add is
+taken away before and added again; it is estimated from differences over a season, which take trend and season out, and
+kept where the validation part is the better for it.
 """
 
 from __future__ import annotations
@@ -29,10 +31,11 @@ from regard.metrics.scores import Metric
 from regard.models.interfaces.series import steps_read
 from regard.tasks.measuring import Scores
 from regard.tasks.series.forecasting import forecasts
-from regard.tasks.series.intervals import Intervals, rolling_offsets, scores_of
+from regard.tasks.series.intervals import Intervals, rolling_offsets, scores_of, windows_over
 from regard.tasks.series.metrics import Errors, Forecasts, Offsets, blocks_of, chunks, errors_of, metrics
 
 PENALTIES = (1e-6, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # times the mean square of a feature
+_HELD_BACK = (1e-3, 0.3)  # effects of columns beside the others: penalties that are tried
 _FILE = "baseline.safetensors"
 
 Matrix = NDArray[np.floating[Any]]
@@ -52,23 +55,39 @@ def seasonal(windows: Windows, season: int) -> Forecasts:
 
 @dataclass(frozen=True, eq=False)
 class Ridge:
-    """A linear forecast: `weights` (features + 1, outputs); the last row is added to all."""
+    """A linear forecast: `weights` (features + 1, outputs), whose last row is added to all, and `effects` (F, K)."""
 
     weights: Matrix
+    effects: Matrix | None = None
 
     def save(self, folder: Path) -> None:
         """Write it beside the weights of a run."""
-        write_tensors(folder / _FILE, {"ridge": torch.from_numpy(self.weights)})
+        effects = {} if self.effects is None else {"effects": torch.from_numpy(self.effects)}
+        write_tensors(folder / _FILE, {"ridge": torch.from_numpy(self.weights)} | effects)
 
     @classmethod
     def load(cls, folder: Path) -> Ridge | None:
         """Read what `save` wrote, if it did."""
         path = folder / _FILE
-        return cls(read_tensors(path)["ridge"].numpy()) if path.exists() else None
+        if not path.exists():
+            return None
+        kept = read_tensors(path)
+        return cls(kept["ridge"].numpy(), kept["effects"].numpy() if "effects" in kept else None)
 
     @classmethod
-    def fit(cls, train: Windows, valid: Windows) -> Ridge:
-        """The weights whose penalty does best on the validation part."""
+    def fit(cls, train: Windows, valid: Windows, *, season: int = 0) -> Ridge:
+        """The weights whose penalty does best on the validation part, with effects where these do."""
+        if not train.n_covariates:
+            return cls._best(train, valid, None)
+        estimated = [effects_in(train, season=season, penalty=penalty) for penalty in _HELD_BACK]
+        tried = [cls._best(train, valid, effects) for effects in (*estimated, np.zeros_like(estimated[0]))]
+        return min(tried, key=lambda ridge: _error(ridge, valid))
+
+    @classmethod
+    def _best(cls, train: Windows, valid: Windows, effects: Matrix | None) -> Ridge:
+        """The weights whose penalty does best, given the effects."""
+        if effects is not None:
+            train = train.without(effects)
         products = None
         for rows in chunks(len(train), 1024):
             x, y = _features(train, rows), _answers(train, rows)
@@ -79,22 +98,40 @@ class Ridge:
         unit = float(np.mean(np.diag(square)[:-1])) or 1.0
         free = np.ones(len(square))
         free[-1] = 0  # what is added to all is not held back
-        tried = [cls(np.linalg.solve(square + np.diag(penalty * unit * free + 1e-9 * unit), cross))
+        tried = [cls(np.linalg.solve(square + np.diag(penalty * unit * free + 1e-9 * unit), cross), effects)
                  for penalty in PENALTIES]  # fmt: skip
-        return min(tried, key=lambda ridge: float(errors_of(ridge(valid), valid).squared.mean()))
+        return min(tried, key=lambda ridge: _error(ridge, valid))
 
     def __call__(self, windows: Windows) -> Forecasts:
         """Forecasts (n, T, K, 1)."""
         n, T, K = len(windows), windows.horizon, len(windows.targets)
         forecasts = np.empty((n, T, K, 1), np.float32)
+        read = windows if self.effects is None else windows.without(self.effects)
         for rows in chunks(n, 1024):
-            outputs = _features(windows, rows) @ self.weights
+            outputs = _features(read, rows) @ self.weights
             if reads_itself(windows):
-                last = windows.known(rows, 1).transpose(0, 2, 1)  # (B, K, 1)
+                last = read.known(rows, 1).transpose(0, 2, 1)  # (B, K, 1)
                 forecasts[rows] = (outputs.reshape(len(rows), K, T) + last).transpose(0, 2, 1)[..., None]
             else:
                 forecasts[rows] = outputs.reshape(len(rows), T, K, 1)
+            if self.effects is not None:
+                forecasts[rows] += windows.added(rows, self.effects)[..., None]
         return forecasts
+
+
+def effects_in(windows: Windows, *, season: int, penalty: float) -> Matrix:
+    """What a unit of each feature beside the others adds to each target, (F, K), by differences over a season."""
+    lag = season if 0 < season <= windows.context - windows.lead else 1
+    rows, targets = windows.places, list(windows.targets)
+    x = (windows.covariates[rows] - windows.covariates[rows - lag]).astype(np.float64)
+    y = (windows.values[rows][:, targets] - windows.values[rows - lag][:, targets]).astype(np.float64)
+    square = x.T @ x
+    unit = float(np.mean(np.diag(square))) or 1.0
+    return np.linalg.solve(square + penalty * unit * np.eye(len(square)), x.T @ y)
+
+
+def _error(ridge: Ridge, windows: Windows) -> float:
+    return float(errors_of(ridge(windows), windows).squared.mean())
 
 
 def reads_itself(windows: Windows) -> bool:
@@ -151,19 +188,21 @@ def score_windows(
     if intervals is not None and windows.held != 0:
         offsets = bounds_along(model, windows, said, intervals.share, known=intervals)[0]
     errors = errors_of(said, windows, quantiles=quantiles, offsets=offsets)
+    n_series = len(windows.series) or 1
 
     def with_baselines() -> dict[str, Metric]:
         about = f"windows:{len(windows)}|context:{windows.context}|horizon:{windows.horizon}|all"
-        named = metrics(errors, space, signature=about, horizon=windows.horizon)
+        block = windows.horizon * n_series
+        named = metrics(errors, space, signature=about, horizon=block)
         for name, others in baselines(windows, season=space.season, ridge=ridge).items():
-            named |= metrics(others, space, signature=about, horizon=windows.horizon, prefix=f"{name} ")
+            named |= metrics(others, space, signature=about, horizon=block, prefix=f"{name} ")
         return named
 
     def figures(drawn: Drawn) -> dict[str, float]:
         of_all = errors.figures(drawn)
         return {name: of_all[name] for name in ("mse", "mae")}
 
-    block = blocks_of(len(windows), windows.horizon)
+    block = blocks_of(len(windows), windows.horizon * n_series)
     return Scores(len(windows), "windows", with_baselines, figures, block=block)
 
 
@@ -174,7 +213,16 @@ def bounds_along(
     held = windows.preceding()
     before = _scores(forecasts(model, held), held) if len(held) else None
     first = known if windows.held is None else None
-    return rolling_offsets(_scores(said, windows), horizon=windows.horizon, share=share, before=before, first=first)
+    own, earlier = windows.span, held.span
+    return rolling_offsets(
+        _scores(said, windows),
+        horizon=windows.horizon,
+        share=share,
+        before=before,
+        first=first,
+        over=None if own is None or earlier is None else windows_over(earlier, own),
+        n_series=len(windows.series) or 1,
+    )
 
 
 def _scores(said: Forecasts, windows: Windows) -> Offsets:

@@ -4,6 +4,7 @@ train = ["prices.csv"]                       one file; all columns are predicted
 train = ["AAPL.csv", "MSFT.csv"]             joined by date; columns are called AAPL.close, MSFT.close, …
 targets = ["AAPL.close"], inputs = ["MSFT.close"]     one from another; * stands for anything: "*.close"
 together = true                              at the same time: the last `horizon` steps of what is read
+known = ["promo", "holiday"]                 columns that are known in advance, and are not predicted
 split = [0.7, 0.1, 0.2]                      shares of the rows to learn from, to choose by, to report on
 split = [8640, 2880, 2880]                   the same as numbers of rows
 valid_from = "2017-07-01", test_from = …     the same as dates
@@ -35,6 +36,8 @@ class SeriesData(Settings):
     train: Files = setting((), "CSV files, or folders of them, joined by date; as --train")
     inputs: Names = setting((), "the columns that are read; unset: the targets")
     targets: Names = setting((), "the columns that are predicted; unset: all")
+    known: Names | None = setting(None, "columns known in advance; unset: those that go on after the targets end")
+    categories: Names | None = setting(None, "columns of texts to read as categories; unset: those of few texts")
     context: int = setting(336, "steps that are read", ge=1)
     horizon: int = setting(96, "steps that are predicted", ge=1)
     together: bool = setting(False, "targets are asked for at the time of what is read, not after it")
@@ -58,6 +61,8 @@ class SeriesData(Settings):
             yield f"data.split is {list(self.split)}; three shares of 1 are needed, or three numbers of rows"
         if (self.valid_from is None) != (self.test_from is None):
             yield "data.valid_from and data.test_from are given together or not at all"
+        if self.together and self.known:
+            yield "data.known means nothing with data.together: all inputs are known at the time that is asked for"
         if self.together and self.horizon > self.context:
             yield f"data.horizon is {self.horizon}, and with data.together it lies within data.context"
         q = self.quantiles

@@ -3,11 +3,12 @@
 forecasts(model, windows)      (n, T, K, Q), scaled; every window once, the last batch as well
 forecasts_of(model, cut, n)    the same of windows that are cut when they are needed
 Forecast                       one forecast in the data's own units: as CSV, or as a JSON object
+StackedForecast                forecasts of series that stand one below the other, each from its own last date
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +87,15 @@ class Forecast:
         """The names of the columns of the table, without the first."""
         return [name for name, _ in self._columns()]
 
+    @property
+    def date_name(self) -> str:
+        """The name of the first column."""
+        return "step" if self.date is None else self.date
+
+    def rows(self) -> list[list[str]]:
+        """The cells of the table, a row a step."""
+        return [[time, *row] for time, row in self._lines(self._columns())]
+
     def _columns(self) -> list[tuple[str, Values]]:
         """The columns of the table: quantiles in their order, or a forecast under the target's own name, and bounds."""
         if not self.quantiles:
@@ -98,31 +108,60 @@ class Forecast:
 
     def plain(self, name: str | None = None) -> str:
         """As a table like the one that was read: its delimiter, decimal mark, and names; `name` is a first column."""
-        date, columns = "step" if self.date is None else self.date, self._columns()
+        date, columns = self.date_name, self._columns()
         if self.stacked is None:
-            table = [[date, *self.columns], *([time, *row] for time, row in self._lines(columns))]
+            table = [[date, *self.columns], *self.rows()]
         else:
             each = len(columns) // len(self.targets)
             extra = [name.removeprefix(self.targets[0]) for name, _ in columns[:each]]
             table = [[self.stacked.names, date, *(f"{self.stacked.values}{more}" for more in extra)]]
             for k, target in enumerate(self.targets):
                 table += [[target, time, *row] for time, row in self._lines(columns[k * each : (k + 1) * each])]
-        if name is not None:
-            table = [[first, *row] for first, row in zip(["input", *[name] * len(table)], table, strict=False)]
-        return "\n".join(self.dialect.delimiter.join(map(self._cell, row)) for row in table)
+        return _written(table, self.dialect, name)
 
     def _lines(self, columns: Sequence[tuple[str, Values]]) -> Iterator[tuple[str, list[str]]]:
         """Each time with the numbers of these columns, as they are written."""
         for time, row in zip(self.times, zip(*(column for _, column in columns), strict=True), strict=True):
             yield time, [f"{value:.6g}".replace(".", self.dialect.decimal) for value in row]
 
-    def _cell(self, text: str) -> str:
-        """A cell, in quotes where it needs them."""
-        if not any(sign in text for sign in (self.dialect.delimiter, '"', "\n")):
-            return text
-        return '"' + text.replace('"', '""') + '"'
-
     def record(self) -> dict[str, Any]:
         """As a JSON object."""
         table = {name: column.tolist() for name, column in self._columns()}
         return {"times": list(self.times), "forecast": table, "quantiles": list(self.quantiles)}
+
+
+@dataclass(frozen=True, eq=False)
+class StackedForecast:
+    """Forecasts by the name of their series; `told_by` is the column of the names. `said["A"]` is one of them."""
+
+    told_by: str
+    series: Mapping[str, Forecast]
+
+    def __getitem__(self, name: str) -> Forecast:
+        return self.series[name]
+
+    def plain(self, name: str | None = None) -> str:
+        """As a table like the one that was read, one series below the other; `name` is a first column."""
+        first = next(iter(self.series.values()))
+        table = [[self.told_by, first.date_name, *first.columns]]
+        for series, forecast in self.series.items():
+            table += [[series, *row] for row in forecast.rows()]
+        return _written(table, first.dialect, name)
+
+    def record(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {"series": {name: forecast.record() for name, forecast in self.series.items()}}
+
+
+def _written(table: Sequence[Sequence[str]], dialect: Dialect, name: str | None) -> str:
+    """A table as lines of text; with a name, its first column is that of the input."""
+    if name is not None:
+        table = [[first, *row] for first, row in zip(["input", *[name] * len(table)], table, strict=False)]
+    return "\n".join(dialect.delimiter.join(_cell(cell, dialect) for cell in row) for row in table)
+
+
+def _cell(text: str, dialect: Dialect) -> str:
+    """A cell, in quotes where it needs them."""
+    if not any(sign in text for sign in (dialect.delimiter, '"', "\n")):
+        return text
+    return '"' + text.replace('"', '""') + '"'

@@ -7,7 +7,8 @@ A score is how far what came lies outside of what was said: |y − ŷ| of a plai
 quantiles, which may be below zero. The interval is widened by the quantile of the scores of the latest windows whose
 future is over (split conformal prediction; Vovk et al., 2005), step by step and target by target. Since series drift,
 windows that were held out follow one another, and the level is moved by what was covered so far (adaptive conformal
-inference; Gibbs and Candès, 2021).
+inference; Gibbs and Candès, 2021). Several series that stand one below the other share their scores, which are in units
+of each; their windows come in the order of time.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from numpy.typing import NDArray
 from regard.data.io.atomic import read_facts, write_whole
 
 Scores = NDArray[np.float32]  # (n, T, K)
+Counts = NDArray[np.int64]
+Span = tuple[Counts, Counts]  # when the future of each window begins and ends
 LATEST = 500  # windows whose scores count
 FEWEST = 20  # below these there is no interval
 _TIMES = 64  # that offsets are computed along a test set
@@ -60,6 +63,12 @@ class Intervals:
         )
 
 
+def windows_over(earlier: Span, own: Span) -> Counts:
+    """How many windows, those before first, are over when each of several series' begins, and in the end: (n + 1,)."""
+    ends = np.maximum.accumulate(np.concatenate([earlier[1], own[1]]))
+    return np.append(np.minimum(np.searchsorted(ends, own[0]), len(earlier[1]) + np.arange(len(own[0]))), len(ends))
+
+
 def scores_of(said: NDArray[np.float32], truth: NDArray[np.float32]) -> Scores:
     """How far what came (n, T, K) lies outside of what was said (n, T, K, Q): the distance, if that is one number."""
     scores: Scores = np.maximum(said[..., 0] - truth, truth - said[..., -1])
@@ -67,14 +76,21 @@ def scores_of(said: NDArray[np.float32], truth: NDArray[np.float32]) -> Scores:
 
 
 def rolling_offsets(
-    scores: Scores, *, horizon: int, share: float, before: Scores | None = None, first: Intervals | None = None
+    scores: Scores,
+    *,
+    horizon: int,
+    share: float,
+    before: Scores | None = None,
+    first: Intervals | None = None,
+    over: Counts | None = None,
+    n_series: int = 1,
 ) -> tuple[Scores, Intervals | None]:
     """The offsets that each window, in the order of time, gets from those before it, and those that come next.
 
     `before` are scores of the windows that precede the first one; `first` is taken where too little is known yet. NaN
-    where nothing is.
+    where nothing is. Windows of `n_series` come in one order, and `over` counts those that are over (`windows_over`).
     """
-    known = scores[:0] if before is None else before[-LATEST - horizon :]
+    known = scores[:0] if before is None else before if over is not None else before[-LATEST - horizon :]
     all_scores = np.concatenate([known, scores])
     n, at = len(scores), len(known)
     used = np.full(scores.shape, np.nan, np.float32)
@@ -82,13 +98,13 @@ def rolling_offsets(
     offsets = None if first is None else first.offsets
     judged = 0  # windows whose future is over, and that had an interval
     for begin in range(0, n + block, block):
-        over = max(0, min(begin, n) + at - horizon + 1)
-        done = max(0, over - at)
+        past = int(over[min(begin, n)]) if over is not None else max(0, min(begin, n) + at - horizon + 1)
+        done = max(0, past - at)
         if done > judged and np.isfinite(used[judged:done]).any():
             outside = float(np.nanmean((scores[judged:done] > used[judged:done])[np.isfinite(used[judged:done])]))
             missed = float(np.clip(missed + _RATE * (1 - share - outside) * min(1, (done - judged) / 50), 0.001, 0.999))
             judged = done
-        latest = all_scores[max(0, over - LATEST) : over]
+        latest = all_scores[max(0, past - LATEST * n_series) : past]
         if len(latest) >= FEWEST:
             offsets = conformal_quantile(latest, 1 - missed)
         if offsets is not None and begin < n:

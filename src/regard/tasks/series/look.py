@@ -8,6 +8,7 @@ seen.page("seen.html")      the same, for each step of the forecast, each layer 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from regard.inspection.record import Look, MapKind
 _SIZE = (9.6, 4.8)
 _MOST = 8  # columns that were read
 Numbers = NDArray[np.float64]
+Beside = Sequence[tuple[str, Sequence[float | str | None]]]
 SERIES_SIDES: Sides = {
     "self": ("self", "past", "past"),
     "masked": ("masked", "future", "future"),
@@ -39,6 +41,7 @@ class ShownForecast:
     is the step the forecast begins at: S, or before it where it is told of steps at which others are known. Where the
     target's own past is not known, `read` (S, C) is what was, brought to its scale. `linear` (S,) is the share of each
     step in the linear model that the forecast begins with, if it does. `truth` (T,) is what came, where it is known.
+    `beside` are columns that are not forecast, each by its name with its cells (S + T): None where they are not known.
     """
 
     name: str
@@ -51,6 +54,7 @@ class ShownForecast:
     read: Numbers | None = None
     linear: Numbers | None = None
     truth: Numbers | None = None
+    beside: Beside = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +110,7 @@ def series_scene(look: SeriesLook, shown: ShownForecast) -> Scene:
         "truth": None if shown.truth is None else _listed(shown.truth),
         "others": [] if shown.read is None else [_listed(column) for column in shown.read.T[:_MOST]],
         "linear": None if shown.linear is None else _listed(shown.linear),
+        "beside": [{"name": name, "cells": list(cells)} for name, cells in shown.beside[:_MOST]],
         "times": shown.times,
         "spans": shown.spans.tolist(),
         "begin": shown.begin,
@@ -132,8 +137,12 @@ def draw_series(
     rest = {"axes.edgecolor": theme.quiet, "grid.color": theme.rule, "legend.labelcolor": theme.ink, **PLAIN_AXES}
     with matplotlib.rc_context(style(theme) | rest):
         figure = Figure(figsize=_SIZE, layout="constrained")
-        above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (3, 1)})
+        beside = shown.beside[:_MOST]
+        ratios = (3, *[0.25] * len(beside), 1)
+        above, *between, below = figure.subplots(len(ratios), 1, sharex=True, gridspec_kw={"height_ratios": ratios})
         _draw_values(above, shown, theme)
+        for axes, (name, cells) in zip(between, beside, strict=True):
+            _draw_beside(axes, name, cells, theme)
         above.set_title(plain(title or f"{shown.name}: {T} steps from {n}"), loc="left")
         known, hue = np.arange(n), theme.shades[-2]
         below.fill_between(known, looked_at, step="mid", color=hue, linewidth=0, label="attention")
@@ -166,6 +175,19 @@ def _draw_values(axes: Any, shown: ShownForecast, theme: Theme) -> None:
     axes.axvline(shown.begin - 0.5, color=theme.quiet, linewidth=0.8, linestyle=":")
     axes.set_ylabel(plain(shown.name))
     axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4)
+
+
+def _draw_beside(axes: Any, name: str, cells: Sequence[float | str | None], theme: Theme) -> None:
+    """A column beside the series, as a strip: numbers as bars, texts in shades; nothing where it is not known."""
+    texts = sorted({cell for cell in cells if isinstance(cell, str) and cell})
+    for step, cell in enumerate(cells):
+        if isinstance(cell, str) and cell:
+            axes.bar(step, 1, 1, color=theme.quiet, alpha=0.2 + 0.7 * (texts.index(cell) + 1) / len(texts))
+    numbers = [cell if isinstance(cell, int | float) else np.nan for cell in cells]
+    if np.isfinite(numbers).any():
+        axes.bar(np.arange(len(numbers)), numbers, 1, color=theme.quiet)
+    axes.set_ylabel(plain(name), rotation=0, ha="right", va="center")
+    axes.set_yticks([])
 
 
 def _top(looked_at: Numbers, linear: Numbers | None) -> float:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,19 +31,22 @@ Offsets = NDArray[np.float32]  # (n, T, K)
 _STRETCHES = 4  # of a backtest
 _CHUNK = 512
 _DRAWN = 300  # resamples
+_MOST_NAMED = 500  # series below one another that have figures of their own
 
 
 @dataclass(frozen=True, eq=False)
 class Errors:
     """Means over the horizon, for each window and target (n, K): squares, distances, pinball losses, hits of the band.
 
-    Without quantiles there are no pinball losses, and without bounds no hits; a window without bounds has NaN.
+    Without quantiles there are no pinball losses, and without bounds no hits; a window without bounds has NaN. Of
+    several series, one below the other, `owners` (n,) are the names of the windows' own.
     """
 
     squared: NDArray[np.float64]
     absolute: NDArray[np.float64]
     pinball: NDArray[np.float64] | None = None
     covered: NDArray[np.float64] | None = None
+    owners: NDArray[np.str_] | None = None
 
     def figures(self, drawn: Rows | slice = slice(None)) -> dict[str, float]:
         """The scaled figures of all windows, or of some."""
@@ -80,7 +84,8 @@ def errors_of(
     whole = [np.concatenate(part) if part else None for part in parts]
     assert whole[0] is not None
     assert whole[1] is not None
-    return Errors(whole[0], whole[1], whole[2], whole[3])
+    owners = None if windows.owners is None else np.array(windows.series)[windows.owners[windows.places]]
+    return Errors(whole[0], whole[1], whole[2], whole[3], owners)
 
 
 def pinball(said: NDArray[np.float64], truth: NDArray[np.float64], quantiles: Sequence[float]) -> NDArray[np.float64]:
@@ -108,18 +113,32 @@ def metrics(errors: Errors, space: SeriesSpace, *, signature: str, horizon: int,
     if mase := _mase(errors, space):
         found["mase"] = Metric("mase", mase, f"{signature}|season:{space.season or 1}", digits=4)
     found |= _backtest(errors, signature)
-    for k, target in enumerate(space.targets):
-        scale = space.scale[target]
-        mae, rmse = float(errors.absolute[:, k].mean()) * scale, float(np.sqrt(errors.squared[:, k].mean())) * scale
-        found[f"mae {target}"] = Metric(f"mae {target}", mae, f"{signature}|own units", digits=4)
-        found[f"rmse {target}"] = Metric(f"rmse {target}", rmse, f"{signature}|own units", digits=4)
+    named = _each(errors, space)
+    for name, rows, k in named if errors.owners is None or len(named) <= _MOST_NAMED else ():
+        scale = space.scale[name]
+        mae, rmse = (
+            float(errors.absolute[rows, k].mean()) * scale,
+            float(np.sqrt(errors.squared[rows, k].mean())) * scale,
+        )
+        shown = name.removesuffix(f".{space.targets[k]}") if space.series and len(space.targets) == 1 else name
+        found[f"mae {shown}"] = Metric(f"mae {shown}", mae, f"{signature}|own units", digits=4)
+        found[f"rmse {shown}"] = Metric(f"rmse {shown}", rmse, f"{signature}|own units", digits=4)
     return found
+
+
+def _each(errors: Errors, space: SeriesSpace) -> list[tuple[str, Any, int]]:
+    """What is forecast, by the name of its scale: the windows it has, and its place among the targets."""
+    if errors.owners is None:
+        return [(target, slice(None), k) for k, target in enumerate(space.targets)]
+    present = [(series, np.flatnonzero(errors.owners == series)) for series in space.series]
+    return [(f"{series}.{target}", rows, k) for series, rows in present if len(rows)
+            for k, target in enumerate(space.targets)]  # fmt: skip
 
 
 def _mase(errors: Errors, space: SeriesSpace) -> float | None:
     """The mean over targets of their distance, in units of a season's; None where no target has that."""
-    own = [float(errors.absolute[:, k].mean()) * space.scale[target] / space.naive[target]
-           for k, target in enumerate(space.targets) if target in space.naive]  # fmt: skip
+    own = [float(errors.absolute[rows, k].mean()) * space.scale[name] / space.naive[name]
+           for name, rows, k in _each(errors, space) if name in space.naive]  # fmt: skip
     return float(np.mean(own)) if own else None
 
 

@@ -18,11 +18,11 @@ const sceneOf = (frame) => {
     return sum;
   }
   function chart() {
-    const width = $("series").parentElement.clientWidth, tall = width < 500 ? 230 : 320, below = 96, context = fitted($("series"), width, tall + below + 34);
+    const width = $("series").parentElement.clientWidth, tall = width < 500 ? 230 : 320, below = 96, between = F.beside.length * 20, context = fitted($("series"), width, tall + between + below + 34);
     context.font = `12px ${css("--sans")}`;
-    const ticks = marks(lowest, highest, 4), left = Math.max(...ticks.map((v) => context.measureText(told(v)).width), 44) + 10;
+    const ticks = marks(lowest, highest, 4), left = Math.max(...ticks.map((v) => context.measureText(told(v)).width), ...F.beside.map((b) => Math.min(90, context.measureText(b.name).width)), 44) + 10;
     const span = highest - lowest || 1, wide = width - left - 6;
-    room = { left, wide, tall, below, width };
+    room = { left, wide, tall, between, below, width };
     return { context, x: (step) => left + ((step + 0.5) / steps) * wide, y: (value) => tall - 12 - ((value - lowest) / span) * (tall - 24), ticks, ...room };
   }
   function marks(low, high, n) {
@@ -69,8 +69,24 @@ const sceneOf = (frame) => {
     F.spans.forEach(([begin, end], i) => { for (let step = begin; step < end; step++) found[step] += seen[i] / (end - begin); });
     return found;
   }
+  /* Columns beside the series, a strip each: numbers as bars, texts as shades; nothing where they are not known. */
+  function strips(c) {
+    const { context, left, wide, tall } = c, each = wide / steps;
+    F.beside.forEach(({ name, cells }, i) => {
+      const floor = tall + 20 * (i + 1), given = cells.filter((v) => v !== null && v !== ""), texts = [...new Set(given.filter((v) => typeof v === "string"))].sort();
+      const scale = given.filter((v) => typeof v === "number"), low = Math.min(0, ...scale), high = Math.max(...scale, low + 1e-9);
+      context.textAlign = "right"; context.textBaseline = "middle"; context.fillStyle = css("--quiet"); context.fillText(name, left - 8, floor - 7, left - 10);
+      cells.forEach((value, step) => {
+        if (value === null || value === "") return;
+        const tells = typeof value === "string" ? (texts.indexOf(value) + 1) / texts.length : (value - low) / (high - low), tall = typeof value === "string" ? 13 : 13 * tells;
+        context.fillStyle = css(step < F.begin ? "--quiet" : "--accent"); context.globalAlpha = typeof value === "string" ? 0.2 + 0.7 * tells : 0.85;
+        context.fillRect(left + step * each, floor - tall, Math.max(1, each - (each > 3 ? 1 : -0.5)), tall);
+      });
+      context.globalAlpha = 1;
+    });
+  }
   function bars(c, seen, most) {
-    const { context, left, wide, tall, below } = c, floor = tall + below, each = wide / steps;
+    const { context, left, wide, tall, between, below } = c, floor = tall + between + below, each = wide / steps;
     seen.forEach((weight, step) => {
       const high = (weight / most) * (below - 16), x = left + step * each, across = Math.max(1, each - (each > 3 ? 1 : -0.5));
       context.fillStyle = colour(weight / most); context.fillRect(x, floor - high, across, high);
@@ -78,12 +94,13 @@ const sceneOf = (frame) => {
     });
     if (F.linear) {
       const top = [...F.linear].sort((a, b) => b - a)[Math.min(1, F.linear.length - 1)] || 1e-9;  // the last value alone may rise above it
-      context.strokeStyle = css("--ink"); context.lineWidth = 1.2; context.setLineDash([3, 2]); context.beginPath();
-      F.linear.forEach((share, i) => context.lineTo(c.x(i), floor - Math.min(1.06, share / top) * (below - 16)));
-      context.stroke(); context.setLineDash([]);
+      const shares = new Path2D();
+      F.linear.forEach((share, i) => shares.lineTo(c.x(i), floor - Math.min(1.06, share / top) * (below - 16)));
+      context.strokeStyle = css("--paper"); context.lineWidth = 4; context.stroke(shares);  // dashes are seen on bars of any shade
+      context.strokeStyle = css("--ink"); context.lineWidth = 1.4; context.setLineDash([3, 2]); context.stroke(shares); context.setLineDash([]);
     }
     context.fillStyle = css("--quiet"); context.textAlign = "right"; context.textBaseline = "middle";
-    context.fillText(most.toPrecision(2), left - 8, tall + 16); context.fillText("0", left - 8, floor);
+    context.fillText(most.toPrecision(2), left - 8, tall + between + 16); context.fillText("0", left - 8, floor);
     context.strokeStyle = css("--faint"); context.lineWidth = 1; context.beginPath(); context.moveTo(left, floor + 0.5); context.lineTo(left + wide, floor + 0.5); context.stroke();
     times(c, floor + 20);
   }
@@ -109,11 +126,12 @@ const sceneOf = (frame) => {
     const name = rowsOf(map()).shown[state.row].replaceAll("␣", " ");
     if (!ahead()) return `${name} looked most at ${where}.`;
     const i = state.row, bounds = F.band ? ` (${told(F.band[0][i])} to ${told(F.band[1][i])})` : "", came = F.truth && F.truth[i] !== null ? `, and it was ${told(F.truth[i])}` : "";
-    return `${name}: ${told(F.forecast[i])}${bounds}${came}. It looked most at ${where}.`;
+    const beside = F.beside.map(({ name, cells }) => [name, cells[F.begin + i]]).filter(([, v]) => v !== null && v !== "").map(([name, v]) => `${name} ${typeof v === "number" ? told(v) : v}`);
+    return `${name}: ${told(F.forecast[i])}${bounds}${came}${beside.length ? `, with ${beside.join(", ")}` : ""}. It looked most at ${where}.`;
   }
   function draw() {
     const c = chart(), seen = weights(), shares = byStep(seen), most = Math.max(...shares, 1e-9);
-    chosen(c); lines(c); bars(c, shares, most);
+    chosen(c); lines(c); strips(c); bars(c, shares, most);
     $("told").textContent = sentence(seen);
     $("series").setAttribute("aria-label", `${F.target}: ${F.past.length} steps that were read and ${F.forecast.length} of forecast. ${$("told").textContent}`);
     const slider = $("step"), n = rowsOf(map()).shown.length;
@@ -153,6 +171,7 @@ const sceneOf = (frame) => {
       make("div", { className: "slide" }, make("span", { id: "step-name" }), slider, make("button", { type: "button", id: "all", textContent: "All", onclick: () => { Object.assign(state, { row: null, pinned: false }); show(); } }))];
   }
   const how = () => "Below the series: how much each part of what was read was looked at. Height and colour both tell the weight" + (F.spans.some(([begin, end]) => end - begin > 1) ? " of a step; a place of several steps shares its weight among them. " : ". ") +
-    (ahead() ? "Point at a step of the forecast, or move the slider; a click holds it." : "This attention is between places of the past; each step of the forecast is read from all of them. Point at one, or move the slider, to see what it looked at; a click holds it.");
+    (ahead() ? "Point at a step of the forecast, or move the slider; a click holds it." : "This attention is between places of the past; each step of the forecast is read from all of them. Point at one, or move the slider, to see what it looked at; a click holds it.") +
+    (F.beside.length ? " Between the two: columns beside the series, as far as they are known." : "");
   return { parts, draw, how };
 };

@@ -19,22 +19,25 @@ _LARGE = 500_000  # numbers that a wide model is worth
 def plan_series(recipe: Recipe, context: RunContext) -> Plan:
     """The plan for a recipe's series."""
     table = SeriesFiles(recipe.data, context.data_root).table()
-    given, n, columns = recipe.given.get("data", {}), len(table.series), len(table.targets)
+    given, columns = recipe.given.get("data", {}), len(table.columns.targets)
     data = _data(table, recipe.data, given)
     asked = data | dict(given)
-    windows = max(1, _learnt_from(n, recipe.data, asked) - int(asked["context"]) - int(asked["horizon"]) + 1)
+    reach = int(asked["context"]) + int(asked["horizon"]) - 1
+    own = (_learnt_from(len(part), recipe.data, asked) - reach for part in table.parts.values())
+    windows = max(1, sum(max(0, each) for each in own))
     batch = int(within(8, 1024 // max(1, columns), 128))
     batch = max(1, min(batch, windows // 4))
     steps = int(within(150, 5 * windows / batch, 20_000))
     other = recipe.model["name"] != TASK.models[0]
-    wide = n * columns >= _LARGE and context.device.type == "cuda"
+    rows = sum(map(len, table.parts.values()))
+    wide = rows * columns >= _LARGE and context.device.type == "cuda"
     return Plan(
-        data=f"{n:,} {_rows_named(table.pattern)}{_series_named(columns)}",
+        data=f"{rows:,} {_rows_named(table.pattern)}{_series_named(columns * len(table.parts))}",
         steps=steps,
         evaluations=6,  # the linear model that it begins with is often best: not many more than it waits for
         patience=4,
         warmup=50,
-        cost=0.1 * n / batch / 3,
+        cost=0.1 * rows / batch / 3,
         settings={
             "data": data,
             "model": _model(table, int(asked["context"]), wide=wide),
@@ -45,7 +48,7 @@ def plan_series(recipe: Recipe, context: RunContext) -> Plan:
 
 def _data(table: SeriesTable, data: SeriesData, given: Any) -> dict[str, Any]:
     """How time is divided, how far ahead is asked, and how far back is read: as the rows allow."""
-    n, pattern = len(table.series), table.pattern
+    n, pattern = table.n_rows, table.pattern
     divided = "split" in given or data.valid_from is not None
     planned: dict[str, Any] = {} if divided or n >= _ENOUGH else {"split": [0.6, 0.2, 0.2]}
     learnt_from = _learnt_from(n, data, planned | dict(given))
@@ -81,7 +84,7 @@ def _usual_horizon(pattern: DatePattern | None, n: int) -> int:
 
 def _model(table: SeriesTable, context: int, *, wide: bool) -> dict[str, Any]:
     """Patches of what is read; a series told from others needs a model that reads all of them."""
-    if set(table.targets) - set(table.inputs):
+    if set(table.columns.targets) - set(table.columns.inputs):
         return {"name": "series-transformer", "size": "tiny", "linear": True, "normalize": False, "dropout": 0.3}
     patch = max(1, min(16, context // 4))
     sized = {"name": "patch-forecaster", "size": "base" if wide else "tiny", "linear": True}

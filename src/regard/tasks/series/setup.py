@@ -31,8 +31,8 @@ class SeriesSetup(TaskSetup):
         self.sets = self.files.read()
         for note in self.sets.notes if context.group.first else ():
             context.say(note)
-        self.ridge = Ridge.fit(self.sets.train, self.sets.valid)
         space, train = self.sets.space, recipe.train
+        self.ridge = Ridge.fit(self.sets.train, self.sets.valid, season=space.season)
         refuse_start(recipe, "a forecaster")
         shape = {
             "context": recipe.data.context,
@@ -42,10 +42,12 @@ class SeriesSetup(TaskSetup):
             "n_marks": self.sets.train.marks.shape[1],
             "n_outputs": max(1, len(recipe.data.quantiles)),
             "lead": recipe.data.lead,
+            "n_covariates": self.sets.train.n_covariates,
         }
         self.model, self.spec = begin_model(recipe, own_options(recipe) | shape)
         if isinstance(self.model, Forecaster) and self.model.config.linear:
-            self.model.start(torch.from_numpy(self.ridge.weights))
+            effects = None if self.ridge.effects is None else torch.from_numpy(self.ridge.effects)
+            self.model.start(torch.from_numpy(self.ridge.weights), effects)
         context.keep(space.save)
         context.keep(self.ridge.save)
         assert isinstance(train, SeriesConfig)
@@ -62,8 +64,11 @@ class SeriesSetup(TaskSetup):
     def about(self) -> str:
         """The columns and the windows."""
         sets, space, data = self.sets, self.sets.space, self.recipe.data
+        beside = f" and {', '.join(each.name for each in space.covariates)}" if space.covariates else ""
+        series = f" of {len(space.series):,} series" if space.series else ""
         return (
-            f"{len(space.targets)} columns from {len(space.inputs)}, {data.horizon} steps from {data.context}; "
+            f"{len(space.targets)} columns{series} from {len(space.inputs)}{beside}, "
+            f"{data.horizon} steps from {data.context}; "
             f"windows: {len(sets.train):,} to learn from, {len(sets.valid):,} to choose by, "
             f"{len(sets.test):,} to report on"
         )

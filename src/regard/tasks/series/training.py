@@ -103,8 +103,19 @@ class SeriesTraining(BatchPlanMixin):
         forecast = forecasts(model, windows)[:, -1, :, middle]  # (n, K)
         rows = np.arange(len(windows))
         last, came = windows.known(rows, 1)[:, -1], windows.cut(rows).future[:, -1]
-        return [tuple(self._shown(part[i]) for part in (last, came, forecast)) for i in rows]  # type: ignore[misc]
+        shown = []
+        for i in rows.tolist():
+            space = self._space_of(windows, i)
+            shown.append((_shown(space, last[i]), _shown(space, came[i]), _shown(space, forecast[i])))
+        return shown
 
-    def _shown(self, values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> str:
-        own = self.space.unscaled(values[:, None])[:, 0]
-        return "  ".join(f"{name} {value:.4g}" for name, value in list(zip(self.space.targets, own, strict=True))[:4])
+    def _space_of(self, windows: Windows, index: int) -> SeriesSpace:
+        """What the numbers of a window mean."""
+        if windows.owners is None:
+            return self.space
+        return self.space.of(windows.series[windows.owners[windows.places[index]]])
+
+
+def _shown(space: SeriesSpace, values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> str:
+    own = space.unscaled(values[:, None])[:, 0]
+    return "  ".join(f"{name} {value:.4g}" for name, value in list(zip(space.targets, own, strict=True))[:4])
