@@ -192,10 +192,13 @@ class RunFolder:
         else:
             self.lock.check()
 
-    def check_files(self) -> bool:
-        """Compare all files but the weights and the checkpoints with their hashes; whether there are hashes."""
+    def check_files(self, *, made: bool = False) -> bool:
+        """Compare all files but the weights and the checkpoints with their hashes; whether there are hashes.
+
+        What the run `made` to learn from, of standard input or by itself, is needed to go on only.
+        """
         known = read_hashes(self.path) if self.check else {}
-        if self.check:
+        if made and self.check:
             check_hashes(self.path / "data", hint=_MADE)
         return known is not None and check_hashes(self.path, [name for name in known if name != self.weights.name])
 

@@ -49,7 +49,7 @@ def train(
             return _train(recipe, context, Course(minutes=minutes, only_plan=True))
     run = RunFolder(out, check=check)
     if resume:
-        run.check_files()
+        run.check_files(made=True)
     begun = read_recipe(run) if run.exists() else None
     if begun is not None and resume and recipe.plans:  # what was planned then holds
         recipe = _with(recipe, run.read_config())
