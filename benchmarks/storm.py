@@ -333,11 +333,8 @@ class small_disk:  # noqa: N801 - used as a function
 
 def differences(one: Path, other: Path) -> Iterator[str]:
     """What is not the same in two runs: any bit of the last weights and states, any report but its times."""
-    newest = sorted(path.name for path in one.glob("checkpoints/step-*"))[-1]
-    names = [
-        "model.safetensors",
-        *(f"checkpoints/{newest}/{p.name}" for p in (one / "checkpoints" / newest).glob("*.safetensors")),
-    ]
+    last = one / "checkpoints" / f"step-{newest(one):08d}"
+    names = ["model.safetensors", *(str(path.relative_to(one)) for path in last.glob("*.safetensors"))]
     for name in names:
         if not (other / name).exists():
             yield f"{name} is lost"
@@ -345,7 +342,7 @@ def differences(one: Path, other: Path) -> Iterator[str]:
         mine, theirs = load_file(one / name), load_file(other / name)
         if mine.keys() != theirs.keys() or any(not torch.equal(mine[key], theirs[key]) for key in mine):
             yield f"{name} differs"
-    if one.name.startswith("words") or other.name == "run":
+    if one.name.startswith("words"):
         return  # its reports come by the clock
     reports = [
         [{k: v for k, v in json.loads(line).items() if k not in TIMES} for line in (run / "metrics.jsonl").open()]
@@ -371,7 +368,8 @@ def table(found: list[Outcome]) -> str:
     """As docs/reliability.md shows it."""
     head = "| task | kills | in saves | disk full | removed | bits flipped | named | never read | lost or silent |"
     rows = [
-        f"| {o.task} | {o.kills} | {o.in_saves} | {o.full} | {o.removed} | {o.flips} | {o.named} | {o.unread} | {len(o.problems)} |"
+        " | ".join(map(str, ("", o.task, o.kills, o.in_saves, o.full, o.removed, o.flips, o.named, o.unread))).lstrip()
+        + f" | {len(o.problems)} |"
         for o in found
     ]
     return "\n".join([head, "|---" * 9 + "|", *rows])
