@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from regard.data.io.hashes import check_hashes
 from regard.errors import CheckpointError
 
 Course = Mapping[int, float]  # step → value, in the order of steps
@@ -38,6 +39,7 @@ def read_history(path: Path) -> History:
     A line that a kill cut short is left out, and so is a value that is no number. Of two reports of a step the later
     one counts.
     """
+    check_hashes(path.parent, [path.name], hint="take it from a copy, or remove it: figures are missing then")
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:

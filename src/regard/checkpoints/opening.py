@@ -6,14 +6,16 @@ from pathlib import Path
 
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.spec import Pretrained
-from regard.checkpoints.weights import read_tensors
 from regard.data.text.tokenizers import read_tokenizers
 from regard.errors import CheckpointError
 
 
-def open_model(path: Path | str) -> Pretrained:
-    """A run folder, a Hugging Face folder, a llama2.c `.bin` or a `.gguf` file, in our terms."""
-    run = RunFolder(path)
+def open_model(path: Path | str, *, check: bool = True) -> Pretrained:
+    """A run folder, a Hugging Face folder, a llama2.c `.bin` or a `.gguf` file, in our terms.
+
+    With `check`, the files of a run are compared with the hashes that they were written with.
+    """
+    run = RunFolder(path, check=check)
     if run.exists():
         return _with_room(open_run(run))
     if run.path.is_dir() and not (run.path / "config.json").exists():
@@ -28,6 +30,7 @@ def open_model(path: Path | str) -> Pretrained:
 
 def open_run(run: RunFolder) -> Pretrained:
     """The model of a run."""
+    run.check_files()
     spec = run.read_model()
     if not run.weights.exists():
         raise CheckpointError(
@@ -35,7 +38,7 @@ def open_run(run: RunFolder) -> Pretrained:
             hint=f"train it to its first evaluation: regard train --resume --out {run.path}",
         )
     tokenizer, target = read_tokenizers(run.path)
-    origin, tensors = str(run.weights), read_tensors(run.weights)
+    origin, tensors = str(run.weights), run.read_weights()
     return Pretrained(**vars(spec), tensors=tensors, tokenizer=tokenizer, target_tokenizer=target, origin=origin)
 
 

@@ -8,9 +8,13 @@
     run.json                format version, task, date, metrics with signatures, seed, fingerprints, commit, versions
     README.md               what all this comes to, in words
     metrics.jsonl           one line a report
-    checkpoints/step-N/     everything an exact continuation needs
+    data.json               the data files that it was begun with: sizes, times and hashes
+    hashes.json             what the files above were when they were written: a bit that changed since is noticed
+    checkpoints/step-N/     everything an exact continuation needs, with hashes of its own
+    .lock                   who trains here right now
 
-A checkpoint is written under a temporary name, synced and renamed: a kill at any instant leaves a loadable one.
+A checkpoint is written under a temporary name, synced and renamed: a kill at any instant leaves a loadable one. The one
+before the newest is kept as well, for the case that the newest is damaged; that costs its size on the disk.
 """
 
 from __future__ import annotations
@@ -20,29 +24,57 @@ import os
 import re
 import shutil
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from regard.checkpoints.lock import NAME as LOCK
+from regard.checkpoints.lock import Gone, Lock
 from regard.checkpoints.spec import ModelSpec
 from regard.checkpoints.weights import read_tensors, write_tensors
 from regard.config.toml import write_toml
 from regard.data.io.atomic import write_synced
+from regard.data.io.hashes import NAME as HASHES
+from regard.data.io.hashes import (
+    Damaged,
+    check_hashes,
+    hash_of,
+    read_hashes,
+    record_hashes,
+    replacing,
+    write_hashes,
+)
 from regard.errors import CheckpointError, EnvironmentProblem
 
 FORMAT = 1
 _STEP = re.compile(r"step-(\d{8,})")
 _DRAFT = ".draft-"
+_DRAFTS = re.compile(r"\.draft(-.+)?|\..+\.(\d+|[0-9a-f]{12})")  # as `atomic.py` and tokenizers call theirs, too
+_PEOPLE = ("README.md",)  # people may change it
+_MADE = "take it from a copy; or go on with it as it is: --no-check"
+_FULL = "free some disk space; what was saved before is untouched"
+
+
+class Saved(NamedTuple):
+    """A checkpoint that was read: its step, tensors by file name, and facts."""
+
+    step: int
+    tensors: dict[str, dict[str, Tensor]]
+    facts: dict[str, Any]
 
 
 class RunFolder:
-    """A run on disk."""
+    """A run on disk. With `check`, what is read is compared with the hashes that it was written with.
 
-    def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
+    While `lock` is held, nothing is written once the folder is gone or another's.
+    """
+
+    def __init__(self, path: Path | str, *, check: bool = True) -> None:
+        self.path, self.check = Path(path), check
+        self.lock: Lock | None = None
 
     @property
     def weights(self) -> Path:
@@ -122,39 +154,104 @@ class RunFolder:
 
     def write_text(self, name: str, text: str) -> None:
         """Write a small file whole or not at all."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        self.make_sure()
         draft = self.path / f"{_DRAFT}{name}"
         try:
             write_synced(draft, text.encode())
-            draft.replace(self.path / name)
+            self._install(draft, name)
         except OSError as problem:
             raise EnvironmentProblem(
                 f"{self.path / name}: cannot be written ({problem.strerror})", hint="free some disk space"
             ) from problem
+        finally:
+            draft.unlink(missing_ok=True)
 
     def write_weights(self, tensors: Mapping[str, Tensor]) -> None:
         """Write model.safetensors whole or not at all."""
-        draft = self.path / f"{_DRAFT}model.safetensors"
-        write_tensors(draft, tensors)
-        draft.replace(self.weights)
+        self.make_sure()
+        draft = self.path / f"{_DRAFT}{self.weights.name}"
+        try:
+            hashed = write_tensors(draft, tensors)
+            with replacing(self.weights, hashed):
+                draft.replace(self.weights)
+        except OSError as problem:
+            raise EnvironmentProblem(f"{self.weights}: cannot be written ({problem.strerror})", hint=_FULL) from problem
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def read_weights(self) -> dict[str, Tensor]:
+        """The weights to use, as they were written."""
+        if self.check:
+            check_hashes(self.path, [self.weights.name])
+        return read_tensors(self.weights)
+
+    def make_sure(self) -> None:
+        """Let the folder be there: made where nobody holds it, an error where it is gone under a training."""
+        if self.lock is None:
+            self.path.mkdir(parents=True, exist_ok=True)
+        else:
+            self.lock.check()
+
+    def check_files(self, *, made: bool = False) -> bool:
+        """Compare all files but the weights and the checkpoints with their hashes; whether there are hashes.
+
+        What the run `made` to learn from, of standard input or by itself, is needed to go on only.
+        """
+        known = read_hashes(self.path) if self.check else {}
+        if made and self.check:
+            check_hashes(self.path / "data", hint=_MADE)
+        return known is not None and check_hashes(self.path, [name for name in known if name != self.weights.name])
+
+    def seal(self) -> None:
+        """Note what the files are that others wrote beside the weights."""
+        self.make_sure()
+        aside = (HASHES, LOCK, self.weights.name, *_PEOPLE)
+        files = [entry.name for entry in self.path.iterdir() if entry.is_file() and _shown(entry)]
+        record_hashes(self.path, [name for name in files if name not in aside])
+        made = self.path / "data"
+        if made.is_dir() and (drawn := [entry.name for entry in made.iterdir() if entry.is_file() and _shown(entry)]):
+            record_hashes(made, [name for name in drawn if name != HASHES])
+
+    def unseal(self) -> None:
+        """Let all files beside the weights be what they are."""
+        (self.path / HASHES).unlink(missing_ok=True)
+        (self.path / "data" / HASHES).unlink(missing_ok=True)
+
+    def clear_drafts(self) -> None:
+        """Remove what a kill or a full disk left half written; only whoever holds the lock may."""
+        for folder in (self.path, self.checkpoints, self.path / "data", *(self.path / "data").glob("*/")):
+            for rest in folder.glob(".*") if folder.is_dir() else ():
+                if _DRAFTS.fullmatch(rest.name):
+                    _remove(rest)
 
     def save(self, step: int, *, files: Mapping[str, Mapping[str, Tensor]], facts: Mapping[str, Any]) -> Path:
         """Write a checkpoint: tensors by file name, and a JSON of facts, all or nothing."""
         folder = self.checkpoints / f"step-{step:08d}"
         draft = self.checkpoints / f"{_DRAFT}{folder.name}"
+        self.make_sure()
         shutil.rmtree(draft, ignore_errors=True)
         try:
-            draft.mkdir(parents=True)
+            self.checkpoints.mkdir(exist_ok=True)
+            draft.mkdir()
+            known = {}
             for name, tensors in files.items():
-                write_tensors(draft / f"{name}.safetensors", tensors)
-            write_synced(draft / "state.json", json.dumps(dict(facts)).encode())
+                path = draft / f"{name}.safetensors"
+                known[path.name] = [write_tensors(path, tensors)]
+            state = draft / "state.json"
+            write_synced(state, json.dumps(dict(facts)).encode())
+            write_hashes(draft, known | {state.name: [hash_of(state)]})
             _drop(folder)
             draft.rename(folder)
             _sync_folder(self.checkpoints)
-        except OSError as problem:
+            if self.metrics.exists():
+                record_hashes(self.path, [self.metrics.name])
+        except (OSError, EnvironmentProblem) as problem:
             shutil.rmtree(draft, ignore_errors=True)
+            if isinstance(problem, Gone):
+                raise
+            reason = problem.strerror if isinstance(problem, OSError) else str(problem).removeprefix(f"{draft}/")
             raise EnvironmentProblem(
-                f"{folder}: cannot be written ({problem.strerror})",
+                f"{folder}: cannot be written ({reason})",
                 hint="free some disk space; the checkpoint before is untouched: go on with --resume",
             ) from problem
         return folder
@@ -166,14 +263,39 @@ class RunFolder:
         matches = (_STEP.fullmatch(entry.name) for entry in self.checkpoints.iterdir())
         return sorted(int(match[1]) for match in matches if match)
 
+    def before(self, step: int) -> list[int]:
+        """The newest checkpoint before a step, if there is one: it is kept for the case that a later one is damaged."""
+        return [other for other in self.steps() if other < step][-1:]
+
     def read(self, step: int, names: Iterable[str]) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
         """The tensors and facts of a checkpoint."""
         folder = self.checkpoints / f"step-{step:08d}"
+        if self.check:
+            check_hashes(folder)
         try:
             facts: dict[str, Any] = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         except (OSError, ValueError) as problem:
-            raise CheckpointError(f"{folder}: not a whole checkpoint ({problem})") from problem
+            raise Damaged(f"{folder}: not a whole checkpoint ({problem})") from problem
         return {name: read_tensors(folder / f"{name}.safetensors") for name in names}, facts
+
+    def read_newest(self, names: Iterable[str], *, say: Callable[[str], None] = lambda _: None) -> Saved | None:
+        """The newest checkpoint that is whole; None where there is none at all. What is damaged on the way is said."""
+        names, problems = list(names), []
+        for step in reversed(self.steps()):
+            try:
+                saved = Saved(step, *self.read(step, names))
+            except Damaged as problem:
+                problems.append(problem)
+                continue
+            for damage in problems:
+                say(f"{damage}; going on from the checkpoint before it, of step {step}")
+            return saved
+        if problems:
+            raise Damaged(
+                f"{problems[0]}, and there is no other checkpoint that is whole",
+                hint=problems[0].hint or "begin again, with another --out",
+            )
+        return None
 
     def keep(self, steps: Iterable[int]) -> None:
         """Remove every checkpoint but these, and what a kill left half written or half removed."""
@@ -183,6 +305,25 @@ class RunFolder:
         for step in self.steps():
             if step not in kept:
                 _drop(self.checkpoints / f"step-{step:08d}")
+
+    def _install(self, draft: Path, name: str) -> None:
+        """Rename a finished draft to its place, and note what it is."""
+        if name in _PEOPLE:
+            draft.replace(self.path / name)
+            return
+        with replacing(self.path / name, hash_of(draft)):
+            draft.replace(self.path / name)
+
+
+def _shown(path: Path) -> bool:
+    return not path.name.startswith(".")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _drop(folder: Path) -> None:

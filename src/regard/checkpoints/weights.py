@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from regard.data.io.hashes import Damaged, FileHash, hash_synced
 from regard.errors import CheckpointError, EnvironmentProblem
 
 
@@ -43,13 +43,12 @@ def misfits(tensors: Mapping[str, Tensor], shapes: Mapping[str, torch.Size], *, 
     return problems + [f"{name}: {list(tensors[name].shape)}, {whose} {list(shape)}" for name, shape in there.items()]
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write a safetensors file and wait until the disk has it."""
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> FileHash:
+    """Write a safetensors file and wait until the disk has it; its hash is taken meanwhile."""
     held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     try:
         save_file(held, path)
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+        return hash_synced(path)
     except (OSError, SafetensorError) as problem:
         raise EnvironmentProblem(
             f"{path}: cannot be written ({problem})", hint="free some disk space; what was saved before is untouched"
@@ -63,6 +62,6 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     except FileNotFoundError as problem:
         raise CheckpointError(f"{path}: there is no such file") from problem
     except (OSError, SafetensorError) as problem:
-        raise CheckpointError(
+        raise Damaged(
             f"{path}: not a whole safetensors file ({problem})", hint="it may have been cut short while being copied"
         ) from problem

@@ -15,6 +15,9 @@ Run = Annotated[Path, typer.Argument(help="A run, or a model of others: a folder
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Precision = Annotated[str, typer.Option(help="What predictions are computed in: auto, fp32, bf16, or int8 on a CPU.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+NoCheck = Annotated[
+    bool, typer.Option("--no-check", help="Do not compare files with the hashes that they were written with.")
+]
 Data = Annotated[
     list[str] | None,
     typer.Option("--data", help="What to score on: a file, or two parallel texts; else the recipe's test sets."),

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.arguments import Data, DataRoot, Device, Json, Precision, Rest, split_settings
+from regard.cli.arguments import Data, DataRoot, Device, Json, NoCheck, Precision, Rest, split_settings
 from regard.cli.console import put, say
 from regard.errors import UsageError
 
@@ -22,16 +22,17 @@ def compare(
     seed: Annotated[int, typer.Option(help="What decides the draws.")] = 1,
     data_root: DataRoot = None,
     device: Device = "auto",
+    no_check: NoCheck = False,
     precision: Precision = "auto",
     as_json: Json = False,
 ) -> None:
     """Compare two trained models on the same data by paired bootstrap, and say whether the difference is chance."""
-    from regard.tasks.opening import load
+    from regard.cli.opening import open_predictor
 
     if resamples < 1:
         raise UsageError(f"--resamples {resamples}: at least 1 is drawn")
     files, options = split_settings(rest or [])
-    first, second = (load(run, device, precision=precision) for run in (run_a, run_b))
+    first, second = (open_predictor(run, device, precision=precision, no_check=no_check) for run in (run_a, run_b))
     first.say = say
     files = [*(data or []), *files]
     for compared in first.compare(second, files, data_root=data_root, resamples=resamples, seed=seed, **options):

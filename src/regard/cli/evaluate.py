@@ -9,7 +9,18 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.arguments import Data, DataRoot, Device, Json, Precision, Rest, Run, refuse_strange, split_settings
+from regard.cli.arguments import (
+    Data,
+    DataRoot,
+    Device,
+    Json,
+    NoCheck,
+    Precision,
+    Rest,
+    Run,
+    refuse_strange,
+    split_settings,
+)
 from regard.cli.console import put, say
 from regard.cli.output import writing
 from regard.errors import UsageError
@@ -29,15 +40,16 @@ def evaluate(
     out: Annotated[Path | None, typer.Option(help="Write the outputs here, a line each.", show_default=False)] = None,
     data_root: DataRoot = None,
     device: Device = "auto",
+    no_check: NoCheck = False,
     precision: Precision = "auto",
     as_json: Json = False,
 ) -> None:
     """Score a trained model by the figures of its task, each with how it was computed."""
-    from regard.tasks.opening import load
+    from regard.cli.opening import open_predictor
 
     files, options = split_settings(rest or [])
     options |= ({"by_length": True} if by_length else {}) | ({} if stride is None else {"stride": stride})
-    predictor = load(run, device, precision=precision)
+    predictor = open_predictor(run, device, precision=precision, no_check=no_check)
     refuse_strange(predictor.config.task, {"by_length": by_length, "stride": stride})
     predictor.say = say
     evaluations = predictor.evaluate([*(data or []), *files], data_root=data_root, **options)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.arguments import Device, Run
+from regard.cli.arguments import Device, NoCheck, Run
 from regard.cli.console import put, say
 from regard.errors import UsageError
 
@@ -34,15 +34,16 @@ def look(
     ] = None,
     layer: Annotated[int | None, typer.Option(help="One layer, from 0; else all of them.", show_default=False)] = None,
     device: Device = "auto",
+    no_check: NoCheck = False,
 ) -> None:
     """See who looked at whom; without --out, a line for each word or piece: itself, what it looked at most, weight."""
+    from regard.cli.opening import open_predictor
     from regard.inspection.look import PICTURES
-    from regard.tasks.opening import load
 
     allowed = (*PICTURES, *PAGES, *RECORDS)
     if out is not None and out.suffix.lower() not in allowed:
         raise UsageError(f"--out {out}: allowed are names that end in {', '.join(allowed)}")
-    records = list(load(run, device).looks(text, target))
+    records = list(open_predictor(run, device, no_check=no_check).looks(text, target))
     for number, seen in enumerate(records, 1):
         place = out if out is None or len(records) == 1 else out.with_stem(f"{out.stem}-{number}")
         _show(seen, place, layer)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import io
 import os
+import signal
 import sys
+from types import FrameType
 from typing import Annotated, cast
 
 import typer
@@ -65,6 +67,8 @@ def run() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Data is UTF-8, whatever the terminal is set to; a file's name need not be.
         sys.stdout.reconfigure(encoding="utf-8", errors="replace", newline="\n")
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        signal.signal(signal.SIGTERM, _end)
     try:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
     except RegardError as problem:
@@ -82,6 +86,12 @@ def run() -> None:
     except OSError as problem:
         code = explain(_of_the_machine(problem))
     sys.exit(code or 0)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """End as by Ctrl-C: `torchrun` says so when another process is gone; one that is ending already says why first."""
+    if sys.exc_info()[1] is None:
+        raise KeyboardInterrupt
 
 
 def _of_the_machine(problem: OSError) -> RegardError:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.arguments import Device, Json, Precision, Run, refuse_strange, split_settings
+from regard.cli.arguments import Device, Json, NoCheck, Precision, Run, refuse_strange, split_settings
 from regard.cli.console import explain, put, say
 from regard.cli.inputs import Given, Inputs
 from regard.cli.output import Put, writing
@@ -72,6 +72,7 @@ def predict(
         str | None, typer.Option(help="Speech, Whisper: a text that came before, for names and style.")
     ] = None,
     device: Device = "auto",
+    no_check: NoCheck = False,
     precision: Precision = "auto",
     as_json: Json = False,
 ) -> None:
@@ -79,7 +80,7 @@ def predict(
 
     What cannot be used is named, and the others go on; the exit code is 1 then.
     """
-    from regard.tasks.opening import load
+    from regard.cli.opening import open_predictor
 
     words, options = split_settings(inputs or [])
     given = {"beam": beam, "n_best": n_best, "prefix": prefix, "stop": stop or None}
@@ -87,12 +88,13 @@ def predict(
     options |= {name: value for name, value in given.items() if value is not None}
     if words and input_file is not None:
         raise UsageError(f"there are texts to predict for and --input {input_file}; allowed is one of the two")
-    predictor = load(run, device, precision=precision)
+    predictor = open_predictor(run, device, precision=precision, no_check=no_check)
     flags: dict[str, Any] = given | {"align": alignment, "ensemble": ensemble, "stream": stream, "few_shot": few_shot}
     refuse_strange(predictor.config.task, flags | {"task": task, "context": context, "embed": embed, "format": format})
     as_json = as_json or format == "json"
     if ensemble:
-        predictor = predictor.ensemble(*(load(other, device, precision=precision) for other in ensemble))
+        others = (open_predictor(other, device, precision=precision, no_check=no_check) for other in ensemble)
+        predictor = predictor.ensemble(*others)
     predictor.say = say
     _check_shown(options, as_json=as_json)
     _check_out(out, [*words, *([] if input_file is None else [input_file])])

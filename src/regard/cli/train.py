@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from regard.cli.arguments import DataRoot, NewRun
+from regard.cli.arguments import DataRoot, NewRun, NoCheck
 from regard.cli.console import put, say
 from regard.errors import UsageError
 
@@ -57,6 +59,10 @@ def train(
         float | None, typer.Option(help="How long it may take: as many steps as fit.", min=0.1, show_default=False)
     ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Only say what would be trained, and how long.")] = False,
+    changed_data: Annotated[
+        bool, typer.Option("--changed-data", help="Go on although the data is another than the run was begun with.")
+    ] = False,
+    no_check: NoCheck = False,
     data_root: DataRoot = None,
 ) -> None:
     """Train a model."""
@@ -70,6 +76,8 @@ def train(
     if out is None and not plan:
         raise UsageError("a run needs a folder", hint="say where: --out runs/NAME")
     begun = out if recipe is None and resume else None
+    if begun is not None:
+        RunFolder(begun, check=not no_check).check_files()
     table = find_recipe(recipe or "translation") if begun is None else RunFolder(begun).read_config()
     for key, files in (("train", train_files), ("valid", valid_files)):
         if files:
@@ -79,7 +87,7 @@ def train(
         for remark in checked.train.remarks():
             say(remark)
     how: dict[str, Any] = {"data_root": data_root, "resume": resume, "minutes": minutes, "only_plan": plan}
-    train_run(checked, out or Path(), **how)
+    train_run(checked, out or Path(), **how, check=not no_check, changed_data=changed_data)
     if not plan:
         say(f"done: {out}")
 
@@ -92,15 +100,41 @@ def train_run(
     resume: bool = False,
     minutes: float | None = None,
     only_plan: bool = False,
+    check: bool = True,
+    changed_data: bool = False,
 ) -> dict[str, Any]:
-    """Train by a recipe; what the run reached. A run that is stopped says how to go on with it."""
+    """Train by a recipe; what the run reached. A run that is stopped, however, says how to go on with it."""
     from regard.tasks.training import train
+    from regard.training.distributed import Lost
     from regard.training.signals import Interrupted
 
+    how: dict[str, Any] = {"minutes": minutes, "only_plan": only_plan, "check": check, "changed_data": changed_data}
     try:
-        return train(recipe, out, data_root=data_root, resume=resume, say=say, minutes=minutes, only_plan=only_plan)
+        return train(recipe, out, data_root=data_root, resume=resume, say=say, **how)
     except Interrupted as stop:
-        raise Interrupted(str(stop), hint=f"go on with: regard train --resume --out {out}") from None
+        raise Interrupted(str(stop), hint=f"go on with: {_go_on(out)}") from None
+    except Lost as problem:
+        raise Lost(f"{problem}; {_what_is_saved(out)}", hint=f"go on with: {_go_on(out)}") from None
+    except KeyboardInterrupt:  # the second Ctrl-C, or one before training began
+        if only_plan or not out.exists():
+            raise
+        raise Interrupted(f"stopped at once; {_what_is_saved(out)}", hint=f"go on with: {_go_on(out)}") from None
+
+
+def _what_is_saved(out: Path) -> str:
+    from regard.checkpoints.run import RunFolder
+
+    steps = RunFolder(out).steps()
+    return f"saved is step {steps[-1]}" if steps else "nothing is saved yet"
+
+
+def _go_on(out: Path) -> str:
+    """The command that goes on with a run, in as many processes as there were."""
+    command = f"train --resume --out {shlex.quote(str(out))}"
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        return f"torchrun --nproc-per-node {os.environ.get('LOCAL_WORLD_SIZE', '1')} -m regard {command}"
+    together = int(os.environ.get("WORLD_SIZE", "1"))
+    return f"regard {command}" + (f" (in all {together} processes)" if together > 1 else "")
 
 
 def several_files(words: Sequence[str], options: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.arguments import Data, DataRoot, Device, Json, Run
+from regard.cli.arguments import Data, DataRoot, Device, Json, NoCheck, Run
 from regard.cli.console import put, say
 from regard.errors import RegardError, UsageError
 
@@ -24,14 +24,15 @@ def verify(
     data: Data = None,
     data_root: DataRoot = None,
     device: Device = "auto",
+    no_check: NoCheck = False,
     as_json: Json = False,
 ) -> None:
     """Measure whether batching, caching, fused kernels, saving and padding leave this model's results alone."""
-    from regard.tasks.opening import load
+    from regard.cli.opening import open_predictor
 
     if n < 2:
         raise UsageError(f"--n {n}: a batch of one is compared with a batch of at least 2")
-    predictor = load(run, device)
+    predictor = open_predictor(run, device, no_check=no_check)
     predictor.say = say
     checks = []
     for check in predictor.checks(predictor.score_data(data, data_root), n=n):

@@ -13,24 +13,28 @@ from regard.checkpoints.run import RunFolder
 from regard.checkpoints.spec import Pretrained
 from regard.config.devices import choose_device
 from regard.config.recipe import Recipe
+from regard.data.io.hashes import check_hashes
 from regard.errors import CheckpointError, ConfigError, EnvironmentProblem
 from regard.tasks.base import Predictor
 from regard.tasks.recipes import make_recipe
 from regard.tasks.registry import resolve, task_spec
 
 
-def load(folder: Path | str, device: str = "auto", *, precision: str = "auto") -> Any:  # the task decides what it is
+def load(folder: Path | str, device: str = "auto", *, precision: str = "auto", check: bool = True) -> Any:
     """Open a trained model, ready for its task, on a device ("auto", "cpu", "cuda", "cuda:1").
 
     `folder` is a run, a Hugging Face folder, a llama2.c `.bin` or a `.gguf` file. `precision` is what predictions are
     computed in: "fp32" (what "auto" means), "bf16", or on a CPU "int8". Looking inside and log-probabilities always
-    use the weights as they were trained.
-    """
-    run = RunFolder(folder)
+    use the weights as they were trained. With `check`, the files of a run are compared with the hashes that they were
+    written with, which takes about a third of a second a GiB.
+    """  # what it is, the task decides
+    run = RunFolder(folder, check=check)
     if not run.path.exists():
         raise CheckpointError(f"{run.path}: there is no such folder", hint="give the folder that `regard train` made")
+    if check:
+        check_hashes(run.path, ["config.toml", "run.json"])
     recipe = read_recipe(run) if run.exists() else None
-    pretrained = open_model(run.path)
+    pretrained = open_model(run.path, check=check)
     with torch.random.fork_rng(devices=[]):  # the first weights are drawn, only to be replaced
         module = pretrained.module().to(_device(device))
     chosen = recipe or recipe_of(pretrained)

@@ -52,6 +52,7 @@ class TaskSpec:
     plan            what suits some data, from a recipe and the context of a run to a `training.plan.Plan`
     setup           what is trained on what, a `training.setup.TaskSetup`; or `loop`, a training of its own
     predictor       a `tasks.base.Predictor`
+    inputs          the files that its data files name, such as a table's images, from `[data]` and the data root
     flags           the options of the command line that mean something to it, besides those of every task
     use             what it is good for, in words
     """
@@ -68,6 +69,7 @@ class TaskSpec:
     plan: Where = ""
     setup: Where = ""
     loop: Where = ""
+    inputs: Where = ""
     predictor: Where
     flags: tuple[str, ...] = ()
     use: Use | None = None

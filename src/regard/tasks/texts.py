@@ -12,12 +12,15 @@ from typing import NamedTuple
 
 from regard.config.data import TextConfig, TextPieces, TokenizerConfig
 from regard.data.io.cache import store_key
+from regard.data.io.hashes import NAME as HASHES
+from regard.data.io.hashes import Damaged, check_hashes, record_hashes
 from regard.data.io.paths import find_data
 from regard.data.io.saved import saved_part
 from regard.data.text.documents import Document, TextSource
 from regard.data.text.streams import TokenStream
 from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_pieces
+from regard.errors import DataError
 from regard.tasks.files import DataFiles, Say
 
 Documents = Callable[[], Iterable[Document]]
@@ -122,7 +125,7 @@ def encode_texts(
     key = store_key("texts", *(source.fingerprint() for source in sources), *facts, elsewhere)
     made = folder / key[:24]
     texts = (document.text for document in files.train_documents())
-    tokenizer = kept_tokenizer(made, lambda: given or learn_pieces(texts, pieces, verbatim=pieces.verbatim))
+    tokenizer = kept_tokenizer(made, lambda: given or learn_pieces(texts, pieces, verbatim=pieces.verbatim), say=say)
 
     def stream(name: str, documents: Callable[[], Iterator[Document]]) -> TokenStream:
         part = store_key(key, name)
@@ -132,16 +135,23 @@ def encode_texts(
             say(f"{name}: {built.extent.characters:,} characters, {len(built):,} tokens")
             return built
 
-        return TokenStream.cached(part, made, build=build)
+        return TokenStream.cached(part, made, build=build, say=say)
 
     return EncodedTexts(tokenizer, stream("train", files.train_documents), stream("valid", files.valid_documents))
 
 
-def kept_tokenizer(folder: Path, make: Callable[[], Tokenizer]) -> Tokenizer:
-    """The tokenizer of a folder, made and kept there the first time."""
+def kept_tokenizer(folder: Path, make: Callable[[], Tokenizer], *, say: Say = lambda _: None) -> Tokenizer:
+    """The tokenizer of a folder, made and kept there the first time, and again where it is damaged; that is said."""
     kept = folder / "tokenizer.json"
-    if not kept.exists():
-        made = make()
-        folder.mkdir(parents=True, exist_ok=True)
-        made.save(kept)
+    if kept.exists():
+        try:
+            check_hashes(folder)
+            return Tokenizer.load(kept)
+        except (DataError, Damaged) as problem:
+            say(f"{problem}; it is made anew")
+            (folder / HASHES).unlink(missing_ok=True)
+    made = make()
+    folder.mkdir(parents=True, exist_ok=True)
+    made.save(kept)
+    record_hashes(folder, [kept.name])
     return Tokenizer.load(kept)

@@ -19,6 +19,7 @@ from rich.table import Column
 
 from regard.checkpoints.run import RunFolder
 from regard.config.wording import roughly, score
+from regard.data.io.hashes import forget_hashes
 from regard.metrics.figure_names import figure, is_mirrored
 
 _LABELS = {"lr": "rate"}
@@ -142,6 +143,7 @@ def cut_after(path: Path, step: int) -> None:
                 kept.append(line)
         except (ValueError, KeyError, TypeError):
             continue
+    forget_hashes(path.parent, [path.name])
     draft = path.with_name(f".draft-{path.name}")
     draft.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
     draft.replace(path)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +15,7 @@ from torch import nn
 from regard.checkpoints.history import read_history
 from regard.checkpoints.provenance import commit, date, hardware, versions
 from regard.checkpoints.run import RunFolder
-from regard.checkpoints.weights import load_weights, read_tensors, weights_of
+from regard.checkpoints.weights import load_weights, weights_of
 from regard.config.recipe import Recipe
 from regard.config.training import TrainConfig
 from regard.config.wording import roughly, short_count
@@ -28,6 +30,8 @@ from regard.training.signals import Interrupted
 from regard.training.trainer import Trainer
 
 Facts = Mapping[str, Any]
+_READING = ("tokenizer.json", "source.json", "target.json")  # how texts become ids: the weights know no other way
+WANTED = "; if other data is what you want: --changed-data"
 _AFTERWARDS = 5.0  # seconds that baselines take
 
 
@@ -35,13 +39,15 @@ _AFTERWARDS = 5.0  # seconds that baselines take
 class Course:
     """How a training is gone through: afresh or from where it stopped, by which plan, in how many minutes at most.
 
-    With `only_plan` nothing is trained: what would be is said.
+    With `only_plan` nothing is trained: what would be is said. `changed_data` is data that is another than it was, by
+    the user's wish.
     """
 
     resume: bool = False
     plan: Plan | None = None
     minutes: float | None = None
     only_plan: bool = False
+    changed_data: bool = False
 
 
 Loop = Callable[[Recipe, RunContext, Course], dict[str, Any]]
@@ -49,9 +55,9 @@ Loop = Callable[[Recipe, RunContext, Course], dict[str, Any]]
 
 def fit(recipe: Recipe, context: RunContext, course: Course, *, begin: Begin) -> dict[str, Any]:
     """The loop of every task that trains by the trainer: `begin` makes what is trained."""
-    began = time.monotonic()
-    setup = begin(recipe, context)
-    first = context.group.first
+    began, first = time.monotonic(), context.group.first
+    with _reading_as_before(context.run, resume=course.resume and first):
+        setup = begin(recipe, context)
     config = recipe.train.for_epochs(setup.task.batches_an_epoch)
     seconds = math.inf if course.minutes is None else 60 * course.minutes - (time.monotonic() - began)
     if course.plan is not None or course.minutes is not None:
@@ -62,8 +68,6 @@ def fit(recipe: Recipe, context: RunContext, course: Course, *, begin: Begin) ->
     if course.only_plan:
         return {}
     if first:
-        context.run.write_config(recipe.resolved())
-        context.run.write_model(setup.spec)
         if course.plan is None:
             context.say(setup.introduction())
         for remark in filter(None, (check_warmup(config.steps, config.warmup), *setup.remarks())):
@@ -71,6 +75,10 @@ def fit(recipe: Recipe, context: RunContext, course: Course, *, begin: Begin) ->
     trainer = Trainer(setup.task, setup.model, config, context, deadline=time.monotonic() + seconds)
     if course.resume and trainer.restore() and first:
         context.say(f"going on after step {trainer.progress.step}")
+    if first:  # only now: what cannot go on has changed nothing
+        context.run.write_config(recipe.resolved())
+        context.run.write_model(setup.spec)
+        context.run.seal()
     try:
         trainer.fit()
     except Interrupted:
@@ -109,7 +117,7 @@ def _finish(recipe: Recipe, setup: TaskSetup, trainer: Trainer, context: RunCont
     run, model, progress = context.run, setup.model, trainer.progress
     if not progress.best:
         _keep_weights(trainer)
-    load_weights(model, read_tensors(run.weights), origin=str(run.weights))
+    load_weights(model, run.read_weights(), origin=str(run.weights))
     model.eval()
     if (remark := _by_heart(run)) is not None:
         context.say(remark)
@@ -154,18 +162,59 @@ def _parted(metrics: Facts) -> tuple[dict[str, Any], dict[str, Any]]:
     return simple, own
 
 
-def check_folder(run: RunFolder, recipe: Recipe, begun: Recipe | None, *, resume: bool) -> None:
-    """Refuse a folder with a run that is not to be gone on with, or that was begun otherwise."""
+@contextmanager
+def _reading_as_before(run: RunFolder, *, resume: bool) -> Iterator[None]:
+    """Refuse tokenizers that came out otherwise than those that a run was begun with, and leave those there."""
+    paths = [run.path / name for name in _READING] if resume and run.steps() else []
+    before = {path: path.read_bytes() for path in paths if path.exists()}
+    yield
+    if changed := [path for path, content in before.items() if path.read_bytes() != content]:
+        for path in changed:
+            run.write_text(path.name, before[path].decode())
+        raise ConfigError(
+            f"{run.path}: its data gives another {changed[0].name} now, and the weights know the one that is there",
+            hint=f"go on with the old one: tokenizer.file={shlex.quote(str(changed[0]))}; or begin a new run",
+        )
+
+
+def check_folder(
+    run: RunFolder, recipe: Recipe, begun: Recipe | None, *, resume: bool, changed_data: bool = False
+) -> list[str]:
+    """Refuse a folder with a run that is not to be gone on with, or that was begun otherwise; else what is otherwise.
+
+    With `changed_data`, other data and another tokenizer are wanted.
+    """
     if begun is None:
-        return
+        return []
     if not resume:
         raise UsageError(
             f"{run.path}: there is a run already", hint="give another --out, or go on with this one: --resume"
         )
     before, now = begun.resolved(), recipe.resolved()
-    changed = [name for name in ("task", "model", "data", "tokenizer") if before.get(name) != now.get(name)]
+    fixed = ("task", "model") if changed_data else ("task", "model", "data", "tokenizer")
+    changed = [line for name in fixed for line in _differences(name, before.get(name), now.get(name))]
     if changed:
+        of_data = all(line.startswith(("data", "tokenizer")) for line in changed)
         raise ConfigError(
-            f"{run.path} was begun with another [{'], ['.join(changed)}]; it cannot go on with these",
-            hint="resume with the recipe of the run, or begin a new one",
+            f"{run.path} was begun with other settings, and cannot go on with these: {', '.join(changed)}",
+            hint=f"resume with the recipe of the run, or begin a new one{WANTED if of_data else ''}",
         )
+    given = recipe.given.get("train", {})
+    others = [line for name in ("data", "tokenizer") for line in _differences(name, before.get(name), now.get(name))]
+    return others + _differences("train", *({k: part[k] for k in given if k in part} for part in _trains(before, now)))
+
+
+def _trains(*tables: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [table.get("train", {}) for table in tables]
+
+
+def _differences(name: str, before: Any, now: Any) -> list[str]:
+    """What differs between two settings, or two tables of them: "train.lr: 0.1 → 0.2"."""
+    if not isinstance(before, Mapping) or not isinstance(now, Mapping):
+        return [] if before == now else [f"{name}: {_shown(before)} → {_shown(now)}"]
+    keys = [*before, *(key for key in now if key not in before)]
+    return [line for key in keys for line in _differences(f"{name}.{key}", before.get(key), now.get(key))]
+
+
+def _shown(value: Any) -> str:
+    return "unset" if value is None else str(value)

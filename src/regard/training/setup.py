@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,10 +12,12 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from regard.checkpoints.lock import gone, locked
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.spec import ModelSpec
 from regard.config.devices import choose_device
 from regard.config.recipe import Recipe
+from regard.errors import RegardError
 from regard.models.flops import count_parameters
 from regard.training.distributed import ProcessGroup
 from regard.training.protocol import Trainable
@@ -59,8 +62,29 @@ class RunContext:
     def keep(self, save: Callable[[Path], None]) -> None:
         """Let the first process write something beside the weights."""
         if self.group.first:
-            self.run.path.mkdir(parents=True, exist_ok=True)
+            self.run.make_sure()
             save(self.run.path)
+
+
+@contextmanager
+def holding(context: RunContext) -> Iterator[None]:
+    """Hold the lock of a run's folder, cleared of what kills left half made; if it vanishes, that is said."""
+    run = context.run
+    with ExitStack() as stack:
+
+        def begin() -> None:
+            run.lock = stack.enter_context(locked(run.path))
+            run.clear_drafts()
+
+        context.group.from_first(begin)
+        try:
+            yield
+        except (OSError, RegardError) as problem:
+            if run.lock is not None and not run.lock.is_held():
+                raise gone(run.path) from problem
+            raise
+        finally:
+            run.lock = None
 
 
 class TaskSetup(ABC):

@@ -20,6 +20,7 @@ from threading import Event
 import torch
 from torch import Tensor, nn
 
+from regard.checkpoints.run import Saved
 from regard.checkpoints.weights import load_weights, weights_of
 from regard.config.devices import computing, quick_products, uses_bf16
 from regard.config.process import seed_torch
@@ -46,7 +47,7 @@ class Trainer:
     ) -> None:
         """`deadline` is the time of `time.monotonic` that training ends at, whatever steps are left."""
         self.task, self.config, self.deadline = task, config, deadline
-        self.run, self.device, self.group = context.run, context.device, context.group
+        self.run, self.device, self.group, self.say = context.run, context.device, context.group, context.say
         self.bf16 = uses_bf16(config.precision, self.device)
         self.model = model.to(self.device)
         automatic = self.device.type == "cuda" and task.static_shapes
@@ -102,13 +103,13 @@ class Trainer:
             batches.close()
 
     def restore(self) -> bool:
-        """Go on from the newest checkpoint, if there is one."""
-        steps = self.run.steps()
-        if not steps:
-            return False
+        """Go on from the newest checkpoint that is whole, if there is one."""
         names = ["model", "optimizer", *(["average"] if self.averager else [])]
-        tensors, facts = self.run.read(steps[-1], names)
-        origin = f"{self.run.checkpoints / f'step-{steps[-1]:08d}'}"
+        saved = self._newest(names)
+        if saved is None:
+            return False
+        step, tensors, facts = saved
+        origin = f"{self.run.checkpoints / f'step-{step:08d}'}"
         try:
             progress = Progress.of(facts)
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
@@ -119,9 +120,21 @@ class Trainer:
             self.averager.load_state_tensors(tensors["average"])
         progress.done = self._out_of_patience(progress)  # by today's patience
         self.progress = progress
-        if self.group.first:
+        if self.group.first and step == self.run.steps()[-1]:  # a damaged one stays until there is another
             self._keep()  # a kill may have come between a save and its clearing up
         return True
+
+    def _newest(self, names: list[str]) -> Saved | None:
+        """The checkpoint that the first process chooses, in all of them."""
+        chosen: list[Saved] = []
+
+        def choose() -> int | None:
+            saved = self.run.read_newest(names, say=self.say)
+            chosen.extend([] if saved is None else [saved])
+            return None if saved is None else saved.step
+
+        step = self.group.from_first(choose)
+        return None if step is None else chosen[0] if chosen else Saved(step, *self.run.read(step, names))
 
     def _run(self, batches: Iterator[tuple[Position, Batch]], stopping: Event) -> None:
         config, progress = self.config, self.progress
@@ -262,9 +275,9 @@ class Trainer:
         self._keep()
 
     def _keep(self) -> None:
-        """Remove all checkpoints but the last and the best."""
+        """Remove all checkpoints but the last two and the best."""
         best = sorted(self.progress.best) if self.config.keep_best else []
-        self.run.keep([self.progress.step, *best])
+        self.run.keep([self.progress.step, *self.run.before(self.progress.step), *best])
 
     def _batches(self) -> Iterator[tuple[Position, Batch]]:
         return self.task.batches(self.progress.position, rank=self.group.rank, world=self.group.size)

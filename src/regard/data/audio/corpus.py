@@ -31,11 +31,14 @@ from regard.config.data import BadRows
 from regard.data.audio.files import SUFFIXES, Samples, read_audio
 from regard.data.audio.resampling import resample
 from regard.data.io.atomic import whole_or_absent
+from regard.data.io.hashes import NAME as HASHES
+from regard.data.io.hashes import Damaged, check_hashes, record_hashes
 from regard.data.io.lines import empty_file, listed
 from regard.data.io.tables import find_columns, read_texts, table_format
 from regard.errors import DataError, EnvironmentProblem
 
 _FULL = 32767
+_FILES = ("index.json", "samples.i16")
 
 
 @dataclass(frozen=True)
@@ -160,9 +163,15 @@ class AudioCorpus:
     ) -> AudioCorpus:
         """Decode rows into a folder, or open what is there of the same rows and files; lengths are in seconds."""
         made = folder / _key(rows, (rate, shortest, longest, bad))
-        if not (made / "index.json").exists():
-            with whole_or_absent(made, files=("index.json", "samples.i16"), what="recordings") as draft:
-                _decode(rows, draft, rate=rate, limits=(shortest, longest), bad=bad, say=say)
+        if (made / "index.json").exists():
+            try:
+                check_hashes(made)
+                return cls.open(made)
+            except (DataError, Damaged) as problem:
+                say(f"{problem}; it is made anew")
+        with whole_or_absent(made, files=(*_FILES, HASHES), what="recordings") as draft:
+            _decode(rows, draft, rate=rate, limits=(shortest, longest), bad=bad, say=say)
+            record_hashes(draft, _FILES)
         return cls.open(made)
 
     @classmethod

@@ -204,7 +204,7 @@ def hold_pictures(
         asked = read(examples, images, source.name)
         return ImageStore.build(asked, made, size=(size, size), bad=bad, fingerprint=key)
 
-    store = ImageStore.cached(key, folder, build=build)
+    store = ImageStore.cached(key, folder, build=build, say=say)
     if store.header.dropped:
         say(f"{source.name}: {store.header.dropped:,} of {len(examples):,} images left out: they cannot be read")
     by_name = {example.image: example for example in examples}

@@ -2,7 +2,8 @@
 
     header.json     what the folder holds: counts, types, and the `fingerprint` of what it was made from
 
-A store is a subclass that names its files and its header; what was cut short later is noticed when it is opened.
+A store is a subclass that names its files and its header; what was cut short later is noticed when it is opened,
+and what changed in any bit when it is found again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from regard.data.io.atomic import whole_or_absent, write_synced
+from regard.data.io.hashes import NAME as HASHES
+from regard.data.io.hashes import Damaged, check_hashes, record_hashes
 from regard.errors import DataError
 
 FORMAT = 1
@@ -67,11 +70,18 @@ class Store:
         return cls(folder, header)
 
     @classmethod
+    def open_checked(cls, folder: Path | str) -> Self:
+        """The same, and every byte as it was written; else it is Damaged, or a DataError."""
+        check_hashes(Path(folder), hint=REBUILD)
+        return cls.open(folder)
+
+    @classmethod
     @contextmanager
     def writing(cls, folder: Path) -> Iterator[Path]:
         """A draft to write files and header into; it takes the place of `folder` once the block ends."""
-        with whole_or_absent(folder, files=(cls.header_file, *cls.files), what=cls.what) as draft:
+        with whole_or_absent(folder, files=(cls.header_file, HASHES, *cls.files), what=cls.what) as draft:
             yield draft
+            record_hashes(draft, (cls.header_file, *cls.files))
 
     @classmethod
     def write_header(cls, draft: Path, header: Any) -> None:
@@ -79,16 +89,20 @@ class Store:
         write_synced(draft / cls.header_file, json.dumps(asdict(header), indent=2, ensure_ascii=False).encode())
 
     @classmethod
-    def cached(cls, key: str, root: Path | str, *, build: Callable[[Path], Self]) -> Self:
+    def cached(
+        cls, key: str, root: Path | str, *, build: Callable[[Path], Self], say: Callable[[str], None] = lambda _: None
+    ) -> Self:
         """What was made from `key` under `root`; `build(folder)` makes it if it is absent, damaged or another's.
 
-        `build` is to pass `fingerprint=key` on; `store_key` makes keys.
+        `build` is to pass `fingerprint=key` on; `store_key` makes keys. That something is damaged is said.
         """
         folder = Path(root) / key[:24]
-        try:
-            stored = cls.open(folder)
-        except DataError:
-            stored = None
+        stored = None
+        if (folder / cls.header_file).exists():
+            try:
+                stored = cls.open_checked(folder)
+            except (DataError, Damaged) as problem:
+                say(f"{problem}; it is made anew")
         if stored is not None and stored.fingerprint == key:
             return stored
         made = build(folder)

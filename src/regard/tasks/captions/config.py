@@ -97,6 +97,7 @@ TASK = TaskSpec(
     size="base",
     plan="regard.tasks.captions.planning:plan_captions",
     setup="regard.tasks.captions.setup:CaptionSetup",
+    inputs="regard.tasks.captions.data:named_files",
     predictor="regard.tasks.captions.predictor:CaptionPredictor",
     flags=("beam", "n_best", "prefix", "ensemble", "target"),
     use=Use(

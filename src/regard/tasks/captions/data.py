@@ -122,6 +122,15 @@ class CaptionFiles(DataFiles[CaptionData]):
         return Pictures(np.stack([scene.pixels for scene in scenes]), names, [scene.captions for scene in scenes])
 
 
+def named_files(data: CaptionData, root: Path | None) -> list[Path]:
+    """The images that tables of captions name, where they lie beside the table; a folder of images counts itself."""
+    files = CaptionFiles(data, root)
+    if data.synthetic or data.images is not None:
+        return []
+    sources = [files.source(names, what=name) for name, names in files.sets().items()]
+    return [source.folder / one.image for source in sources for one in source.examples(bad=data.bad)]
+
+
 def as_text(data: CaptionData, caption: str) -> str:
     """A caption as the tokenizer gets it."""
     return without_punctuation(caption) if data.punctuation == "drop" else caption

@@ -100,6 +100,7 @@ TASK = TaskSpec(
     train=ImageConfig,
     plan="regard.tasks.images.planning:plan_images",
     setup="regard.tasks.images.setup:ImageSetup",
+    inputs="regard.tasks.images.data:named_files",
     predictor="regard.tasks.images.predictor:ImagePredictor",
     use=Use(
         does="says what an image shows",

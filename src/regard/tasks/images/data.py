@@ -134,7 +134,14 @@ class ImageFiles(DataFiles[ImageData]):
             say(f"{name}: {len(store):,} images of {store.size[0]} × {store.size[1]}{dropped}")
             return store
 
-        return ImageStore.cached(key, self.made, build=build)
+        return ImageStore.cached(key, self.made, build=build, say=say)
+
+
+def named_files(data: ImageData, root: Path | None) -> list[Path]:
+    """The images that tables name."""
+    files = ImageFiles(data, root)
+    tables = [one for names in files.sets().values() for one in files.sources(names) if one.kind == "table"]
+    return [example.held for table in tables for example in table.examples() if isinstance(example.held, Path)]
 
 
 def _part(*wanted: Part) -> Callable[[ImageSource], Part | None]:

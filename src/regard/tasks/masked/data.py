@@ -45,7 +45,7 @@ def encode_documents(
         masking_of(tokenizer, data, seed=0)  # what cannot mask is refused before anything is built on it
         return tokenizer
 
-    tokenizer = kept_tokenizer(made, make)
+    tokenizer = kept_tokenizer(made, make, say=say)
     train = corpus_of(files.train_documents, data, tokenizer, folder=made, name="train", say=say)
     valid = corpus_of(files.valid_documents, data, tokenizer, folder=made, name="valid", say=say)
     return EncodedDocuments(tokenizer, train, valid)
@@ -65,7 +65,7 @@ def corpus_of(
         say(f"{name}: {header.documents:,} documents, {header.sentences:,} sentences, {header.tokens:,} tokens")
         return corpus
 
-    return SentenceCorpus.cached(key, folder, build=build)
+    return SentenceCorpus.cached(key, folder, build=build, say=say)
 
 
 def masking_of(tokenizer: Tokenizer, data: MaskedData, *, seed: int) -> Masking:

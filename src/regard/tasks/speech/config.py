@@ -140,6 +140,7 @@ TASK = TaskSpec(
     size="small",
     plan="regard.tasks.speech.planning:plan_speech",
     setup="regard.tasks.speech.setup:SpeechSetup",
+    inputs="regard.tasks.speech.data:named_files",
     predictor="regard.tasks.speech.predictor:SpeechPredictor",
     flags=("beam", "n_best", "target", "format", "language", "translate", "initial_prompt"),
     use=Use(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -96,6 +97,14 @@ class SpeechFiles(DataFiles[SpeechData]):
         speakers, takes, n = parts[part]
         seed = list(parts).index(part)
         return DigitStrings(self._recordings.part(speakers=speakers, takes=takes), n, seed)
+
+
+def named_files(data: SpeechData, root: Path | None) -> list[Path]:
+    """The recordings that tables name."""
+    files = SpeechFiles(data, root)
+    paths = [path for name, names in files.sets().items() for path in files.find(names, what=name)]
+    tables = [path for path in paths if not Path(path).is_dir()]
+    return [row.path for table in tables for row in read_spoken(table, audio=data.audio, text=data.text)]
 
 
 def encode_texts(tokenizer: Tokenizer, spoken: Utterances) -> list[list[int]]:

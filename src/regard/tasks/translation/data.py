@@ -6,12 +6,14 @@ reads, checks and encodes everything once, into memory-mapped ids under the run 
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from regard.data.io.cache import store_key
+from regard.data.io.hashes import Damaged, check_hashes, record_hashes
 from regard.data.io.lines import STDIN
 from regard.data.io.paths import find_data
 from regard.data.io.saved import saved_part
@@ -22,7 +24,7 @@ from regard.data.text.moses import moses_detokenize, moses_tokenize
 from regard.data.text.pairs import Pair, PairSource
 from regard.data.text.tokenizers import Tokenizer, read_tokenizers, save_tokenizers
 from regard.data.text.vocabulary import learn_pieces
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError
 from regard.tasks.files import DataFiles, Say
 from regard.tasks.translation.config import PairData, PieceConfig
 
@@ -201,7 +203,12 @@ def encode_training(
     key = store_key(*(s.fingerprint() for s in (files.train, *held_out)), repr(data), repr(pieces), *given)
     made = folder / key[:24]
     if (made / "corpus" / "corpus.json").exists():
-        return Languages.load(made, moses=data.moses), Corpus.open(made / "corpus")
+        try:
+            check_hashes(made)
+            return Languages.load(made, moses=data.moses), Corpus.open_checked(made / "corpus")
+        except (DataError, Damaged) as problem:
+            say(f"{problem}; it is made anew")
+            shutil.rmtree(made)
 
     def usable(*, say: Say = lambda _: None) -> Iterator[Pair]:
         return in_moses(read_pairs(files.train, data, held_out=held_out, say=say), data.moses)
@@ -210,6 +217,7 @@ def encode_training(
         pass
     languages = known or Languages.learn(usable, pieces, moses=data.moses)
     languages.save(made)
+    record_hashes(made, ["tokenizer.json", "source.json", "target.json"])
     corpus = Corpus.build(
         usable(),
         languages.source.tokenizer,

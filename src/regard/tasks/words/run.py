@@ -47,7 +47,7 @@ def train_words(recipe: Recipe, context: RunContext, course: Course) -> dict[str
     stream = _read(files.train, cut, recipe)
     tokenizer = word_tokenizer(stream.words, recipe.tokenizer.kind, lowercase=recipe.tokenizer.lowercase)
     model, spec = _model(recipe, len(tokenizer))
-    so_far = _restore(model, run, fingerprint)  # before anything is written over
+    so_far = _restore(model, run, fingerprint, course, context.say)  # before anything is written over
     if course.plan is not None or course.minutes is not None:
         seconds = math.inf if course.minutes is None else 60 * course.minutes - (time.monotonic() - began)
         recipe = _foreseen(recipe, context, course.plan, model, stream, so_far.progress.done, seconds)
@@ -61,6 +61,7 @@ def train_words(recipe: Recipe, context: RunContext, course: Course) -> dict[str
     run.write_config(recipe.resolved())
     run.write_model(spec)
     tokenizer.save(run.path / "tokenizer.json")
+    run.seal()
     training = _learn(model, stream, recipe, context, so_far)
     run.write_weights(weights_of(model))
     data = {"words": len(stream.words), "tokens": len(stream.ids), "fingerprints": {"train": fingerprint}}
@@ -94,20 +95,23 @@ class _SoFar:
     seconds: float = 0.0
 
 
-def _restore(model: WordVectors, run: RunFolder, fingerprint: str) -> _SoFar:
-    """Take the newest checkpoint, if there is one."""
-    if not (steps := run.steps()):
+def _restore(
+    model: WordVectors, run: RunFolder, fingerprint: str, course: Course, say: Callable[[str], None]
+) -> _SoFar:
+    """Take the newest checkpoint that is whole, if there is one."""
+    saved = run.read_newest(["model"], say=say)
+    if saved is None:
         return _SoFar(fingerprint)
-    origin = f"{run.checkpoints / f'step-{steps[-1]:08d}'}"
-    tensors, facts = run.read(steps[-1], ["model"])
+    step, tensors, facts = saved
+    origin = f"{run.checkpoints / f'step-{step:08d}'}"
     try:
         so_far = _SoFar(str(facts["fingerprint"]), SkipGramProgress(**facts["told"]), float(facts["seconds"]))
     except (KeyError, TypeError, ValueError) as problem:
         raise CheckpointError(f"{origin}: its state.json is of another version ({problem!r})") from problem
-    if so_far.fingerprint != fingerprint:
+    if so_far.fingerprint != fingerprint and not course.changed_data:
         raise ConfigError(f"{run.path} was begun with another text", hint="begin a new run, with another --out")
     load_weights(model, tensors["model"], origin=origin)
-    return so_far
+    return replace(so_far, fingerprint=fingerprint)
 
 
 def _foreseen(
@@ -162,7 +166,7 @@ def _learn(
         seconds = so_far.seconds + time.monotonic() - began
         facts = {"fingerprint": so_far.fingerprint, "told": last._asdict(), "seconds": seconds}
         context.run.save(last.step, files={"model": weights_of(model)}, facts=facts)
-        context.run.keep([last.step])
+        context.run.keep([last.step, *context.run.before(last.step)])
 
     with listening() as stopping:
 
