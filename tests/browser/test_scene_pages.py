@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -246,6 +247,38 @@ def test_places_of_several_steps_share_their_weight(browser, tmp_path):
     shown.settle()
     assert shown.text("#told").startswith("2021-01-01 … 2021-01-08 looked most at")
     shown.context.close()
+
+
+def test_columns_beside_a_series_are_shown_and_told(browser, tmp_path):
+    bare = series_look()
+    beside = (("promo", [float(i % 5 == 0) for i in range(30)]), ("weather", ["sun", "rain"] * 12 + [None] * 6))
+    shown = opened(browser, replace(bare, forecast=replace(bare.forecast, beside=beside)), tmp_path)
+    assert "columns beside the series" in shown.text("#how")
+    shown.page.focus("#step")
+    shown.press("Home", "ArrowRight")
+    assert ", with promo 1." in shown.text("#told"), "what is not known in advance is not told"
+    tall = shown.page.locator("#series").bounding_box()["height"]
+    plain = opened(browser, bare, tmp_path)
+    assert tall == plain.page.locator("#series").bounding_box()["height"] + 40
+    assert (shown.problems, shown.asked) == ([], [])
+    shown.context.close()
+    plain.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_shares_of_the_linear_model_are_seen_on_bars_of_any_shade(browser, tmp_path, scheme):
+    """Dashes as pale as the highest bar lie on a ground of the page's own colour."""
+    bare = series_look()
+    weights = np.full((2, 3, 6, 24), 1 / 24, np.float32)
+    maps = bare.maps | {"cross": replace(bare.maps["cross"], weights=weights)}
+    pictures = []
+    for linear in (None, np.full(24, 1 / 24)):
+        look = replace(bare, maps=maps, forecast=replace(bare.forecast, linear=linear))
+        shown = opened(browser, look, tmp_path, color_scheme=scheme)
+        pictures.append(drawn(shown, "#series").astype(int))
+        shown.context.close()
+    changed = np.abs(pictures[0] - pictures[1]).sum(-1)
+    assert (changed > 150).sum() > 200
 
 
 # ---- speech

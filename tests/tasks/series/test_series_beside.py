@@ -309,9 +309,7 @@ def test_filling_gaps_leaves_what_ends_early_to_be_said(tmp_path: Path) -> None:
     path = written(tmp_path / "shop.csv", shop_rows())
     filled = sets_of(path, "data.missing=last")
     assert filled.space.targets == ("sales", "promo")
-    assert any(
-        "and are filled; if it is known in advance, and not forecast: data.known=promo" in n for n in filled.notes
-    )
+    assert any("and are filled; if known in advance: data.known=promo" in n for n in filled.notes)
     known = sets_of(path, "data.missing=last", "data.known=promo")
     assert (known.space.targets, len(known.test.values)) == (("sales",), 260)
 
@@ -326,9 +324,8 @@ def test_stacked_forecasts_write_dates_as_the_file_does(
     rows = []
     for row in long_rows():
         day = datetime.strptime(row[1], "%d.%m.%Y").replace(tzinfo=UTC)
-        rows.append(
-            [row[0], str(int(day.timestamp())) if written_as == "epoch" else day.strftime(written_as), *row[2:]]
-        )
+        shown = str(int(day.timestamp())) if written_as == "epoch" else day.strftime(written_as)
+        rows.append([row[0], shown, *row[2:]])
     model, _ = opened(stacked[0])
     lines = model(str(long_file(tmp_path / "long.csv", rows))).plain().splitlines()
     assert lines[0].startswith("store;Datum;Umsatz;")
