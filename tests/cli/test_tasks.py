@@ -71,10 +71,13 @@ def _verb(command, run):
 
 
 def test_samples_are_drawn_and_the_same_again(command, run_of):
-    arguments = ("predict", run_of("language"), *["the"] * 8, "decode.strategy=sample", "--json")
-    texts = [json.loads(line)["text"] for line in command(*arguments).out.splitlines()]
-    assert len(set(texts)) > 2
-    assert [json.loads(line)["text"] for line in command(*arguments).out.splitlines()] == texts
+    arguments = ("predict", run_of("language"), *["the"] * 3, "decode.strategy=sample", "decode.n_samples=8", "--json")
+    records = [json.loads(line) for line in command(*arguments).out.splitlines()]
+    texts = [[one["text"], *(other["text"] for other in one["alternatives"])] for one in records]
+    assert texts[0] == texts[1] == texts[2], "a repeated line draws the same"
+    assert len(texts[0]) == 8
+    assert len(set(texts[0])) > 2
+    assert [json.loads(line) for line in command(*arguments).out.splitlines()] == records
 
 
 def test_a_prompt_longer_than_the_context_is_cut_and_said(command, run_of):

@@ -46,11 +46,13 @@ def test_predict_keeps_every_line_in_its_place(command, folder, monkeypatch):
 
 def test_chunks_do_not_change_what_is_drawn(command, folder, monkeypatch):
     arguments = ("predict", folder, "decode.strategy=sample", "decode.temperature=5", "decode.max_length=6")
-    lines = "one two\n" * 9
+    lines = "one two\nthree\nfour five\nsix one\n" * 3
     whole = command(*arguments, stdin=lines).out
-    monkeypatch.setattr("regard.cli.predict.CHUNK", 4)
+    monkeypatch.setattr("regard.cli.predict.CHUNK", 3)
     assert command(*arguments, stdin=lines).out == whole
-    assert len(set(whole.splitlines())) > 3, "equal lines draw for themselves"
+    drawn = whole.splitlines()
+    assert drawn[:4] == drawn[4:8] == drawn[8:], "equal lines draw the same"
+    assert len(set(drawn)) == 4
 
 
 def test_predict_as_json(command, folder):
