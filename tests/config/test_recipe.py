@@ -99,6 +99,11 @@ def test_overrides_win_and_leave_the_table_alone() -> None:
     assert table == {"train": {"steps": 3}, "data": {"test": {"a": ["x", "y"]}}}
 
 
+def test_dates_are_texts_without_quotes() -> None:
+    changed = override({}, ["data.valid_from=2020-12-01", "data.test_from=2021-01-01T06:00:00", "data.at=07:30:00"])
+    assert changed["data"] == {"valid_from": "2020-12-01", "test_from": "2021-01-01T06:00:00", "at": "07:30:00"}
+
+
 @pytest.mark.parametrize(
     "overrides",
     [

@@ -16,6 +16,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
+from datetime import date, time
 from pathlib import Path
 from typing import Any
 
@@ -76,11 +77,12 @@ def override(table: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, An
 
 
 def _value(text: str) -> Any:
-    """A value as TOML reads it; what is no TOML is plain text."""
+    """A value as TOML reads it; what is no TOML is plain text, and so are dates: settings have them as text."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+    return text if isinstance(value, date | time) else value
 
 
 def _counting(section: Any) -> dict[str, Any]:
