@@ -115,3 +115,8 @@ def test_a_kill_while_a_file_is_replaced_leaves_a_right_hash(tmp_path: Path, bef
         assert path.read_bytes() == (b"old" if before else b"new one")
         if not before:
             break
+
+
+def test_a_model_that_is_one_file_has_no_hashes(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    assert read_hashes(tmp_path / "model.gguf") is None

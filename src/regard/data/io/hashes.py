@@ -72,14 +72,14 @@ def hash_synced(path: Path) -> FileHash:
 
 
 def read_hashes(folder: Path) -> Known | None:
-    """What hashes.json says; None where there is none, as in a folder of an older version."""
+    """What hashes.json says; None where there is none, as in a folder of an older version, or of a model that is one file."""
     path = folder / NAME
     try:
         said = json.loads(path.read_text(encoding="utf-8"))
         known = {name: [FileHash(*one) for one in several] for name, several in said["files"].items()}
         if said["self"] != _own(known):
             raise ValueError("its own hash does not fit")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise Damaged(
