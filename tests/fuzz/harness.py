@@ -29,7 +29,14 @@ from seeds import FORMATS, Format, Wrong
 MEMORY = 1 << 30
 SECONDS = 10.0
 GOOD = ("clean", "correct")
-_MEMORY_WORDS = ("can't allocate", "unable to allocate", "memoryerror", "not enough memory", "bad_alloc", "out of memory")
+_MEMORY_WORDS = (
+    "can't allocate",
+    "unable to allocate",
+    "memoryerror",
+    "not enough memory",
+    "bad_alloc",
+    "out of memory",
+)
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,9 @@ def try_format(name: str, n: int) -> Iterator[Finding]:
                     begun = line
             if done < n:  # the child died, or ended with one that is to be the last of a child
                 if begun.get("mutant") is not None and begun["number"] == done:
-                    fault = "too slow" if begun.get("signal") == signal.SIGALRM else f"crash (signal {begun.get('signal')})"
+                    fault = (
+                        "too slow" if begun.get("signal") == signal.SIGALRM else f"crash (signal {begun.get('signal')})"
+                    )
                     yield Finding(name, begun["mutant"], fault, "", SECONDS)
                     done += 1
                 assert done > before, f"{name}: nothing was tried"

@@ -97,7 +97,9 @@ def _replaced(data: bytes, name: str) -> Iterator[Mutant]:
         contents["nested tables"] = data + b"\nx = " + b"{a = " * 5000 + b"1" + b"}" * 5000 + b"\n"
     if name.endswith((".json", ".jsonl")):
         contents["a nested field"] = b'{"a": ' * 5000 + b"1" + b"}" * 5000
-        contents["a nested field in it"] = data.rstrip().removesuffix(b"}") + b', "x": ' + b"[" * 900 + b"]" * 900 + b"}"
+        contents["a nested field in it"] = (
+            data.rstrip().removesuffix(b"}") + b', "x": ' + b"[" * 900 + b"]" * 900 + b"}"
+        )
     for what, content in contents.items():
         yield Mutant(what, _writer(lambda content=content: content))  # type: ignore[misc]
     if name.endswith((".txt", ".csv", ".tsv", ".jsonl", ".gz", "squad.json", "vectors.txt", "glove.txt")):
@@ -109,21 +111,20 @@ def _replaced(data: bytes, name: str) -> Iterator[Mutant]:
 @cache
 def _bomb() -> bytes:
     """3 GB of the letter a, as gzip packs it in parts."""
-    return gzip.compress(b"a" * (64 << 20), mtime=0) * 48
+    return gzip.compress(b"a" * (64 << 20), 1, mtime=0) * 48
 
 
 def _zip_bomb(data: bytes) -> bytes:
-    """The archive with its first file grown to 5 GB."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(data)) as held, zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as out:
-        for number, entry in enumerate(held.infolist()):
-            if number:
-                out.writestr(entry.filename, held.read(entry))
-                continue
-            with out.open(entry.filename, "w", force_zip64=True) as file:
-                for _ in range(80):
-                    file.write(bytes(64 << 20))
-    return made.getvalue()
+    """The archive with its first file grown to 5 GB of zeros."""
+    size, packer = 80 * (64 << 20), zlib.compressobj(1, zlib.DEFLATED, -15)
+    packed = (packer.compress(bytes(64 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)) * 80 + b"\x03\x00"
+    with zipfile.ZipFile(io.BytesIO(data)) as held:
+        name = held.namelist()[0].encode()
+    extra = struct.pack("<HHQQ", 1, 16, size, len(packed))
+    common = struct.pack("<HHHHHIII", 45, 0, 8, 0, 0x21, 0, 2**32 - 1, 2**32 - 1)
+    local = b"PK\3\4" + common + struct.pack("<HH", len(name), len(extra)) + name + extra + packed
+    listed = b"PK\1\2\x2d\0" + common + struct.pack("<HHHHHII", len(name), len(extra), 0, 0, 0, 0, 0) + name + extra
+    return local + listed + b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, 1, 1, len(listed), len(local), 0)
 
 
 def _changes(name: str, data: bytes) -> Sequence[tuple[str, Change]]:
@@ -253,7 +254,9 @@ def change_json_line(data: bytes, chance: Random) -> bytes:
 
 
 def _changed(value: Any, chance: Random) -> Any:
-    entries: list[Any] = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
+    entries: list[Any] = (
+        list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
+    )
     if not entries or chance.random() < 0.12:
         return _other(value, chance)
     key = chance.choice(entries)
@@ -291,7 +294,9 @@ def change_safetensors(data: bytes, chance: Random) -> bytes:
 
 
 def _any(data: bytes, chance: Random) -> bytes:
-    return chance.choice((flip, flip_many, cut, put_count, put_count, take_out, change_token, change_token))(data, chance)
+    return chance.choice((flip, flip_many, cut, put_count, put_count, take_out, change_token, change_token))(
+        data, chance
+    )
 
 
 def change_zip(data: bytes, chance: Random) -> bytes:
@@ -328,7 +333,9 @@ def change_tar(data: bytes, chance: Random) -> bytes:
             content = b"" if file is None else file.read()
             if member.name == chosen:
                 content = _any(content, chance)
-                member.type = chance.choice((tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE))
+                member.type = chance.choice(
+                    (tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE)
+                )
                 member.linkname = chance.choice(("/etc/passwd", "../../x", member.name, ""))
             member.size = len(content)
             out.addfile(member, io.BytesIO(content))
@@ -348,5 +355,7 @@ def change_png(data: bytes, chance: Random) -> bytes:
         at += 12 + size
     chosen = chance.randrange(len(chunks))
     chunks[chosen] = (chunks[chosen][0], _any(chunks[chosen][1], chance))
-    parts = [struct.pack(">I", len(held)) + kind + held + struct.pack(">I", zlib.crc32(kind + held)) for kind, held in chunks]
+    parts = [
+        struct.pack(">I", len(held)) + kind + held + struct.pack(">I", zlib.crc32(kind + held)) for kind, held in chunks
+    ]
     return data[:8] + b"".join(parts)

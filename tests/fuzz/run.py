@@ -27,11 +27,13 @@ def main() -> int:
     given = asked.parse_args()
     names = [name for name in FORMATS if given.only in name]
     with ProcessPoolExecutor(given.processes, mp_context=get_context("spawn"), initializer=prepare) as pool:
-        results = dict(zip(names, pool.map(_tried, names, [given.each] * len(names)), strict=True))
-    for findings in results.values():
-        for one in findings:
-            if given.all or one.verdict not in GOOD:
-                sys.stderr.write(f"{one.format} | {one.mutant} | {one.verdict} | {one.seconds} s | {one.said}\n")
+        results = {}
+        for name, findings in zip(names, pool.map(_tried, names, [given.each] * len(names)), strict=True):
+            results[name] = findings
+            for one in findings:
+                if given.all or one.verdict not in GOOD or one.seconds > 2:
+                    sys.stderr.write(f"{one.format} | {one.mutant} | {one.verdict} | {one.seconds} s | {one.said}\n")
+            sys.stderr.flush()
     for line in table(results):
         sys.stdout.write(line + "\n")
     return int(any(one.verdict not in GOOD for findings in results.values() for one in findings))
@@ -48,7 +50,9 @@ def table(results: dict[str, list[Finding]]) -> list[str]:
     rows.append(("**all**", [one for findings in results.values() for one in findings]))
     for name, findings in rows:
         counts = [sum(one.verdict == verdict for one in findings) for verdict in GOOD]
-        lines.append(f"| {name} | {len(findings):,} | {counts[0]:,} | {counts[1]:,} | {len(findings) - sum(counts):,} |")
+        lines.append(
+            f"| {name} | {len(findings):,} | {counts[0]:,} | {counts[1]:,} | {len(findings) - sum(counts):,} |"
+        )
     return lines
 
 

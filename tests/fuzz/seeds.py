@@ -195,7 +195,9 @@ def _own_tokenizer(place: Path) -> Any:
 
 TOKENIZERS: dict[str, Callable[[Path], Any]] = {
     "tokenizer.json": _own_tokenizer,
-    **dict.fromkeys(("none", "vocab.txt", "merges", "llama", "marian", "whisper", "shards", "pickle"), lambda place: None),
+    **dict.fromkeys(
+        ("none", "vocab.txt", "merges", "llama", "marian", "whisper", "shards", "pickle"), lambda place: None
+    ),
 }
 
 
@@ -457,7 +459,10 @@ def make_tables(place: Path) -> None:
     table = pa.Table.from_pylist(records)
     pq.write_table(table, place / "table.parquet")
     (place / "saved").mkdir()
-    with pa.OSFile(str(place / "saved/data-00000-of-00001.arrow"), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as out:
+    with (
+        pa.OSFile(str(place / "saved/data-00000-of-00001.arrow"), "wb") as sink,
+        pa.ipc.new_stream(sink, table.schema) as out,
+    ):
         out.write_table(table)
     (place / "lines.txt").write_text("".join(f"{text}\n" for text, _ in ROWS), encoding="utf-8")
     (place / "wide.txt").write_bytes("".join(f"{text}\r\n" for text, _ in ROWS).encode("utf-16"))
@@ -731,7 +736,9 @@ def _formats() -> dict[str, Format]:
         add(f"Hugging Face, Whisper: {file}", whisper, use_model, file)
     add("GGUF", make_gguf, lambda place: use_model(place, name="model.gguf", text="ab a"), "model.gguf")
     add("llama2.c", make_llama2c, lambda place: use_model(place, name="model.bin", text="ab a"), "model.bin")
-    add("llama2.c tokenizer", make_llama2c, lambda place: use_model(place, name="model.bin", text="ab"), "tokenizer.bin")
+    add(
+        "llama2.c tokenizer", make_llama2c, lambda place: use_model(place, name="model.bin", text="ab"), "tokenizer.bin"
+    )
     add("Whisper .pt", make_whisper, lambda place: use_model(place, name="tiny.pt"), "tiny.pt")
     add("tiktoken", make_ranks, use_ranks, "gpt2.tiktoken")
     for file, name in (("vectors.txt", "word2vec text"), ("vectors.bin", "word2vec binary"), ("glove.txt", "GloVe"),

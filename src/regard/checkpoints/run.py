@@ -19,7 +19,6 @@ import json
 import os
 import re
 import shutil
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -29,6 +28,7 @@ from torch import Tensor
 
 from regard.checkpoints.spec import ModelSpec
 from regard.checkpoints.weights import read_tensors, write_tensors
+from regard.config.bounded import read_json, read_toml
 from regard.config.toml import write_toml
 from regard.data.io.atomic import write_synced
 from regard.errors import CheckpointError, EnvironmentProblem
@@ -76,8 +76,8 @@ class RunFolder:
                 hint="give the folder that `regard train` made",
             )
         try:
-            return tomllib.loads(path.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+            return read_toml(path)
+        except (OSError, ValueError) as problem:
             raise CheckpointError(f"{path}: not a TOML file ({problem})") from problem
 
     def write_model(self, spec: ModelSpec) -> None:
@@ -88,7 +88,7 @@ class RunFolder:
         """What model.json says."""
         path = self.path / "model.json"
         try:
-            facts = json.loads(path.read_text(encoding="utf-8"))
+            facts = read_json(path)
             labels = None if facts["labels"] is None else tuple(facts["labels"])
             return ModelSpec(facts["task"], facts["model"], facts["options"], labels, facts["decode"])
         except FileNotFoundError as problem:
@@ -106,7 +106,7 @@ class RunFolder:
         """What run.json says."""
         path = self.path / "run.json"
         try:
-            facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            facts: dict[str, Any] = read_json(path)
         except FileNotFoundError as problem:
             raise CheckpointError(f"{path}: there is no such file") from problem
         except (OSError, ValueError) as problem:
@@ -170,7 +170,7 @@ class RunFolder:
         """The tensors and facts of a checkpoint."""
         folder = self.checkpoints / f"step-{step:08d}"
         try:
-            facts: dict[str, Any] = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+            facts: dict[str, Any] = read_json(folder / "state.json")
         except (OSError, ValueError) as problem:
             raise CheckpointError(f"{folder}: not a whole checkpoint ({problem})") from problem
         return {name: read_tensors(folder / f"{name}.safetensors") for name in names}, facts

@@ -18,6 +18,7 @@ from tokenizers import Tokenizer as Core
 
 from regard.checkpoints.foreign.files import read_json
 from regard.checkpoints.foreign.pieces import scored_pieces
+from regard.config.bounded import read_bytes
 from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError
@@ -46,7 +47,7 @@ def read_spm(path: Path) -> Spm:
     """Read a sentencepiece model file."""
     try:
         spm = Spm()
-        for number, value in _fields(path.read_bytes()):
+        for number, value in _fields(read_bytes(path, grows=20.0)):
             fields = dict(_fields(_bytes(value))) if number in (1, 2, 3) else {}
             if number == 1:
                 spm.pieces.append(_bytes(fields.get(1, b"")).decode("utf-8"))
@@ -59,7 +60,7 @@ def read_spm(path: Path) -> Spm:
                 spm.leading_space, spm.single_spaces = bool(fields.get(3, True)), bool(fields.get(4, True))
     except FileNotFoundError as problem:
         raise CheckpointError(f"{path}: there is no such file") from problem
-    except (ValueError, IndexError, TypeError, struct.error) as problem:
+    except (OSError, ValueError, IndexError, TypeError, struct.error) as problem:
         raise CheckpointError(f"{path}: not a whole sentencepiece model ({problem})") from problem
     if not spm.pieces:
         raise CheckpointError(f"{path}: there are no pieces in it")

@@ -22,6 +22,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from regard.checkpoints.foreign.family import Template
 from regard.checkpoints.foreign.files import read_json, write_json
 from regard.checkpoints.foreign.spm import llama_tokenizer, marian_tokenizers
+from regard.config.bounded import read_text
 from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError, DataError
@@ -85,7 +86,7 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer, *, template: Template | 
 def _core(folder: Path, family: str) -> Core | Tokenizer:
     whole = folder / "tokenizer.json"
     if whole.exists():
-        return _own(whole) or Core.from_file(str(whole))
+        return _own(whole) or Core.from_str(read_text(whole))
     for files, make in _MAKERS:
         if all((folder / name).exists() for name in files):
             return make(folder, family)
@@ -116,7 +117,7 @@ def _named_tokens(folder: Path) -> dict[str, str]:
 
 def _byte_pairs(folder: Path, family: str) -> Core:
     vocabulary: dict[str, int] = read_json(folder / "vocab.json")
-    lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
+    lines = read_text(folder / "merges.txt").split("\n")
     pairs = (line.split() for line in lines if line and not line.startswith("#version"))
     merges = [(first, second) for first, second in pairs]
     if family == "openai-gpt":
@@ -132,7 +133,7 @@ def _byte_pairs(folder: Path, family: str) -> Core:
 
 
 def _word_pieces(folder: Path, family: str) -> Core:
-    lines = (folder / "vocab.txt").read_text(encoding="utf-8").rstrip("\n").split("\n")
+    lines = read_text(folder / "vocab.txt").rstrip("\n").split("\n")
     config = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
     core = Core(models.WordPiece(vocab={piece: index for index, piece in enumerate(lines)}, unk_token="[UNK]"))
     core.normalizer = normalizers.BertNormalizer(

@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from regard.config.bounded import read_json, read_text
 from regard.config.data import BadRows
 from regard.data.audio.files import SUFFIXES, Samples, read_audio
 from regard.data.audio.resampling import resample
@@ -81,8 +82,8 @@ def _folder(path: Path) -> list[Spoken]:
 def _pair(recording: Path) -> Spoken:
     text_file = recording.with_suffix(".txt")
     try:
-        text = text_file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as problem:
+        text = read_text(text_file, encoding="utf-8-sig")
+    except (OSError, ValueError) as problem:
         raise DataError(f"{text_file}: cannot be read as UTF-8 text ({problem})") from problem
     return Spoken(recording, " ".join(text.split()), str(text_file))
 
@@ -169,7 +170,7 @@ class AudioCorpus:
     def open(cls, made: Path) -> AudioCorpus:
         """What `build` left in a folder."""
         try:
-            index = json.loads((made / "index.json").read_text(encoding="utf-8"))
+            index = read_json(made / "index.json")
             held: npt.NDArray[np.int16] = np.memmap(made / "samples.i16", np.int16, "r")
         except (OSError, ValueError) as problem:
             raise DataError(

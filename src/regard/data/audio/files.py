@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from regard.config.bounded import open_regular, regular_size
+from regard.config.memory import require
 from regard.data.audio import ffmpeg
 from regard.errors import DataError, EnvironmentProblem
 
@@ -45,7 +47,8 @@ def read_audio(path: Path | str) -> Audio:
     if path.is_dir():
         raise DataError(f"{path}: is a folder, a sound file was expected", hint="name one file inside it")
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
+            require(4.0 * regular_size(path), f"{path}: its sound")
             head = file.read(12)
             data = b"" if ffmpeg.needs_ffmpeg(path, head) else head + file.read()
     except FileNotFoundError:

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, from_numpy
 
+from regard.config.bounded import read_text
 from regard.config.data import BadRows
 from regard.data.images.arrays import Array
 from regard.data.images.files import decode_image, fit_image, read_image
@@ -75,7 +76,7 @@ class ImageStore(Store):
     @property
     def places(self) -> list[str]:
         """Where each image was found."""
-        return (self.folder / "images.places").read_text(encoding="utf-8").splitlines()
+        return read_text(self.folder / "images.places").splitlines()
 
     @classmethod
     def build(

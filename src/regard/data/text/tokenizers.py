@@ -27,6 +27,7 @@ from typing import Self
 
 from tokenizers import Tokenizer as Core
 
+from regard.config.bounded import read_text
 from regard.data.text.bytechars import char_to_byte, readable
 from regard.data.text.properties import BYTE_KINDS, FOREIGN, KINDS, TokenizerProperties
 from regard.data.text.special_tokens import (
@@ -191,7 +192,7 @@ class Tokenizer:
     def load(cls, path: Path | str) -> Self:
         """Read what `save` wrote."""
         try:
-            content = Path(path).read_text(encoding="utf-8")
+            content = read_text(path)
             return cls(Core.from_str(content), special_tokens=read_special_tokens(json.loads(content)))
         except FileNotFoundError:
             raise DataError(f"{path}: no such tokenizer file", hint="a run folder keeps it as tokenizer.json") from None
