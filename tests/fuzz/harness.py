@@ -60,6 +60,7 @@ def prepare() -> None:
     import soundfile
     import tokenizers
     import torch
+    import torch.fx.experimental.symbolic_shapes  # what the first broadcast imports
 
     import regard.checkpoints.foreign.header
     import regard.checkpoints.foreign.hub

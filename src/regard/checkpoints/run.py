@@ -31,7 +31,7 @@ from regard.checkpoints.weights import read_tensors, write_tensors
 from regard.config.bounded import read_json, read_toml
 from regard.config.toml import write_toml
 from regard.data.io.atomic import write_synced
-from regard.errors import CheckpointError, EnvironmentProblem
+from regard.errors import CheckpointError, EnvironmentProblem, kind_of
 
 FORMAT = 1
 _STEP = re.compile(r"step-(\d{8,})")
@@ -173,6 +173,8 @@ class RunFolder:
             facts: dict[str, Any] = read_json(folder / "state.json")
         except (OSError, ValueError) as problem:
             raise CheckpointError(f"{folder}: not a whole checkpoint ({problem})") from problem
+        if not isinstance(facts, dict):
+            raise CheckpointError(f"{folder}: not a whole checkpoint (state.json holds {kind_of(facts)})")
         return {name: read_tensors(folder / f"{name}.safetensors") for name in names}, facts
 
     def keep(self, steps: Iterable[int]) -> None:

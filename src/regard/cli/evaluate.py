@@ -9,7 +9,18 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.arguments import Data, DataRoot, Device, Json, Precision, Rest, Run, refuse_strange, split_settings
+from regard.cli.arguments import (
+    Data,
+    DataRoot,
+    Device,
+    Json,
+    MaxMemory,
+    Precision,
+    Rest,
+    Run,
+    refuse_strange,
+    split_settings,
+)
 from regard.cli.console import put, say
 from regard.cli.output import writing
 from regard.errors import UsageError
@@ -29,6 +40,7 @@ def evaluate(
     out: Annotated[Path | None, typer.Option(help="Write the outputs here, a line each.", show_default=False)] = None,
     data_root: DataRoot = None,
     device: Device = "auto",
+    max_memory: MaxMemory = None,
     precision: Precision = "auto",
     as_json: Json = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.arguments import Data, DataRoot, Device, Json, Run
+from regard.cli.arguments import Data, DataRoot, Device, Json, MaxMemory, Run
 from regard.cli.console import put, say
 from regard.errors import RegardError, UsageError
 
@@ -24,6 +24,7 @@ def verify(
     data: Data = None,
     data_root: DataRoot = None,
     device: Device = "auto",
+    max_memory: MaxMemory = None,
     as_json: Json = False,
 ) -> None:
     """Measure whether batching, caching, fused kernels, saving and padding leave this model's results alone."""

@@ -49,7 +49,10 @@ class NotRegular(OSError):  # noqa: N818 - said as the reasons of other OSErrors
 
 def regular_size(path: Path | str) -> int:
     """The bytes of a regular file; anything else is an OSError."""
-    return _checked(os.stat(path), path)
+    try:
+        return _checked(os.stat(path), path)
+    except ValueError:  # a zero byte in it
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
 
 
 def open_regular(path: Path | str, *, buffered: bool = True, streams: bool = False) -> BinaryIO:

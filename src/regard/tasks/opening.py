@@ -12,6 +12,7 @@ from regard.checkpoints.opening import open_model
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.spec import Pretrained
 from regard.config.devices import choose_device
+from regard.config.memory import at_most, read_size
 from regard.config.recipe import Recipe
 from regard.errors import CheckpointError, ConfigError, EnvironmentProblem
 from regard.tasks.base import Predictor
@@ -19,13 +20,19 @@ from regard.tasks.recipes import make_recipe
 from regard.tasks.registry import resolve, task_spec
 
 
-def load(folder: Path | str, device: str = "auto", *, precision: str = "auto") -> Any:  # the task decides what it is
+def load(  # the task decides what it is
+    folder: Path | str, device: str = "auto", *, precision: str = "auto", max_memory: str | int | None = None
+) -> Any:
     """Open a trained model, ready for its task, on a device ("auto", "cpu", "cuda", "cuda:1").
 
     `folder` is a run, a Hugging Face folder, a llama2.c `.bin` or a `.gguf` file. `precision` is what predictions are
     computed in: "fp32" (what "auto" means), "bf16", or on a CPU "int8". Looking inside and log-probabilities always
-    use the weights as they were trained.
+    use the weights as they were trained. `max_memory` bounds what opening may take: bytes, or a size such as "8GB";
+    None: what is free, or what a block of `at_most` allows.
     """
+    if max_memory is not None:
+        with at_most(read_size(max_memory) if isinstance(max_memory, str) else max_memory):
+            return load(folder, device, precision=precision)
     run = RunFolder(folder)
     if not run.path.exists():
         raise CheckpointError(f"{run.path}: there is no such folder", hint="give the folder that `regard train` made")

@@ -24,6 +24,7 @@ from regard.errors import CheckpointError
 
 _BROKEN = (OSError, RuntimeError, EOFError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError,
            BadZipFile, struct.error, AssertionError)  # fmt: skip
+_MOST_IDS, _GAPS = 1 << 31, 1000  # ids that are believed, and how many for each piece
 _NAMES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
@@ -47,6 +48,21 @@ def read_json(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: not a JSON file ({problem})") from problem
     if not isinstance(held, dict):
         raise CheckpointError(f"{path}: a JSON object was expected, not {type(held).__name__}")
+    return held
+
+
+def read_ids(path: Path) -> dict[str, int]:
+    """A vocab.json: pieces and their ids, each id once."""
+    held = read_json(path)
+    wrong = next((piece for piece, index in held.items() if type(index) is not int or not 0 <= index < _MOST_IDS), None)
+    if wrong is not None:
+        raise CheckpointError(
+            f"{path}: the id of {wrong!r:.60} is {held[wrong]!r:.60}, and a whole number was expected"
+        )
+    if len(set(held.values())) < len(held):
+        raise CheckpointError(f"{path}: two pieces have the same id")
+    if not held or max(held.values()) > _GAPS * len(held):
+        raise CheckpointError(f"{path}: holds {len(held):,} pieces, and their ids are not 0, 1, 2, …")
     return held
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Core
 
-from regard.checkpoints.foreign.files import read_json
+from regard.checkpoints.foreign.files import read_ids
 from regard.checkpoints.foreign.pieces import scored_pieces
 from regard.config.bounded import read_bytes
 from regard.data.text.special_tokens import SpecialTokens
@@ -69,7 +69,7 @@ def read_spm(path: Path) -> Spm:
 
 def marian_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
     """The tokenizers of source and target; both share the ids of vocab.json."""
-    ids: dict[str, int] = read_json(folder / "vocab.json")
+    ids = read_ids(folder / "vocab.json")
     source, target = (_marian(folder / name, ids) for name in ("source.spm", "target.spm"))
     return source, target
 
@@ -150,9 +150,10 @@ def _fields(data: bytes) -> Iterator[tuple[int, Value]]:
 
 def _varint(data: bytes, offset: int) -> tuple[int, int]:
     value = shift = 0
-    while True:
+    while shift < 70:
         byte = data[offset]
         value |= (byte & 127) << shift
         offset, shift = offset + 1, shift + 7
         if byte < 128:
             return value, offset
+    raise ValueError("a number does not end")

@@ -20,7 +20,7 @@ from tokenizers import Tokenizer as Core
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.checkpoints.foreign.family import Template
-from regard.checkpoints.foreign.files import read_json, write_json
+from regard.checkpoints.foreign.files import read_ids, read_json, write_json
 from regard.checkpoints.foreign.spm import llama_tokenizer, marian_tokenizers
 from regard.config.bounded import read_text
 from regard.data.text.special_tokens import SpecialTokens
@@ -116,10 +116,12 @@ def _named_tokens(folder: Path) -> dict[str, str]:
 
 
 def _byte_pairs(folder: Path, family: str) -> Core:
-    vocabulary: dict[str, int] = read_json(folder / "vocab.json")
+    vocabulary = read_ids(folder / "vocab.json")
     lines = read_text(folder / "merges.txt").split("\n")
-    pairs = (line.split() for line in lines if line and not line.startswith("#version"))
-    merges = [(first, second) for first, second in pairs]
+    pairs = [line.split() for line in lines if line and not line.startswith("#version")]
+    merges = [(pair[0], pair[1]) for pair in pairs if len(pair) == 2]
+    if len(merges) < len(pairs):
+        raise CheckpointError(f"{folder / 'merges.txt'}: a line holds other than two pieces")
     if family == "openai-gpt":
         core = Core(models.BPE(vocab=vocabulary, merges=merges, unk_token="<unk>", end_of_word_suffix="</w>"))
         core.normalizer = normalizers.BertNormalizer(lowercase=True)

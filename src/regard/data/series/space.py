@@ -6,12 +6,14 @@ space.unscaled(forecast)    (…, K[, Q]) of the targets, back in the data's own
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from regard.data.io.atomic import read_facts, write_whole
 from regard.data.series.calendar import DatePattern
@@ -20,6 +22,7 @@ from regard.data.series.series import Values
 from regard.errors import DataError
 
 FILE = "series.json"
+_MOST_SECONDS = 10**10  # between two dates
 
 
 @dataclass(frozen=True)
@@ -93,8 +96,11 @@ class SeriesSpace:
         def parse(facts: dict[str, Any]) -> SeriesSpace:
             inputs, targets, names = (tuple(map(str, facts[name])) for name in ("inputs", "targets", "names"))
             pattern = _pattern(facts.get("pattern") or facts.get("step"))
-            mean, scale, season = facts["mean"], facts["scale"], int(facts["season"])
-            naive = facts.get("naive", {})
+            season = int(facts["season"])
+            mean, scale, naive = (_numbers(facts.get(name, {})) for name in ("mean", "scale", "naive"))
+            lacking = [name for name in (*inputs, *targets) if name not in mean or not scale.get(name)]
+            if lacking:
+                raise ValueError(f"the mean and the scale of {lacking[0]!r} are missing")
             return cls(inputs, targets, mean, scale, pattern, season, names, _format(facts), naive)
 
         hint = "a run that forecasts keeps its scale"
@@ -105,12 +111,22 @@ def _pattern(facts: dict[str, Any] | None) -> DatePattern | None:
     """A pattern of dates; of runs that kept a step, what it meant."""
     if facts is None:
         return None
+    if any(abs(int(facts.get(name, 0))) > _MOST_SECONDS for name in ("seconds", "months")):
+        raise ValueError("its dates are further apart than dates are")
     if "weekdays" not in facts:
-        return DatePattern(**facts | {"times": tuple(tuple(map(int, times)) for times in facts["times"])})
+        return TypeAdapter(DatePattern).validate_python(facts)
     if facts["weekdays"]:
         return DatePattern(times=((0,),) * 5 + ((),) * 2)
     return DatePattern(months=facts["months"], day=0) if facts["months"] else DatePattern(seconds=facts["seconds"])
 
 
 def _format(facts: dict[str, Any]) -> DateFormat | None:
-    return DateFormat(**facts["format"]) if facts.get("format") else None
+    return TypeAdapter(DateFormat).validate_python(facts["format"]) if facts.get("format") else None
+
+
+def _numbers(facts: dict[str, Any]) -> dict[str, float]:
+    """A number for each name."""
+    numbers = {str(name): float(value) for name, value in facts.items()}
+    if not all(map(math.isfinite, numbers.values())):
+        raise ValueError("a mean or a scale is no number")
+    return numbers

@@ -24,6 +24,7 @@ from torch import nn
 from regard.checkpoints.weights import read_tensors, write_tensors
 from regard.data.series.space import SeriesSpace
 from regard.data.series.windows import Rows, Windows
+from regard.errors import CheckpointError
 from regard.metrics.bootstrap import Drawn
 from regard.metrics.scores import Metric
 from regard.models.interfaces.series import steps_read
@@ -64,7 +65,12 @@ class Ridge:
     def load(cls, folder: Path) -> Ridge | None:
         """Read what `save` wrote, if it did."""
         path = folder / _FILE
-        return cls(read_tensors(path)["ridge"].numpy()) if path.exists() else None
+        if not path.exists():
+            return None
+        held = read_tensors(path)
+        if "ridge" not in held or held["ridge"].ndim != 2 or not held["ridge"].is_floating_point():
+            raise CheckpointError(f"{path}: not the linear forecast of a run", hint="remove it: the model needs none")
+        return cls(held["ridge"].numpy())
 
     @classmethod
     def fit(cls, train: Windows, valid: Windows) -> Ridge:
