@@ -27,7 +27,7 @@ MOST_JSON = 1 << 30  # bytes: the largest tokenizers have some hundred million
 MOST_TOML = 4 << 20
 DEEPEST = 64  # lists and objects within each other
 _GROWTH = 24.0  # bytes of memory for a byte of JSON, at worst: a list of empty lists
-_LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){64}""")  # a.b.c…
+_LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){2000}""")  # a.b.c…
 _KINDS = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFCHR: "a device",

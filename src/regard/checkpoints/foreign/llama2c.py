@@ -24,7 +24,7 @@ from torch import Tensor
 from regard.checkpoints.foreign.llama import BUILD, read_neighboured
 from regard.checkpoints.foreign.pieces import scored_pieces
 from regard.checkpoints.spec import Pretrained
-from regard.config.bounded import open_regular, regular_size
+from regard.config.bounded import open_regular, read_bytes
 from regard.config.memory import require
 from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
@@ -32,6 +32,7 @@ from regard.errors import CheckpointError, UsageError
 from regard.models.gpt import GPTConfig
 from regard.models.registry import configure
 
+_LARGEST_TOKENIZER = 1 << 28  # bytes
 _HEADER = struct.Struct("<7i")
 _MAGIC = 0x616B3432  # what later versions begin with
 _ROLES = SpecialTokens(unk=0, bos=1, eos=2)
@@ -148,8 +149,12 @@ def _read_weights(path: Path, config: GPTConfig) -> dict[str, Tensor]:
 def _bytes(path: Path | str, *, first: int | None = None) -> bytes:
     """The bytes of a file, all or the first of them."""
     try:
+        if first is None:
+            return read_bytes(path, most=_LARGEST_TOKENIZER)
         with open_regular(path) as file:
-            return file.read(regular_size(path) if first is None else first)
+            return file.read(first)
+    except ValueError as problem:
+        raise CheckpointError(f"{path}: not a llama2.c tokenizer ({problem})") from problem
     except OSError as problem:
         raise CheckpointError(f"{path}: cannot be read ({problem.strerror or problem})") from problem
 

@@ -23,6 +23,7 @@ from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError
 
+_LARGEST = 1 << 28  # bytes of a model file
 UNIGRAM, BYTE_PAIRS = 1, 2
 _NORMAL, _UNKNOWN, _CONTROL, _OWN = 1, 2, 3, 4  # kinds of pieces; others are never made of text
 _FAR = -1000.0  # a score for each character of a piece that this side does not have: the last resort
@@ -47,7 +48,7 @@ def read_spm(path: Path) -> Spm:
     """Read a sentencepiece model file."""
     try:
         spm = Spm()
-        for number, value in _fields(read_bytes(path, grows=20.0)):
+        for number, value in _fields(read_bytes(path, most=_LARGEST, grows=20.0)):
             fields = dict(_fields(_bytes(value))) if number in (1, 2, 3) else {}
             if number == 1:
                 spm.pieces.append(_bytes(fields.get(1, b"")).decode("utf-8"))

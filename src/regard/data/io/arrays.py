@@ -10,6 +10,7 @@ that are there, and with the memory that may be used. Nothing is unpickled.
 from __future__ import annotations
 
 import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ import numpy.typing as npt
 from regard.config.bounded import open_regular
 from regard.config.memory import require
 
-DAMAGED = (OSError, ValueError, LookupError, TypeError, EOFError, zipfile.BadZipFile, zlib.error, SyntaxError,
+DAMAGED = (OSError, ValueError, LookupError, TypeError, EOFError, zipfile.BadZipFile, zlib.error, SyntaxError, tokenize.TokenError,
            OverflowError, NotImplementedError, AttributeError, RecursionError, RuntimeError)  # fmt: skip
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,

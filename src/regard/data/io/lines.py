@@ -5,7 +5,6 @@ mark at the start of the file are taken off. Gzip is recognised by its first two
 and "-" is standard input. Files are streamed: memory holds a block and a line. Bytes become text in `encoding.py`.
 """
 
-import gzip
 import hashlib
 import io
 import sys
@@ -17,6 +16,7 @@ from typing import Any, BinaryIO
 
 from regard.config.bounded import open_regular
 from regard.config.memory import require
+from regard.data.io.gzipped import Unpacked
 from regard.errors import DataError
 
 STDIN = "-"
@@ -40,11 +40,11 @@ def open_bytes(path: Path | str) -> Iterator[BinaryIO]:
     try:
         buffered = io.BufferedReader(raw)
         if buffered.peek(2)[:2] == GZIP_MAGIC:
-            yield io.BufferedReader(gzip.GzipFile(fileobj=buffered))
+            yield io.BufferedReader(Unpacked(buffered))
         else:
             yield buffered
         buffered.detach()  # otherwise dropping the wrapper would close standard input
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (EOFError, zlib.error) as error:
         message = f"{display_name(path)}: damaged gzip data ({error})"
         raise DataError(message, hint="the file may be cut short; fetch it again") from error
     finally:
