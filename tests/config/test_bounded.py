@@ -1,4 +1,4 @@
-"""The door for files of others: what is no file, too large or too deep is refused, and nothing is taken for it first."""
+"""The door for files of others: what is no file, too large or too deep is refused before anything is taken for it."""
 
 import os
 

@@ -1,10 +1,10 @@
-"""Opens mutants one after another in a process of its own, which may not take long, may not take much memory, and may die.
+"""Opens mutants one after another in a process of its own, which may not take long or take much memory, and may die.
 
     for finding in try_format("GGUF", 40): finding.verdict       "clean", "correct", or what must not be
 
 A child is forked from this process, once everything that readers import is imported. Its address space is limited to
-what it has and `MEMORY` more; a mutant that takes longer than `SECONDS` kills it. What it finds comes through a pipe, so
-that after a death the next child goes on with the next mutant.
+what it has and `MEMORY` more; a mutant that takes longer than `SECONDS` kills it. What it finds comes through a pipe,
+so that after a death the next child goes on with the next mutant.
 """
 
 from __future__ import annotations

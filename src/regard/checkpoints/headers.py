@@ -81,6 +81,8 @@ def _stored(header: Any, size: int) -> dict[str, Stored]:
             continue
         found[name], begin, end = _entry(name, facts)
         if end > begin:
+            if begin in ends:
+                raise ValueError(f"two tensors begin at the same place, {name[:80]!r} is one of them")
             ends[begin] = end
     place = 0
     while place in ends:

@@ -89,7 +89,9 @@ class RunFolder:
         path = self.path / "model.json"
         try:
             facts = read_json(path)
-            labels = None if facts["labels"] is None else tuple(facts["labels"])
+            labels = None if facts["labels"] is None else tuple(map(str, facts["labels"]))
+            if not all(isinstance(facts[name], dict) for name in ("options", "decode")):
+                raise TypeError("its options are no table")
             return ModelSpec(facts["task"], facts["model"], facts["options"], labels, facts["decode"])
         except FileNotFoundError as problem:
             raise CheckpointError(

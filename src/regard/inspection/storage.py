@@ -40,7 +40,7 @@ def from_json(kind: type[Kept], text: str) -> Kept:
     """What `to_json` wrote."""
     try:
         return _restore(kind, parse_json(text), _from_json)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise DataError(f"not a record as to_json writes it: {type(error).__name__} {error}") from error
 
 

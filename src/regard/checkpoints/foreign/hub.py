@@ -98,9 +98,9 @@ def _family_of(config: TheirConfig) -> Family:
     known = ", ".join(sorted(FAMILIES))
     if "model_type" not in config:
         raise CheckpointError(f"{config.origin}: it does not say its model_type; known are {known}")
-    if config["model_type"] not in FAMILIES:
+    if str(config["model_type"]) not in FAMILIES:
         raise CheckpointError(f"{config.origin}: model_type {config['model_type']!r} is not known; there are {known}")
-    return FAMILIES[config["model_type"]]
+    return FAMILIES[str(config["model_type"])]
 
 
 def _family_for(model: ModelSpec) -> tuple[Family, dict[str, Any]]:

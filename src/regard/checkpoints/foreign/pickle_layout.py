@@ -16,6 +16,7 @@ from regard.config.bounded import open_regular, regular_size
 from regard.config.memory import require
 
 _MAGIC = 0x1950A86A20F9469CFC6C  # what an old file begins with
+_SMALL = 1 << 16  # a count that does no harm: versions and sizes of types are among them
 _PICKLES = 5  # of an old file: magic, version, machine, objects, keys
 _MOST_STEPS = 20_000_000
 
@@ -45,5 +46,5 @@ def _check(file: IO[bytes], size: int) -> None:
     for number, (_, argument, _) in enumerate(pickletools.genops(file)):
         if number > _MOST_STEPS:
             raise ValueError("its pickle does not end")
-        if type(argument) is int and abs(argument) > size and argument != _MAGIC:
+        if type(argument) is int and abs(argument) > max(size, _SMALL) and argument != _MAGIC:
             raise ValueError(f"a count in it is {argument:,}, and the file has {size:,} bytes")

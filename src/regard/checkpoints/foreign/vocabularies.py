@@ -111,7 +111,7 @@ def _named_tokens(folder: Path) -> dict[str, str]:
             token = config.get(f"{role}_token")
             token = token.get("content") if isinstance(token, Mapping) else token
             if isinstance(token, str):
-                named[role] = token
+                named[role] = token.encode("utf-8", "replace").decode("utf-8")  # JSON may hold half a character
     return named
 
 
@@ -137,6 +137,8 @@ def _byte_pairs(folder: Path, family: str) -> Core:
 def _word_pieces(folder: Path, family: str) -> Core:
     lines = read_text(folder / "vocab.txt").rstrip("\n").split("\n")
     config = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
+    if lacking := {_BERT[role] for role in ("unk", "cls", "sep")} - {*lines}:
+        raise CheckpointError(f"{folder / 'vocab.txt'}: {min(lacking)} is missing")
     core = Core(models.WordPiece(vocab={piece: index for index, piece in enumerate(lines)}, unk_token="[UNK]"))
     core.normalizer = normalizers.BertNormalizer(
         lowercase=config.get("do_lower_case", True),

@@ -91,7 +91,9 @@ def _pcm(data: bytes) -> tuple[Samples, int] | None:
         with wave.open(io.BytesIO(data)) as file:
             channels, width, rate = file.getnchannels(), file.getsampwidth(), file.getframerate()
             held = file.readframes(file.getnframes())
-    except (wave.Error, EOFError, ValueError):
+    except (wave.Error, EOFError, ValueError, RuntimeError):
+        return None
+    if width not in _WIDTHS or not channels:
         return None
     held = held[: len(held) // (channels * width) * channels * width]  # a frame may have been cut short
     return (_numbers(held, width) / np.float32(_WIDTHS[width])).reshape(-1, channels), rate
@@ -111,7 +113,9 @@ def _numbers(held: bytes, width: int) -> Samples:
 def _decoded(data: bytes, name: str) -> tuple[Samples, int]:
     soundfile = _soundfile(name)
     try:
-        frames, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
+        with soundfile.SoundFile(io.BytesIO(data)) as file:
+            require(4.0 * file.frames * file.channels, f"{name}: its sound")
+            frames, rate = file.read(dtype="float32", always_2d=True), file.samplerate
     except (soundfile.LibsndfileError, RuntimeError, ValueError, TypeError) as problem:
         message = f"{name}: not a sound file that can be read ({problem})"
         raise DataError(message, hint="WAV, FLAC, OGG and MP3 are; it may be damaged or cut short") from problem

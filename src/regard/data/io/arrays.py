@@ -24,8 +24,9 @@ import numpy.typing as npt
 from regard.config.bounded import open_regular
 from regard.config.memory import require
 
-DAMAGED = (OSError, ValueError, LookupError, TypeError, EOFError, zipfile.BadZipFile, zlib.error, SyntaxError, tokenize.TokenError,
-           OverflowError, NotImplementedError, AttributeError, RecursionError, RuntimeError)  # fmt: skip
+DAMAGED = (OSError, ValueError, LookupError, TypeError, EOFError, zipfile.BadZipFile, zlib.error, SyntaxError,
+           tokenize.TokenError, OverflowError, NotImplementedError, AttributeError, RecursionError,
+           RuntimeError)  # fmt: skip
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,

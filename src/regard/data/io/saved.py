@@ -43,6 +43,8 @@ def arrow_batches(path: Path | str) -> Iterator[Any]:
         try:
             require(4.0 * regular_size(file), f"{file}: reading it")
             with pyarrow.OSFile(str(file)) as raw, pyarrow.ipc.open_stream(raw) as batches:
-                yield from batches
+                for batch in batches:
+                    batch.validate(full=True)  # it is mapped as it lies there: lengths and texts may be anything
+                    yield batch
         except (pyarrow.ArrowException, OSError, ValueError) as error:
             raise DataError(f"{file}: cannot be read as Arrow ({str(error).splitlines()[0]})") from error
