@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo browser test fast test-textbook test-gpu check bench exhibits tables weights clean
+.PHONY: setup demo browser test fuzz fast test-textbook test-gpu check bench exhibits tables weights clean
 
 setup: $(STAMP)
 
@@ -29,6 +29,9 @@ fast: setup  ## the tests that take seconds
 
 test-textbook: setup  ## the quick tests without anything of fast/, which is never needed for a correct result
 	REGARD_FAST=0 $(BIN)/python -m pytest -n auto --dist loadfile -m "not slow" --ignore tests/fast
+
+fuzz: setup  ## thousands of spoilt files of every format; prints the table of docs/reliability.md
+	$(BIN)/python tests/fuzz/run.py --each 1000
 
 SHUFFLE ?= $(shell date +%s)
 test-gpu:  ## what a GPU changes, in one process and a random order; where PYTHON is one that has torch for CUDA

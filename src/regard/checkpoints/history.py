@@ -7,12 +7,12 @@ history.validation["bleu"]      {500: 21.4, …}              what an evaluation
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from regard.config.bounded import parse_json, read_text
 from regard.data.io.hashes import check_hashes
 from regard.errors import CheckpointError
 
@@ -41,10 +41,10 @@ def read_history(path: Path) -> History:
     """
     check_hashes(path.parent, [path.name], hint="take it from a copy, or remove it: figures are missing then")
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_text(path).splitlines()
     except FileNotFoundError:
         return History()
-    except (OSError, UnicodeDecodeError) as problem:
+    except (OSError, ValueError) as problem:
         raise CheckpointError(f"{path}: cannot be read ({problem})") from problem
     training: dict[str, dict[int, float]] = {}
     validation: dict[str, dict[int, float]] = {}
@@ -63,7 +63,7 @@ def read_history(path: Path) -> History:
 
 def _report(line: str) -> dict[str, int] | None:
     try:
-        said = json.loads(line)
+        said = parse_json(line)
     except ValueError:
         return None
     step = said.get("step") if isinstance(said, dict) else None

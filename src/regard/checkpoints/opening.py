@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from regard.checkpoints.headers import stored_weights
 from regard.checkpoints.run import RunFolder
+from regard.checkpoints.sizes import check_weights
 from regard.checkpoints.spec import Pretrained
 from regard.data.text.tokenizers import read_tokenizers
 from regard.errors import CheckpointError
@@ -38,7 +40,9 @@ def open_run(run: RunFolder) -> Pretrained:
             hint=f"train it to its first evaluation: regard train --resume --out {run.path}",
         )
     tokenizer, target = read_tokenizers(run.path)
-    origin, tensors = str(run.weights), run.read_weights()
+    origin = str(run.weights)
+    check_weights(spec.model, spec.options, stored_weights(run.weights), origin=origin)
+    tensors = run.read_weights()
     return Pretrained(**vars(spec), tensors=tensors, tokenizer=tokenizer, target_tokenizer=target, origin=origin)
 
 

@@ -23,7 +23,6 @@ import json
 import os
 import re
 import shutil
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -35,6 +34,7 @@ from regard.checkpoints.lock import NAME as LOCK
 from regard.checkpoints.lock import Gone, Lock
 from regard.checkpoints.spec import ModelSpec
 from regard.checkpoints.weights import read_tensors, write_tensors
+from regard.config.bounded import read_json, read_toml
 from regard.config.toml import write_toml
 from regard.data.io.atomic import write_synced
 from regard.data.io.hashes import NAME as HASHES
@@ -47,7 +47,7 @@ from regard.data.io.hashes import (
     replacing,
     write_hashes,
 )
-from regard.errors import CheckpointError, EnvironmentProblem
+from regard.errors import CheckpointError, EnvironmentProblem, kind_of
 
 FORMAT = 1
 _STEP = re.compile(r"step-(\d{8,})")
@@ -108,8 +108,8 @@ class RunFolder:
                 hint="give the folder that `regard train` made",
             )
         try:
-            return tomllib.loads(path.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+            return read_toml(path)
+        except (OSError, ValueError) as problem:
             raise CheckpointError(f"{path}: not a TOML file ({problem})") from problem
 
     def write_model(self, spec: ModelSpec) -> None:
@@ -120,8 +120,10 @@ class RunFolder:
         """What model.json says."""
         path = self.path / "model.json"
         try:
-            facts = json.loads(path.read_text(encoding="utf-8"))
-            labels = None if facts["labels"] is None else tuple(facts["labels"])
+            facts = read_json(path)
+            labels = None if facts["labels"] is None else tuple(map(str, facts["labels"]))
+            if not all(isinstance(facts[name], dict) for name in ("options", "decode")):
+                raise TypeError("its options are no table")
             return ModelSpec(facts["task"], facts["model"], facts["options"], labels, facts["decode"])
         except FileNotFoundError as problem:
             raise CheckpointError(
@@ -138,7 +140,7 @@ class RunFolder:
         """What run.json says."""
         path = self.path / "run.json"
         try:
-            facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            facts: dict[str, Any] = read_json(path)
         except FileNotFoundError as problem:
             raise CheckpointError(f"{path}: there is no such file") from problem
         except (OSError, ValueError) as problem:
@@ -273,9 +275,11 @@ class RunFolder:
         if self.check:
             check_hashes(folder)
         try:
-            facts: dict[str, Any] = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+            facts: dict[str, Any] = read_json(folder / "state.json")
         except (OSError, ValueError) as problem:
             raise Damaged(f"{folder}: not a whole checkpoint ({problem})") from problem
+        if not isinstance(facts, dict):
+            raise Damaged(f"{folder}: not a whole checkpoint (state.json holds {kind_of(facts)})")
         return {name: read_tensors(folder / f"{name}.safetensors") for name in names}, facts
 
     def read_newest(self, names: Iterable[str], *, say: Callable[[str], None] = lambda _: None) -> Saved | None:

@@ -10,6 +10,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from regard.checkpoints.headers import stored_weights
+from regard.config.bounded import regular_size
+from regard.config.memory import require
 from regard.data.io.hashes import Damaged, FileHash, hash_synced
 from regard.errors import CheckpointError, EnvironmentProblem
 
@@ -58,6 +61,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> FileHash:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read a safetensors file; anything else, or a file cut short, is an error with its name."""
     try:
+        stored_weights(path)
+        require(regular_size(path), f"{path}: its weights")
         return load_file(path)
     except FileNotFoundError as problem:
         raise CheckpointError(f"{path}: there is no such file") from problem

@@ -9,11 +9,28 @@ from typing import Annotated, Any
 
 import typer
 
+from regard.config.memory import at_most, read_size
 from regard.errors import UsageError
+
+
+def _limit_memory(context: typer.Context, size: str | None) -> str | None:
+    """Bound what the command opens, until it is over."""
+    if size is not None:
+        context.with_resource(at_most(read_size(size)))
+    return size
+
 
 Run = Annotated[Path, typer.Argument(help="A run, or a model of others: a folder or a file.", show_default=False)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Precision = Annotated[str, typer.Option(help="What predictions are computed in: auto, fp32, bf16, or int8 on a CPU.")]
+MaxMemory = Annotated[
+    str | None,
+    typer.Option(
+        help="How much memory opening files may take, such as 8GB; without it, what is free.",
+        callback=_limit_memory,
+        show_default=False,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 NoCheck = Annotated[
     bool, typer.Option("--no-check", help="Do not compare files with the hashes that they were written with.")

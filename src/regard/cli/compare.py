@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.arguments import Data, DataRoot, Device, Json, NoCheck, Precision, Rest, split_settings
+from regard.cli.arguments import Data, DataRoot, Device, Json, MaxMemory, NoCheck, Precision, Rest, split_settings
 from regard.cli.console import put, say
 from regard.errors import UsageError
 
@@ -22,6 +22,7 @@ def compare(
     seed: Annotated[int, typer.Option(help="What decides the draws.")] = 1,
     data_root: DataRoot = None,
     device: Device = "auto",
+    max_memory: MaxMemory = None,
     no_check: NoCheck = False,
     precision: Precision = "auto",
     as_json: Json = False,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.arguments import Run
+from regard.cli.arguments import MaxMemory, Run
 from regard.cli.console import say
 from regard.errors import UsageError
 
@@ -21,6 +21,7 @@ def export(
     run: Run,
     to: Annotated[str, typer.Option(help="The format: " + "; ".join(f"{k}, {v}" for k, v in TARGETS.items()) + ".")],
     out: Annotated[Path | None, typer.Option(help="The folder or file to make.", show_default=False)] = None,
+    max_memory: MaxMemory = None,
 ) -> None:
     """Write a trained model so that others can open it."""
     if to not in TARGETS:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.arguments import NewRun
+from regard.cli.arguments import MaxMemory, NewRun
 from regard.cli.console import say
 from regard.errors import UsageError
 
@@ -22,6 +22,7 @@ def import_(
         ),
     ],
     out: NewRun = None,
+    max_memory: MaxMemory = None,
 ) -> None:
     """Turn a model of others into a run: nothing in it is executed, and every weight has to fit."""
     from regard.checkpoints.foreign.word2vec import holds_vectors

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.arguments import MaxMemory
 from regard.cli.console import put
 from regard.cli.layout import Column, section, table, terminal_width, whole
 from regard.errors import CheckpointError
@@ -31,6 +32,7 @@ def info(
             show_default=False,
         ),
     ],
+    max_memory: MaxMemory = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Say what a run or a model is: its size, its data, how it was trained, its figures, how to go on with it."""

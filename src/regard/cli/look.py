@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.arguments import Device, NoCheck, Run
+from regard.cli.arguments import Device, MaxMemory, NoCheck, Run
 from regard.cli.console import put, say
 from regard.errors import UsageError
 
@@ -34,6 +34,7 @@ def look(
     ] = None,
     layer: Annotated[int | None, typer.Option(help="One layer, from 0; else all of them.", show_default=False)] = None,
     device: Device = "auto",
+    max_memory: MaxMemory = None,
     no_check: NoCheck = False,
 ) -> None:
     """See who looked at whom; without --out, a line for each word or piece: itself, what it looked at most, weight."""

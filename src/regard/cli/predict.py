@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.arguments import Device, Json, NoCheck, Precision, Run, refuse_strange, split_settings
+from regard.cli.arguments import Device, Json, MaxMemory, NoCheck, Precision, Run, refuse_strange, split_settings
 from regard.cli.console import explain, put, say
 from regard.cli.inputs import Given, Inputs
 from regard.cli.output import Put, writing
@@ -72,6 +72,7 @@ def predict(
         str | None, typer.Option(help="Speech, Whisper: a text that came before, for names and style.")
     ] = None,
     device: Device = "auto",
+    max_memory: MaxMemory = None,
     no_check: NoCheck = False,
     precision: Precision = "auto",
     as_json: Json = False,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.arguments import Data, DataRoot, Device, Json, NoCheck, Run
+from regard.cli.arguments import Data, DataRoot, Device, Json, MaxMemory, NoCheck, Run
 from regard.cli.console import put, say
 from regard.errors import RegardError, UsageError
 
@@ -24,6 +24,7 @@ def verify(
     data: Data = None,
     data_root: DataRoot = None,
     device: Device = "auto",
+    max_memory: MaxMemory = None,
     no_check: NoCheck = False,
     as_json: Json = False,
 ) -> None:

@@ -12,7 +12,6 @@ Overrides `section.key=value` win over the file. Which settings there are is the
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
@@ -20,6 +19,7 @@ from datetime import date, time
 from pathlib import Path
 from typing import Any
 
+from regard.config.bounded import parse_toml, read_toml
 from regard.config.settings import Settings
 from regard.config.training import TrainConfig
 from regard.errors import ConfigError
@@ -52,10 +52,10 @@ class Recipe:
 def read_recipe(path: Path) -> dict[str, Any]:
     """The table of a recipe file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return read_toml(path)
     except OSError as problem:
         raise ConfigError(f"{path}: cannot be read ({problem.strerror})") from problem
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+    except ValueError as problem:
         raise ConfigError(f"{path}: not a TOML file ({problem})") from problem
 
 
@@ -79,8 +79,8 @@ def override(table: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, An
 def _value(text: str) -> Any:
     """A value as TOML reads it; what is no TOML is plain text, and so are dates: settings have them as text."""
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        value = parse_toml(f"value = {text}")["value"]
+    except ValueError:
         return text
     return text if isinstance(value, date | time) else value
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import json
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +17,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.config.bounded import parse_json, read_text
+from regard.data.io.arrays import DAMAGED, open_arrays
 from regard.errors import DataError, UsageError
 from regard.inspection.record import About, Axis, Computed, Look, Map, Outputs
 from regard.inspection.words import Words
@@ -38,8 +39,8 @@ def to_json(look: Look, *, compact: bool) -> str:
 def from_json(kind: type[Kept], text: str) -> Kept:
     """What `to_json` wrote."""
     try:
-        return _restore(kind, json.loads(text), _from_json)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return _restore(kind, parse_json(text), _from_json)
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise DataError(f"not a record as to_json writes it: {type(error).__name__} {error}") from error
 
 
@@ -70,14 +71,14 @@ def load(kind: type[Kept], path: Path | str) -> Kept:
         raise DataError(f"{path}: there is no such file", hint="give what Look.save wrote")
     if path.suffix.lower() != ".npz":
         try:
-            return from_json(kind, path.read_text(encoding="utf-8"))
-        except (DataError, UnicodeDecodeError) as error:
+            return from_json(kind, read_text(path))
+        except (DataError, OSError, ValueError) as error:
             raise DataError(f"{path}: {error}") from error
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            record = json.loads(arrays["record"].tobytes().decode())
+        with open_arrays(path) as arrays:
+            record = parse_json(arrays["record"].tobytes())
             return _restore(kind, record, lambda name: arrays[name].astype(np.float32))
-    except (ValueError, KeyError, TypeError, AttributeError, OSError, zipfile.BadZipFile) as error:
+    except DAMAGED as error:
         raise DataError(f"{path}: not a record as Look.save writes it: {type(error).__name__} {error}") from error
 
 

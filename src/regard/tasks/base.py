@@ -41,6 +41,7 @@ from torch import Tensor, nn
 from regard.checkpoints.spec import ModelSpec, Pretrained
 from regard.config.recipe import Recipe
 from regard.config.schema import typed
+from regard.config.wording import several
 from regard.data.text.tokenizers import Tokenizer
 from regard.decoding.options import ONLY_FOR, DecodeOptions
 from regard.errors import CheckpointError, RegardError, UsageError
@@ -471,6 +472,15 @@ def tokenizer_of(pretrained: Pretrained) -> Tokenizer:
             f"{pretrained.origin}: there is no tokenizer beside the weights", hint="put its files into the same folder"
         )
     return pretrained.tokenizer
+
+
+def refuse_other_labels(n_labels: int, n_outputs: int, *, where: Path) -> None:
+    """Refuse labels that are not those of a model's outputs."""
+    if n_labels != n_outputs:
+        raise CheckpointError(
+            f"{where}: names {several(n_labels, 'class', 'classes')}, and the model has {n_outputs:,}",
+            hint="they do not belong together: look for the labels that the model was trained with",
+        )
 
 
 def folder_of(pretrained: Pretrained) -> Path:

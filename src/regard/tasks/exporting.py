@@ -8,6 +8,7 @@ from pathlib import Path
 from regard.checkpoints.foreign.hub import write_hub
 from regard.checkpoints.opening import open_model
 from regard.checkpoints.run import RunFolder
+from regard.config.bounded import read_json
 from regard.errors import CheckpointError, UsageError
 from regard.tasks.base import tokenizer_of
 from regard.tasks.facts.card import keep_card, write_card
@@ -32,5 +33,5 @@ def export_hub(path: Path | str, out: Path) -> str:
         (out / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     if RunFolder(path).exists():
         keep_card(out, write_card(path, exported=out))
-    config = json.loads((out / "config.json").read_text(encoding="utf-8"))
+    config = read_json(out / "config.json")
     return str(config["architectures"][0])

@@ -12,6 +12,7 @@ from regard.checkpoints.opening import open_model
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.spec import Pretrained
 from regard.config.devices import choose_device
+from regard.config.memory import at_most, read_size
 from regard.config.recipe import Recipe
 from regard.data.io.hashes import check_hashes
 from regard.errors import CheckpointError, ConfigError, EnvironmentProblem
@@ -20,14 +21,25 @@ from regard.tasks.recipes import make_recipe
 from regard.tasks.registry import resolve, task_spec
 
 
-def load(folder: Path | str, device: str = "auto", *, precision: str = "auto", check: bool = True) -> Any:
+def load(
+    folder: Path | str,
+    device: str = "auto",
+    *,
+    precision: str = "auto",
+    check: bool = True,
+    max_memory: str | int | None = None,
+) -> Any:
     """Open a trained model, ready for its task, on a device ("auto", "cpu", "cuda", "cuda:1").
 
     `folder` is a run, a Hugging Face folder, a llama2.c `.bin` or a `.gguf` file. `precision` is what predictions are
     computed in: "fp32" (what "auto" means), "bf16", or on a CPU "int8". Looking inside and log-probabilities always
     use the weights as they were trained. With `check`, the files of a run are compared with the hashes that they were
-    written with, which takes about a third of a second a GiB.
+    written with, which takes about a third of a second a GiB. `max_memory` bounds what opening may take: bytes, or a
+    size such as "8GB"; None: what is free, or what a block of `at_most` allows.
     """  # what it is, the task decides
+    if max_memory is not None:
+        with at_most(read_size(max_memory) if isinstance(max_memory, str) else max_memory):
+            return load(folder, device, precision=precision, check=check)
     run = RunFolder(folder, check=check)
     if not run.path.exists():
         raise CheckpointError(f"{run.path}: there is no such folder", hint="give the folder that `regard train` made")

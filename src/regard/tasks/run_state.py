@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from regard.checkpoints.run import RunFolder
+from regard.config.bounded import read_json
 from regard.config.lenient import number, table, whole
 
 StateName = Literal["finished", "stopped", "begun", "imported"]
@@ -52,7 +52,7 @@ def read_reached(run: RunFolder) -> dict[str, Any]:
         return {}
     path = run.checkpoints / f"step-{steps[-1]:08d}" / "state.json"
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        said = read_json(path)
     except (OSError, ValueError):
         said = {}
     said = said if isinstance(said, dict) else {}

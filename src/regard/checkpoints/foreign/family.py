@@ -10,18 +10,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from torch import Tensor
 
 from regard.checkpoints.foreign.names import NameMap
-from regard.checkpoints.spec import ModelSpec
+from regard.checkpoints.headers import outline
+from regard.checkpoints.sizes import check_depth, check_memory
+from regard.checkpoints.spec import ModelSpec, with_defaults
+from regard.checkpoints.weights import weights_of
 from regard.data.text.tokenizers import Tokenizer
-from regard.errors import CheckpointError
+from regard.errors import CheckpointError, UsageError
 
 Template = Literal["bare", "cls-sep", "eos"]
+Shapes = Mapping[str, tuple[int, ...]]
 
 
 class TheirConfig(dict[str, Any]):
@@ -33,6 +38,19 @@ class TheirConfig(dict[str, Any]):
 
     def __missing__(self, key: str) -> Any:
         raise CheckpointError(f"{self.origin}: {key} is missing", hint="is it the config of these weights?")
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Say of the file what goes wrong while its values are taken for what they should be."""
+        try:
+            yield
+        except UsageError as problem:  # the numbers in it make no model
+            raise CheckpointError(f"{self.origin}: {problem}", hint=problem.hint) from problem
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as problem:
+            raise CheckpointError(
+                f"{self.origin}: a value is not what it has to be ({type(problem).__name__}: {problem})",
+                hint="the file may be damaged; fetch it again",
+            ) from problem
 
     def choose(self, key: str, known: Mapping[Any, Any], *, default: Any = None) -> Any:
         """What we call the value of a key; a value that no option of ours stands for is an error."""
@@ -72,6 +90,27 @@ class Family:
     stored: Callable[[ModelSpec], dict[str, Tensor]] = lambda model: {}
     generation: Callable[[ModelSpec, Tokenizer], dict[str, Any]] | None = None
     template: Template | None = "bare"
+
+    def understand(self, config: TheirConfig, names: Collection[str]) -> tuple[ModelSpec, Shapes]:
+        """Which model of ours a config describes, with all its options, and the shapes of its weights.
+
+        `names` are those of the weights beside it. A config that makes no model, or one that cannot be theirs, is
+        refused before anything is built.
+        """
+        with config.reading():
+            spec = with_defaults(self.recognise(config, names))
+        return spec, understood(spec, names, origin=config.origin)
+
+
+def understood(spec: ModelSpec, names: Collection[str], *, origin: str) -> Shapes:
+    """The shapes of the weights of a model that others describe, by our names, if it can be built at all."""
+    check_depth(spec.options, names, origin=origin)
+    try:
+        drawn = outline(spec.model, spec.options)
+    except UsageError as problem:
+        raise CheckpointError(f"{origin}: {problem}", hint=problem.hint) from problem
+    check_memory(drawn, origin=origin)
+    return {name: tuple(tensor.shape) for name, tensor in weights_of(drawn).items()}
 
 
 # What others call the activations that we have; the first of several names is the one that is written.

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import json
 import pickle
+import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, is_zipfile
 
 import torch
 from torch import Tensor
 
+from regard.checkpoints.foreign.pickle_layout import check_pickles
 from regard.checkpoints.weights import read_tensors
+from regard.config import bounded
 from regard.errors import CheckpointError
 
+_BROKEN = (OSError, RuntimeError, EOFError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError,
+           BadZipFile, struct.error, AssertionError)  # fmt: skip
+_MOST_IDS, _GAPS = 1 << 31, 1000  # ids that are believed, and how many for each piece
 _NAMES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
@@ -34,13 +41,28 @@ def read_folder_weights(folder: Path) -> tuple[dict[str, Tensor], Path]:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON file that holds an object."""
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
+        held = bounded.read_json(path)
     except FileNotFoundError as problem:
         raise CheckpointError(f"{path}: there is no such file") from problem
     except (OSError, ValueError) as problem:
         raise CheckpointError(f"{path}: not a JSON file ({problem})") from problem
     if not isinstance(held, dict):
         raise CheckpointError(f"{path}: a JSON object was expected, not {type(held).__name__}")
+    return held
+
+
+def read_ids(path: Path) -> dict[str, int]:
+    """A vocab.json: pieces and their ids, each id once."""
+    held = read_json(path)
+    wrong = next((piece for piece, index in held.items() if type(index) is not int or not 0 <= index < _MOST_IDS), None)
+    if wrong is not None:
+        raise CheckpointError(
+            f"{path}: the id of {wrong!r:.60} is {held[wrong]!r:.60}, and a whole number was expected"
+        )
+    if len(set(held.values())) < len(held):
+        raise CheckpointError(f"{path}: two pieces have the same id")
+    if not held or max(held.values()) > _GAPS * len(held):
+        raise CheckpointError(f"{path}: holds {len(held):,} pieces, and their ids are not 0, 1, 2, …")
     return held
 
 
@@ -51,14 +73,24 @@ def write_json(path: Path, facts: Mapping[str, Any]) -> None:
 
 def load_pickled(path: Path) -> Any:
     """What `torch.save` wrote, if it is tensors and plain values; nothing in it is run."""
+    return _loaded(path, mmap=False)
+
+
+def map_pickled(path: Path) -> Any:
+    """The same, its tensors left on the disk; read in where the file has an old layout, which cannot be mapped."""
+    return _loaded(path, mmap=True)
+
+
+def _loaded(path: Path, *, mmap: bool) -> Any:
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        check_pickles(path)
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap and is_zipfile(path))
     except pickle.UnpicklingError as problem:
         raise CheckpointError(
             f"{path}: holds more than tensors, and was not opened ({_first_line(problem)})",
             hint="a pickle can run code; ask for the weights as safetensors",
         ) from problem
-    except (OSError, RuntimeError, EOFError, ValueError, KeyError) as problem:
+    except _BROKEN as problem:
         raise CheckpointError(
             f"{path}: not a whole PyTorch file ({_first_line(problem)})",
             hint="it may have been cut short while being copied",
@@ -67,9 +99,16 @@ def load_pickled(path: Path) -> Any:
 
 def read_pickled(path: Path) -> dict[str, Tensor]:
     """The tensors of a file that `torch.save` wrote."""
-    held = load_pickled(path)
+    return as_tensors(load_pickled(path), path)
+
+
+def as_tensors(held: Any, path: Path) -> dict[str, Tensor]:
+    """What a file held, if that is tensors by name, each with all its numbers."""
     if not isinstance(held, Mapping) or not all(isinstance(tensor, Tensor) for tensor in held.values()):
         raise CheckpointError(f"{path}: tensors by name were expected, and it holds something else")
+    for name, tensor in held.items():
+        if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+            raise CheckpointError(f"{path}: {name} has the shape {list(tensor.shape)}, and fewer numbers are stored")
     return {str(name): tensor for name, tensor in held.items()}
 
 

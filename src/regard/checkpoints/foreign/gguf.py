@@ -20,6 +20,7 @@ from torch import Tensor
 from regard.attention import Stretch
 from regard.attention.positions import frequencies
 from regard.checkpoints.foreign.family import TheirConfig
+from regard.checkpoints.foreign.gguf_layout import check_layout
 from regard.checkpoints.foreign.gpt import pad_id_of
 from regard.checkpoints.foreign.llama import BUILD, read_neighboured
 from regard.checkpoints.foreign.pieces import merged_pieces, scored_pieces
@@ -66,8 +67,17 @@ def reading(path: Path) -> Iterator[Any]:
             f"{path}: reading GGUF needs the package gguf", hint="pip install 'regard[convert]'"
         ) from problem
     try:
+        check_layout(path)
         yield GGUFReader(path)
-    except (OSError, ValueError, KeyError, IndexError, NotImplementedError) as problem:
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        NotImplementedError,
+        TypeError,
+        ArithmeticError,
+        AttributeError,
+    ) as problem:
         raise CheckpointError(f"{path}: not a GGUF file that can be read ({problem})") from problem
 
 

@@ -8,21 +8,22 @@ Parameters are counted in our terms, as `regard import` counts them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
 from regard.checkpoints.foreign.family import TheirConfig
-from regard.checkpoints.foreign.files import read_json, read_pickled
+from regard.checkpoints.foreign.files import as_tensors, map_pickled, read_json
 from regard.checkpoints.foreign.gpt import TASK as LANGUAGE
 from regard.checkpoints.foreign.hub import FAMILIES
 from regard.checkpoints.foreign.word2vec import holds_vectors
 from regard.checkpoints.headers import count_of, stored_weights
+from regard.checkpoints.sizes import check_depth
 from regard.checkpoints.spec import ModelSpec, with_defaults
-from regard.data.io.lines import open_bytes
+from regard.data.io.lines import open_bytes, read_line
 from regard.errors import CheckpointError, UsageError
 
 
@@ -79,11 +80,10 @@ def _folder(folder: Path) -> Header:
         known = ", ".join(sorted(FAMILIES))
         raise CheckpointError(f"{path}: model_type {config['model_type']!r} is not known; there are {known}")
     stored = _folder_weights(folder)
-    try:
+    with config.reading():
         spec = with_defaults(family.recognise(config, stored))
+        check_depth(spec.options, stored, origin=str(path))
         count = count_of(spec.model, spec.options)
-    except UsageError as problem:  # the numbers in the config make no model
-        raise CheckpointError(f"{path}: {problem}", hint=problem.hint) from problem
     pieces, missing = ((), None) if family.template is None else _pieces(folder, config)
     return Header(
         folder, f"Hugging Face folder, {family.model_type}", spec, count, pieces, Counter(stored.values()), missing
@@ -100,7 +100,7 @@ def _folder_weights(folder: Path) -> dict[str, str]:
         raise CheckpointError(
             f"{folder}: there are no weights in it", hint="looked for model.safetensors and pytorch_model.bin"
         )
-    held = (item for file in pickled for item in _on_disk(file, read_pickled).items())
+    held = (item for file in pickled for item in as_tensors(map_pickled(file), file).items())
     return {name: _type(tensor.dtype) for name, tensor in held}
 
 
@@ -114,9 +114,10 @@ def _pieces(folder: Path, config: Mapping[str, Any]) -> tuple[tuple[int, ...], s
 
 
 def _llama2c(path: Path) -> Header:
-    from regard.checkpoints.foreign.llama2c import read_options, tokenizer_beside
+    from regard.checkpoints.foreign.llama2c import check_size, read_options, tokenizer_beside
 
     options = read_options(path)
+    check_size(path, options)
     beside = tokenizer_beside(path, options["n_tokens"])
     pieces = () if beside is None else (int(options["n_tokens"]),)
     missing = None if beside else f"{path}: no tokenizer.bin lies beside it"
@@ -141,12 +142,15 @@ def _gguf(path: Path) -> Header:
     config = TheirConfig(metadata, origin=str(path))
     if config["general.architecture"] != "llama":
         raise CheckpointError(f"{path}: architecture {config['general.architecture']!r} is not known; there is 'llama'")
-    options = read_options(config, tensors)
+    with config.reading():
+        options = read_options(config, tensors)
+        check_depth(options, kept, origin=str(path))
+        spec = with_defaults(ModelSpec(LANGUAGE, "gpt", options))
     pieces = reader.fields.get("tokenizer.ggml.tokens")
     return Header(
         path,
         "GGUF file, llama",
-        with_defaults(ModelSpec(LANGUAGE, "gpt", options)),
+        spec,
         count_of("gpt", options),
         () if pieces is None else (len(pieces.data),),
         Counter(one.tensor_type.name for one in reader.tensors),
@@ -155,52 +159,38 @@ def _gguf(path: Path) -> Header:
 
 
 def _whisper(path: Path) -> Header:
-    from regard.checkpoints.foreign.whisper import MODEL, TASK, read_openai, read_options
+    from regard.checkpoints.foreign.whisper import MODEL, TASK, parts_of, read_options
     from regard.checkpoints.foreign.whisper_tokens import find_tokenizer
 
-    held = _on_disk(path, lambda path: dict(zip(("dims", "model_state_dict"), read_openai(path), strict=True)))
-    if not isinstance(held, Mapping) or not {"dims", "model_state_dict"} <= held.keys():
-        raise CheckpointError(
-            f"{path}: no Whisper model (it has no dims and model_state_dict)",
-            hint="of .pt files regard opens OpenAI's Whisper",
-        )
-    options = read_options(TheirConfig(held["dims"], origin=str(path)))
-    types = Counter(_type(tensor.dtype) for tensor in held["model_state_dict"].values())
+    sizes, tensors = parts_of(map_pickled(path), path)
+    with sizes.reading():
+        options = read_options(sizes)
+        check_depth(options, tensors, origin=str(path))
+        spec = with_defaults(ModelSpec(TASK, MODEL, options))
+    types = Counter(_type(tensor.dtype) for tensor in tensors.values())
     try:
         tokenizer, missing = find_tokenizer(path, n_tokens=int(options["n_target"])), None
     except CheckpointError as problem:
         tokenizer, missing = None, str(problem)
     pieces = () if tokenizer is None else (len(tokenizer),)
-    spec = with_defaults(ModelSpec(TASK, MODEL, options))
     return Header(path, "OpenAI's file, Whisper", spec, count_of(MODEL, options), pieces, types, missing)
 
 
 def _vectors(path: Path) -> Header:
     """Word vectors: their number and size stand in the first line, or every line is one of them."""
     with open_bytes(path) as file:
-        first = file.readline()
+        first = read_line(file, path)
         parts = first.split()
         if len(parts) == 2 and all(part.isdigit() for part in parts):
             n, d = int(parts[0]), int(parts[1])
         else:
-            n, d = 1 + _lines(file), len(parts) - 1
+            n, d = 1 + _lines(file, path), len(parts) - 1
     spec = ModelSpec("words", "word-vectors", {"n_tokens": n, "d_model": d})
     return Header(path, "word vectors, as word2vec or GloVe write them", spec, n * d, (n,))
 
 
-def _lines(file: Iterable[bytes]) -> int:
-    return sum(1 for line in file if line.strip())
-
-
-def _on_disk(path: Path, otherwise: Callable[[Path], Any]) -> Any:
-    """What a pickled file holds, its tensors left on the disk; read in where the file has an old layout.
-
-    `otherwise` reads it, or says what is wrong with it.
-    """
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception:
-        return otherwise(path)
+def _lines(file: BinaryIO, path: Path) -> int:
+    return sum(1 for line in iter(lambda: read_line(file, path), b"") if line.strip())
 
 
 def _type(dtype: torch.dtype) -> str:

@@ -24,14 +24,13 @@ from regard.checkpoints.foreign.gpt import GPT1, GPT2
 from regard.checkpoints.foreign.llama import LLAMA
 from regard.checkpoints.foreign.llama2c import open_llama2c
 from regard.checkpoints.foreign.marian import MARIAN
-from regard.checkpoints.foreign.names import shapes_of
 from regard.checkpoints.foreign.vit import VIT
 from regard.checkpoints.foreign.vocabularies import read_tokenizers, write_tokenizer
 from regard.checkpoints.foreign.whisper import WHISPER, open_openai
 from regard.checkpoints.spec import ModelSpec, Pretrained, with_defaults
 from regard.checkpoints.weights import write_tensors
 from regard.data.text.tokenizers import Tokenizer
-from regard.errors import CheckpointError, UsageError
+from regard.errors import CheckpointError
 
 FAMILIES: Mapping[str, Family] = {
     family.model_type: family for family in (BERT, DISTILBERT, GPT1, GPT2, LLAMA, MARIAN, WHISPER, VIT)
@@ -82,11 +81,7 @@ def _open_folder(folder: Path) -> Pretrained:
     config = TheirConfig(read_json(path), origin=str(path))
     family = _family_of(config)
     tensors, origin = read_folder_weights(folder)
-    try:
-        spec = with_defaults(family.recognise(config, tensors))
-        shapes = shapes_of(spec.model, spec.options)
-    except UsageError as problem:  # the numbers in the config make no model
-        raise CheckpointError(f"{path}: {problem}", hint=problem.hint) from problem
+    spec, shapes = family.understand(config, tensors)
     ours = family.names(spec).read(tensors, shapes, origin=str(origin))
     tokenizer, target = (None, None) if family.template is None else read_tokenizers(folder, config)
     return Pretrained(**vars(spec), tensors=ours, tokenizer=tokenizer, target_tokenizer=target, origin=str(folder))
@@ -103,9 +98,9 @@ def _family_of(config: TheirConfig) -> Family:
     known = ", ".join(sorted(FAMILIES))
     if "model_type" not in config:
         raise CheckpointError(f"{config.origin}: it does not say its model_type; known are {known}")
-    if config["model_type"] not in FAMILIES:
+    if str(config["model_type"]) not in FAMILIES:
         raise CheckpointError(f"{config.origin}: model_type {config['model_type']!r} is not known; there are {known}")
-    return FAMILIES[config["model_type"]]
+    return FAMILIES[str(config["model_type"])]
 
 
 def _family_for(model: ModelSpec) -> tuple[Family, dict[str, Any]]:

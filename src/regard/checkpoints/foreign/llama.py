@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from regard.attention import Stretch
-from regard.checkpoints.foreign.family import Family, Fields, TheirConfig
+from regard.checkpoints.foreign.family import Family, Fields, TheirConfig, understood
 from regard.checkpoints.foreign.gpt import TASK, gpt_config, pad_id_of
-from regard.checkpoints.foreign.names import NameMap, Rule, shapes_of
+from regard.checkpoints.foreign.names import NameMap, Rule
 from regard.checkpoints.spec import ModelSpec, Pretrained
 from regard.errors import CheckpointError
 from regard.models.gpt import GPTConfig
@@ -95,9 +95,10 @@ def read_neighboured(
     path: Path, options: Mapping[str, Any], tensors: Mapping[str, Tensor], *, spelled: Mapping[str, str]
 ) -> Pretrained:
     """A Llama in our terms, from tensors whose rotary features pair neighbours; its tokenizer is not in it."""
+    shapes = understood(ModelSpec(TASK, "gpt", options), tensors, origin=str(path))
     config = configure("gpt", **options)
     names = llama_names(config, spelled=spelled, taken=halves(config))
-    ours = names.read(tensors, shapes_of("gpt", options), origin=str(path))
+    ours = names.read(tensors, shapes, origin=str(path))
     return Pretrained(TASK, "gpt", options, tensors=ours, origin=str(path))
 
 

@@ -16,12 +16,14 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Core
 
-from regard.checkpoints.foreign.files import read_json
+from regard.checkpoints.foreign.files import read_ids
 from regard.checkpoints.foreign.pieces import scored_pieces
+from regard.config.bounded import read_bytes
 from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError
 
+_LARGEST = 1 << 28  # bytes of a model file
 UNIGRAM, BYTE_PAIRS = 1, 2
 _NORMAL, _UNKNOWN, _CONTROL, _OWN = 1, 2, 3, 4  # kinds of pieces; others are never made of text
 _FAR = -1000.0  # a score for each character of a piece that this side does not have: the last resort
@@ -46,7 +48,7 @@ def read_spm(path: Path) -> Spm:
     """Read a sentencepiece model file."""
     try:
         spm = Spm()
-        for number, value in _fields(path.read_bytes()):
+        for number, value in _fields(read_bytes(path, most=_LARGEST, grows=20.0)):
             fields = dict(_fields(_bytes(value))) if number in (1, 2, 3) else {}
             if number == 1:
                 spm.pieces.append(_bytes(fields.get(1, b"")).decode("utf-8"))
@@ -59,7 +61,7 @@ def read_spm(path: Path) -> Spm:
                 spm.leading_space, spm.single_spaces = bool(fields.get(3, True)), bool(fields.get(4, True))
     except FileNotFoundError as problem:
         raise CheckpointError(f"{path}: there is no such file") from problem
-    except (ValueError, IndexError, TypeError, struct.error) as problem:
+    except (OSError, ValueError, IndexError, TypeError, struct.error) as problem:
         raise CheckpointError(f"{path}: not a whole sentencepiece model ({problem})") from problem
     if not spm.pieces:
         raise CheckpointError(f"{path}: there are no pieces in it")
@@ -68,7 +70,7 @@ def read_spm(path: Path) -> Spm:
 
 def marian_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
     """The tokenizers of source and target; both share the ids of vocab.json."""
-    ids: dict[str, int] = read_json(folder / "vocab.json")
+    ids = read_ids(folder / "vocab.json")
     source, target = (_marian(folder / name, ids) for name in ("source.spm", "target.spm"))
     return source, target
 
@@ -149,9 +151,10 @@ def _fields(data: bytes) -> Iterator[tuple[int, Value]]:
 
 def _varint(data: bytes, offset: int) -> tuple[int, int]:
     value = shift = 0
-    while True:
+    while shift < 70:
         byte = data[offset]
         value |= (byte & 127) << shift
         offset, shift = offset + 1, shift + 7
         if byte < 128:
             return value, offset
+    raise ValueError("a number does not end")

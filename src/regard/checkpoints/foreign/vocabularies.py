@@ -20,8 +20,9 @@ from tokenizers import Tokenizer as Core
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.checkpoints.foreign.family import Template
-from regard.checkpoints.foreign.files import read_json, write_json
+from regard.checkpoints.foreign.files import read_ids, read_json, write_json
 from regard.checkpoints.foreign.spm import llama_tokenizer, marian_tokenizers
+from regard.config.bounded import read_text
 from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError, DataError
@@ -85,7 +86,7 @@ def write_tokenizer(folder: Path, tokenizer: Tokenizer, *, template: Template | 
 def _core(folder: Path, family: str) -> Core | Tokenizer:
     whole = folder / "tokenizer.json"
     if whole.exists():
-        return _own(whole) or Core.from_file(str(whole))
+        return _own(whole) or Core.from_str(read_text(whole))
     for files, make in _MAKERS:
         if all((folder / name).exists() for name in files):
             return make(folder, family)
@@ -110,15 +111,17 @@ def _named_tokens(folder: Path) -> dict[str, str]:
             token = config.get(f"{role}_token")
             token = token.get("content") if isinstance(token, Mapping) else token
             if isinstance(token, str):
-                named[role] = token
+                named[role] = token.encode("utf-8", "replace").decode("utf-8")  # JSON may hold half a character
     return named
 
 
 def _byte_pairs(folder: Path, family: str) -> Core:
-    vocabulary: dict[str, int] = read_json(folder / "vocab.json")
-    lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
-    pairs = (line.split() for line in lines if line and not line.startswith("#version"))
-    merges = [(first, second) for first, second in pairs]
+    vocabulary = read_ids(folder / "vocab.json")
+    lines = read_text(folder / "merges.txt").split("\n")
+    pairs = [line.split() for line in lines if line and not line.startswith("#version")]
+    merges = [(pair[0], pair[1]) for pair in pairs if len(pair) == 2]
+    if len(merges) < len(pairs):
+        raise CheckpointError(f"{folder / 'merges.txt'}: a line holds other than two pieces")
     if family == "openai-gpt":
         core = Core(models.BPE(vocab=vocabulary, merges=merges, unk_token="<unk>", end_of_word_suffix="</w>"))
         core.normalizer = normalizers.BertNormalizer(lowercase=True)
@@ -132,8 +135,10 @@ def _byte_pairs(folder: Path, family: str) -> Core:
 
 
 def _word_pieces(folder: Path, family: str) -> Core:
-    lines = (folder / "vocab.txt").read_text(encoding="utf-8").rstrip("\n").split("\n")
+    lines = read_text(folder / "vocab.txt").rstrip("\n").split("\n")
     config = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
+    if lacking := {_BERT[role] for role in ("unk", "cls", "sep")} - {*lines}:
+        raise CheckpointError(f"{folder / 'vocab.txt'}: {min(lacking)} is missing")
     core = Core(models.WordPiece(vocab={piece: index for index, piece in enumerate(lines)}, unk_token="[UNK]"))
     core.normalizer = normalizers.BertNormalizer(
         lowercase=config.get("do_lower_case", True),

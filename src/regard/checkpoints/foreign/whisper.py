@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.checkpoints.foreign.family import Family, Fields, TheirConfig, refuse_uneven
-from regard.checkpoints.foreign.files import load_pickled, read_json
-from regard.checkpoints.foreign.names import NameMap, Rule, affine, block_rules, shapes_of
+from regard.checkpoints.foreign.family import Family, Fields, TheirConfig, refuse_uneven, understood
+from regard.checkpoints.foreign.files import as_tensors, load_pickled, read_json
+from regard.checkpoints.foreign.names import NameMap, Rule, affine, block_rules
 from regard.checkpoints.foreign.whisper_tokens import (
     ENGLISH_TOKENS,
     ENGLISH_VOCABULARY,
@@ -32,7 +32,7 @@ from regard.checkpoints.foreign.whisper_tokens import (
 )
 from regard.checkpoints.spec import ModelSpec, Pretrained
 from regard.data.text.tokenizers import Tokenizer
-from regard.errors import CheckpointError
+from regard.errors import CheckpointError, kind_of
 from regard.models.speech_transformer import WHISPER_OPTIONS, waves
 
 TASK, MODEL = "speech", "speech-transformer"
@@ -68,9 +68,11 @@ def open_openai(path: Path | str) -> Pretrained:
     """OpenAI's file in our terms, its weights in single precision."""
     path = Path(path)
     sizes, tensors = read_openai(path)
-    options = read_options(sizes)
+    with sizes.reading():
+        options = read_options(sizes)
+    shapes = understood(ModelSpec(TASK, MODEL, options), tensors, origin=str(path))
     names = _map(_OPENAI, int(options["d_model"]), prefixes=())
-    ours = names.read(tensors, shapes_of(MODEL, options), origin=str(path))
+    ours = names.read(tensors, shapes, origin=str(path))
     tokenizer = find_tokenizer(path, n_tokens=int(options["n_target"]))
     decode = decoding(tokenizer, n_tokens=int(options["n_target"]), n_layers=int(options["n_decoder_layers"]),
                       n_heads=int(options["n_heads"]), n_positions=int(options["n_positions"]))  # fmt: skip
@@ -79,13 +81,19 @@ def open_openai(path: Path | str) -> Pretrained:
 
 def read_openai(path: Path) -> tuple[TheirConfig, dict[str, Tensor]]:
     """The sizes and the weights that a file holds."""
-    held = load_pickled(path)
+    return parts_of(load_pickled(path), path)
+
+
+def parts_of(held: Any, path: Path) -> tuple[TheirConfig, dict[str, Tensor]]:
+    """The two parts of what a file held."""
     if not isinstance(held, Mapping) or not {"dims", "model_state_dict"} <= held.keys():
         raise CheckpointError(
             f"{path}: no Whisper model (it has no dims and model_state_dict)",
             hint="of .pt files regard opens OpenAI's Whisper",
         )
-    return TheirConfig(held["dims"], origin=str(path)), dict(held["model_state_dict"])
+    if not isinstance(held["dims"], Mapping):
+        raise CheckpointError(f"{path}: its dims are {kind_of(held['dims'])}, and sizes by name were expected")
+    return TheirConfig(held["dims"], origin=str(path)), as_tensors(held["model_state_dict"], path)
 
 
 def read_options(sizes: TheirConfig) -> dict[str, Any]:

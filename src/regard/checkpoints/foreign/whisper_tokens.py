@@ -18,6 +18,7 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Core
 
 from regard.checkpoints.foreign.vocabularies import read_tokenizer
+from regard.config.bounded import read_bytes
 from regard.data.text.bytechars import byte_to_char
 from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
@@ -25,6 +26,7 @@ from regard.errors import CheckpointError
 
 ENGLISH_TOKENS = 50_256  # pieces of the English vocabulary; the multilingual one has one more
 ENGLISH_VOCABULARY = 51_864
+_LARGEST = 1 << 28  # bytes of a list of ranks
 PATIENCE = 1.0  # of Whisper's own beam
 _BEFORE_LANGUAGES = 51_765  # a vocabulary without its languages
 LANGUAGES = (
@@ -101,7 +103,7 @@ def read_ranks(path: Path, *, n_tokens: int) -> Tokenizer:
 
 def _ranks(path: Path) -> dict[bytes, int]:
     try:
-        lines = [line.split() for line in path.read_bytes().splitlines() if line.strip()]
+        lines = [line.split() for line in read_bytes(path, most=_LARGEST, grows=20.0).splitlines() if line.strip()]
         ranks = {base64.b64decode(piece, validate=True): int(rank) for piece, rank in lines}
     except (OSError, ValueError, binascii.Error) as problem:
         raise CheckpointError(f"{path}: not a list of pieces and ranks ({problem})") from problem

@@ -9,6 +9,7 @@ Both begin with the most frequent word. Words are UTF-8 and hold no whitespace.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -18,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.io.lines import display_name, open_bytes
+from regard.data.io.lines import display_name, open_bytes, read_all, read_line
 from regard.errors import DataError, UsageError
 
 
@@ -60,17 +61,17 @@ def holds_vectors(path: Path | str) -> bool:
 def read_word2vec(path: Path | str) -> NamedVectors:
     """Read vectors of either format, also gzipped; which one it is can be seen from the file."""
     with open_bytes(path) as file:
-        first = file.readline()
+        first = read_line(file, path)
         if not first.strip():
             raise DataError(f"{display_name(path)}: is empty, word vectors were expected")
         header = _header(first)
         if header is None:
             return _read_text(path, first, file, n=None)
         n, d = header
-        rest = file.readline()
+        rest = read_line(file, path)
         if _numbers(rest, d) is not None or not n:
             return _read_text(path, rest, file, n=n)
-        return _read_binary(path, rest + file.read(), n, d)
+        return _read_binary(path, rest + read_all(file, path, grows=3.0), n, d)
 
 
 def _header(line: bytes) -> tuple[int, int] | None:
@@ -102,18 +103,19 @@ def _read_text(path: Path | str, first: bytes, file: BinaryIO, *, n: int | None)
             raise DataError(f"{where}: not a word and {max(d, 1)} numbers: {line[:50]!r}")
         words.append(_text(line.rstrip().split(b" ")[0], path))
         rows.append(np.array(numbers, np.float32))
-        line = file.readline()
+        line = read_line(file, path)
     if n is not None and len(words) != n:
         raise DataError(f"{display_name(path)}: holds {len(words):,} vectors, and says that there are {n:,}")
     return _named(path, words, np.stack(rows) if rows else np.zeros((0, max(d, 1)), np.float32))
 
 
 def _read_binary(path: Path | str, content: bytes, n: int, d: int) -> NamedVectors:
-    words, rows, at = [], np.empty((n, d), np.float32), 0
+    most = min(n, len(content) // (4 * d + 1))  # a vector and the space before it; the header may promise anything
+    words, rows, at = [], np.empty((most, d if most else 0), np.float32), 0
     for i in range(n):
         space = content.find(b" ", at)
         end = space + 1 + 4 * d
-        if space < 0 or end > len(content):
+        if i >= most or space < 0 or end > len(content):
             raise DataError(
                 f"{display_name(path)}: ends after {i:,} of {n:,} vectors", hint="the file may be cut short"
             )
@@ -132,7 +134,7 @@ def _text(word: bytes, path: Path | str) -> str:
 
 def _named(path: Path | str, words: Sequence[str], rows: NDArray[np.float32]) -> NamedVectors:
     if len(set(words)) < len(words):
-        twice = next(word for i, word in enumerate(words) if word in words[:i])
+        twice = next(word for word, count in Counter(words).items() if count > 1)
         raise DataError(f"{display_name(path)}: the word {twice!r} occurs twice")
     if not np.isfinite(rows).all():
         raise DataError(f"{display_name(path)}: holds values that are no numbers")

@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from regard.config.bounded import read_json, read_text, regular_size
 from regard.config.data import BadRows
 from regard.data.audio.files import SUFFIXES, Samples, read_audio
 from regard.data.audio.resampling import resample
@@ -84,8 +85,8 @@ def _folder(path: Path) -> list[Spoken]:
 def _pair(recording: Path) -> Spoken:
     text_file = recording.with_suffix(".txt")
     try:
-        text = text_file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as problem:
+        text = read_text(text_file, encoding="utf-8-sig")
+    except (OSError, ValueError) as problem:
         raise DataError(f"{text_file}: cannot be read as UTF-8 text ({problem})") from problem
     return Spoken(recording, " ".join(text.split()), str(text_file))
 
@@ -178,14 +179,26 @@ class AudioCorpus:
     def open(cls, made: Path) -> AudioCorpus:
         """What `build` left in a folder."""
         try:
-            index = json.loads((made / "index.json").read_text(encoding="utf-8"))
-            held: npt.NDArray[np.int16] = np.memmap(made / "samples.i16", np.int16, "r")
-        except (OSError, ValueError) as problem:
+            return cls._of(read_json(made / "index.json"), made / "samples.i16")
+        except (OSError, ValueError, TypeError, LookupError, ArithmeticError) as problem:
             raise DataError(
                 f"{made}: not decoded recordings ({problem})", hint="remove it; it is made anew"
             ) from problem
-        ends = np.array(index["ends"], np.int64)
-        return cls(index["texts"], index["where"], int(index["rate"]), ends, held, index["digest"])
+
+    @classmethod
+    def _of(cls, index: dict[str, Any], samples: Path) -> AudioCorpus:
+        texts, places, rate, ends = (index[name] for name in ("texts", "where", "rate", "ends"))
+        if not all(isinstance(some, list) and len(some) == len(ends) for some in (texts, places)):
+            raise ValueError("texts, places and recordings are not as many")
+        if not all(isinstance(one, str) for one in (*texts, *places, index["digest"])):
+            raise ValueError("a text or a place is none")
+        begins = [0, *ends]
+        if not ends or not all(type(one) is int and one > before for before, one in zip(begins, ends, strict=False)):
+            raise ValueError("recordings do not follow each other")
+        if regular_size(samples) != 2 * ends[-1]:
+            raise ValueError(f"{samples.name} has not the {ends[-1]:,} samples that were written")
+        held: npt.NDArray[np.int16] = np.memmap(samples, np.int16, "r")
+        return cls(texts, places, int(rate), np.array(ends, np.int64), held, index["digest"])
 
 
 def _key(rows: Sequence[Spoken], options: tuple[Any, ...]) -> str:

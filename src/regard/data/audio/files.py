@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from regard.config.bounded import open_regular, regular_size
+from regard.config.memory import require
 from regard.data.audio import ffmpeg
 from regard.errors import DataError, EnvironmentProblem
 
@@ -45,7 +47,8 @@ def read_audio(path: Path | str) -> Audio:
     if path.is_dir():
         raise DataError(f"{path}: is a folder, a sound file was expected", hint="name one file inside it")
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
+            require(4.0 * regular_size(path), f"{path}: its sound")
             head = file.read(12)
             data = b"" if ffmpeg.needs_ffmpeg(path, head) else head + file.read()
     except FileNotFoundError:
@@ -88,7 +91,9 @@ def _pcm(data: bytes) -> tuple[Samples, int] | None:
         with wave.open(io.BytesIO(data)) as file:
             channels, width, rate = file.getnchannels(), file.getsampwidth(), file.getframerate()
             held = file.readframes(file.getnframes())
-    except (wave.Error, EOFError, ValueError):
+    except (wave.Error, EOFError, ValueError, RuntimeError):
+        return None
+    if width not in _WIDTHS or not channels:
         return None
     held = held[: len(held) // (channels * width) * channels * width]  # a frame may have been cut short
     return (_numbers(held, width) / np.float32(_WIDTHS[width])).reshape(-1, channels), rate
@@ -108,7 +113,9 @@ def _numbers(held: bytes, width: int) -> Samples:
 def _decoded(data: bytes, name: str) -> tuple[Samples, int]:
     soundfile = _soundfile(name)
     try:
-        frames, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
+        with soundfile.SoundFile(io.BytesIO(data)) as file:
+            require(4.0 * file.frames * file.channels, f"{name}: its sound")
+            frames, rate = file.read(dtype="float32", always_2d=True), file.samplerate
     except (soundfile.LibsndfileError, RuntimeError, ValueError, TypeError) as problem:
         message = f"{name}: not a sound file that can be read ({problem})"
         raise DataError(message, hint="WAV, FLAC, OGG and MP3 are; it may be damaged or cut short") from problem

@@ -94,10 +94,18 @@ class Scale:
         """Read what `save` wrote."""
         return read_facts(
             folder / SCALE,
-            lambda facts: cls(tuple(facts["mean"]), tuple(facts["deviation"])),
+            lambda facts: cls(_bands(facts["mean"]), _bands(facts["deviation"], least=1e-6)),
             what="not the scale of mel bands",
             hint="a run with data.normal=global keeps its scale",
         )
+
+
+def _bands(given: Sequence[float], *, least: float = -math.inf) -> tuple[float, ...]:
+    """A number a band."""
+    bands = tuple(float(one) for one in given)
+    if not all(math.isfinite(one) and one >= least for one in bands):
+        raise ValueError("a band is no number")
+    return bands
 
 
 @dataclass(frozen=True, kw_only=True)

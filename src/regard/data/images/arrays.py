@@ -7,7 +7,6 @@ The two may be given for several parts: `train_images`, `train_labels`, `test_im
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from regard.data.io.arrays import DAMAGED, open_arrays
 from regard.errors import DataError
 
 Array = npt.NDArray[np.uint8]
@@ -43,11 +43,11 @@ def read_arrays(path: Path, prefixes: Sequence[str] = ("",)) -> tuple[Array, lis
 def _load(path: Path, names: Sequence[str] | None = None) -> dict[str, Any]:
     """The arrays of these names; without names only what there is to load."""
     try:
-        with np.load(path, allow_pickle=False) as held:
-            return {name: held[name] for name in names} if names else dict.fromkeys(held.files)
+        with open_arrays(path) as held:
+            return {name: held[name] for name in names} if names else dict.fromkeys(held.names)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError, TypeError) as error:
+    except DAMAGED as error:
         reason = str(error).partition(". ")[0]
         raise DataError(
             f"{path}: not a file of arrays that can be read ({reason})", hint="numpy.savez(path, images=…, labels=…)"

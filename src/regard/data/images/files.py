@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.config.bounded import read_bytes
 from regard.errors import DataError, EnvironmentProblem, UsageError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
@@ -42,7 +43,7 @@ COVER = Fit()
 def read_image(path: Path, *, size: int | tuple[int, int] | None = None, fit: Fit = COVER) -> Tensor:
     """The image in `path`: uint8 (3, H, W); with `size` (a side, or height and width) cut to it from the middle."""
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
     return decode_image(content, where=str(path), size=size, fit=fit)

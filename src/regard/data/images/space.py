@@ -8,11 +8,12 @@ A run keeps it as `images.json`; of others' models it is read from, and written 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor
 
 from regard.data.images.files import COVER, Fit
@@ -21,6 +22,8 @@ from regard.data.io.atomic import read_facts, write_whole
 FILE, THEIR_FILE = "images.json", "preprocessor_config.json"
 Channels = tuple[float, float, float]
 _SAYS_NOT = "does not say how images are read"
+_LONGEST = 1 << 14
+_BRIGHTEST = 1e6  # of a channel's mean and deviation
 _RESAMPLE = {2: "bilinear", 3: "bicubic"}  # pillow's numbers
 
 
@@ -52,9 +55,9 @@ class ImageSpace:
         """Read what `save` wrote."""
 
         def parse(facts: dict[str, Any]) -> ImageSpace:
-            height, width = map(int, facts["size"])
+            height, width = map(_side, facts["size"])
             mean, std = (_channels(facts[name]) for name in ("mean", "std"))
-            return cls(tuple(map(str, facts["names"])), (height, width), mean, std, Fit(**facts["fit"]))
+            return cls(tuple(map(str, facts["names"])), (height, width), mean, std, _fit(facts["fit"]))
 
         return read_facts(folder / FILE, parse, what=_SAYS_NOT, hint="a run on images keeps how it reads them")
 
@@ -100,9 +103,24 @@ def _their_fit(facts: Mapping[str, Any]) -> Fit:
         size = {"shortest_edge": size} if facts.get("do_center_crop") else {"height": size}
     if "shortest_edge" not in size:
         return Fit("stretch", resample)  # type: ignore[arg-type]
-    return Fit("cover", resample, int(size["shortest_edge"]))  # type: ignore[arg-type]
+    return Fit("cover", resample, _side(size["shortest_edge"]))  # type: ignore[arg-type]
+
+
+def _fit(facts: Any) -> Fit:
+    fit = TypeAdapter(Fit).validate_python(facts)
+    return fit if fit.shortest is None else replace(fit, shortest=_side(fit.shortest))
+
+
+def _side(given: Any) -> int:
+    """A side of an image, in pixels."""
+    side = int(given)
+    if not 1 <= side <= _LONGEST:
+        raise ValueError(f"a side of {side:,} pixels; allowed are 1 to {_LONGEST:,}")
+    return side
 
 
 def _channels(values: Sequence[Any]) -> Channels:
     first, second, third = map(float, values)
+    if not all(abs(one) < _BRIGHTEST for one in (first, second, third)):
+        raise ValueError(f"a channel's mean or deviation is none: {first}, {second}, {third}")
     return first, second, third

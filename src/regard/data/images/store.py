@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, from_numpy
 
+from regard.config.bounded import read_text
 from regard.config.data import BadRows
 from regard.data.images.arrays import Array
 from regard.data.images.files import decode_image, fit_image, read_image
@@ -59,10 +60,12 @@ class ImageStore(Store):
         super().__init__(folder, header)
         shape = (header.n, 3, header.height, header.width)
         for name, size in (("images.pixels", int(np.prod(shape))), ("images.labels", header.n * 8)):
-            if not (folder / name).exists() or (folder / name).stat().st_size != size:
+            if not (folder / name).is_file() or (folder / name).stat().st_size != size:
                 raise DataError(f"{folder / name}: is not whole", hint=REBUILD)
         self.pixels: Array = np.memmap(folder / "images.pixels", np.uint8, "r", shape=shape)
         self.labels: npt.NDArray[np.int64] = np.fromfile(folder / "images.labels", np.int64)
+        if not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(header.names):
+            raise DataError(f"{folder / 'images.labels'}: a label has no name", hint=REBUILD)
 
     def __len__(self) -> int:
         return int(self.header.n)
@@ -75,7 +78,7 @@ class ImageStore(Store):
     @property
     def places(self) -> list[str]:
         """Where each image was found."""
-        return (self.folder / "images.places").read_text(encoding="utf-8").splitlines()
+        return read_text(self.folder / "images.places").splitlines()
 
     @classmethod
     def build(

@@ -11,6 +11,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, TypeVar
 
+from regard.config.bounded import read_json
 from regard.errors import CheckpointError, DataError
 
 Read = TypeVar("Read")
@@ -43,13 +44,13 @@ def write_synced(path: Path, content: bytes) -> None:
 def read_facts(path: Path, parse: Callable[[dict[str, Any]], Read], *, what: str, hint: str) -> Read:
     """What `parse` makes of a JSON file that `write_whole` wrote; a run without it, or with another, is refused."""
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
+        facts = read_json(path)
         if not isinstance(facts, dict):
             raise TypeError(f"a JSON object was expected, not {type(facts).__name__}")
         return parse(facts)
     except FileNotFoundError:
         raise CheckpointError(f"{path}: there is no such file", hint=hint) from None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as problem:
         raise CheckpointError(f"{path}: {what} ({problem!r})") from problem
 
 

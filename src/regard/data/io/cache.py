@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from regard.config.bounded import read_json
 from regard.data.io.atomic import whole_or_absent, write_synced
 from regard.data.io.hashes import NAME as HASHES
 from regard.data.io.hashes import Damaged, check_hashes, record_hashes
@@ -59,7 +60,7 @@ class Store:
         folder, name = Path(folder), cls.what.removeprefix("a ")
         path = folder / cls.header_file
         try:
-            header = cls.header_type(**json.loads(path.read_text(encoding="utf-8")))
+            header = cls.header_type(**read_json(path))
             sound = header.format == FORMAT and header.sound()
         except FileNotFoundError:
             raise DataError(f"{folder}: holds no {name} (no {cls.header_file})", hint="build it first") from None

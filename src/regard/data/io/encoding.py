@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from regard.data.io.lines import BOM, display_name, open_bytes
+from regard.data.io.lines import BOM, LONGEST_LINE, display_name, long_line, open_bytes
 from regard.errors import DataError, UsageError
 
 BLOCK = 1 << 18
@@ -98,6 +98,10 @@ _UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")  # bytes that Windows-1252 h
 _ANY_BREAK = re.compile(r"\r\n|\r|\n")
 
 
+class _LongLine(Exception):  # noqa: N818 - never leaves this file
+    pass
+
+
 class _Undecodable(Exception):  # noqa: N818 - never leaves this file
     def __init__(self, byte: int, offset: int) -> None:
         self.byte, self.offset = byte, offset
@@ -141,6 +145,8 @@ class TextLines:
                 yield line + "\n" if ends and ended else line
         except _Undecodable as bad:
             raise self._undecodable(bad, number + 1) from None
+        except _LongLine:
+            raise long_line(f"{self.name}:{number + 1}") from None
 
     def _texts(self) -> Iterator[str]:
         """The stream in blocks of text; the text before bytes that cannot be decoded still comes."""
@@ -302,6 +308,7 @@ def _split(texts: Iterator[str]) -> Iterator[Line]:
         yield from _split_any(first, texts)
         return
     begun: list[str] = []  # pieces of a line that has not ended yet
+    length = 0
     text: str | None = first
     while text is not None:
         *whole, rest = text.split("\n")
@@ -309,6 +316,9 @@ def _split(texts: Iterator[str]) -> Iterator[Line]:
             if begun:
                 line, begun = "".join([*begun, line]), []
             yield (line.removesuffix("\r"), True)
+        length = len(rest) if whole else length + len(rest)
+        if length > LONGEST_LINE:
+            raise _LongLine
         if rest:
             begun.append(rest)
         text = next(texts, None)
@@ -325,6 +335,8 @@ def _split_any(first: str, texts: Iterator[str]) -> Iterator[Line]:
         *whole, rest = _ANY_BREAK.split(text[:-1] if held else text)
         yield from ((line, True) for line in whole)
         rest += "\r" * held
+        if len(rest) > LONGEST_LINE:
+            raise _LongLine
         following = next(texts, None)
         if following is None:
             break

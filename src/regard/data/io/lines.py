@@ -5,7 +5,6 @@ mark at the start of the file are taken off. Gzip is recognised by its first two
 and "-" is standard input. Files are streamed: memory holds a block and a line. Bytes become text in `encoding.py`.
 """
 
-import gzip
 import hashlib
 import io
 import sys
@@ -15,12 +14,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from regard.config.bounded import open_regular
+from regard.config.memory import require
+from regard.data.io.gzipped import Unpacked
 from regard.errors import DataError
 
 STDIN = "-"
 GZIP_MAGIC = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
 Say = Callable[[str], None]
+LONGEST_LINE = 1 << 26  # characters
+_BLOCK = 1 << 24
 _SHOWN = 5  # problems of many
 
 
@@ -36,11 +40,11 @@ def open_bytes(path: Path | str) -> Iterator[BinaryIO]:
     try:
         buffered = io.BufferedReader(raw)
         if buffered.peek(2)[:2] == GZIP_MAGIC:
-            yield io.BufferedReader(gzip.GzipFile(fileobj=buffered))
+            yield io.BufferedReader(Unpacked(buffered))
         else:
             yield buffered
         buffered.detach()  # otherwise dropping the wrapper would close standard input
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (EOFError, zlib.error) as error:
         message = f"{display_name(path)}: damaged gzip data ({error})"
         raise DataError(message, hint="the file may be cut short; fetch it again") from error
     finally:
@@ -48,11 +52,35 @@ def open_bytes(path: Path | str) -> Iterator[BinaryIO]:
             raw.close()
 
 
+def read_all(stream: BinaryIO, path: Path | str, *, grows: float = 1.0) -> bytes:
+    """All bytes of a stream, as long as `grows` times as much memory is allowed: gzip does not say its size."""
+    blocks, size = [], 0
+    while block := stream.read(_BLOCK):
+        blocks.append(block)
+        size += len(block)
+        require(size * grows, f"{display_name(path)}: reading it")
+    return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+
+
+def read_line(stream: BinaryIO, path: Path | str) -> bytes:
+    """The next line of a stream, if it is no longer than a line may be."""
+    line = stream.readline(LONGEST_LINE + 1)
+    if len(line) > LONGEST_LINE:
+        raise long_line(display_name(path))
+    return line
+
+
+def long_line(where: str) -> DataError:
+    """The error for a line that nobody wrote."""
+    message = f"{where}: a line is longer than {LONGEST_LINE:,} characters"
+    return DataError(message, hint="break it into lines; is it a text at all?")
+
+
 def _open_raw(path: Path | str) -> Any:  # a raw file or a buffered one: it only needs readinto
     if str(path) == STDIN:
         return sys.stdin.buffer
     try:
-        return open(path, "rb", buffering=0)
+        return open_regular(path, buffered=False, streams=True)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file", hint=_nearby(Path(path))) from None
     except IsADirectoryError:
@@ -114,7 +142,7 @@ def hash_file(path: Path | str) -> str:
     if inside := arrow_files(path):
         return hashlib.sha256("".join(map(hash_file, inside)).encode()).hexdigest()
     try:
-        with open(path, "rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        with open_regular(path, streams=True) as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from regard.config.bounded import regular_size
+from regard.config.memory import require
 from regard.errors import DataError, EnvironmentProblem
 
 _PARTS = {"train": ("train",), "valid": ("validation", "valid", "dev", "val"), "test": ("test",)}
@@ -39,7 +41,10 @@ def arrow_batches(path: Path | str) -> Iterator[Any]:
         raise EnvironmentProblem(f"{path}: reading Arrow needs pyarrow", hint='pip install "regard[parquet]"') from None
     for file in arrow_files(path):
         try:
+            require(4.0 * regular_size(file), f"{file}: reading it")
             with pyarrow.OSFile(str(file)) as raw, pyarrow.ipc.open_stream(raw) as batches:
-                yield from batches
-        except (pyarrow.ArrowException, OSError) as error:
+                for batch in batches:
+                    batch.validate(full=True)  # it is mapped as it lies there: lengths and texts may be anything
+                    yield batch
+        except (pyarrow.ArrowException, OSError, ValueError) as error:
             raise DataError(f"{file}: cannot be read as Arrow ({str(error).splitlines()[0]})") from error

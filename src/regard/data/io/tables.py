@@ -11,7 +11,6 @@ array of objects, and Parquet take names only; "translation.de" also reaches `de
 A blank line is a pair of empty texts, so that the checks count it rather than lose it; so is a null.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +19,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from regard.config.bounded import parse_json
+from regard.config.memory import require
 from regard.data.io.columns import flat_names, is_known_name, match_columns
 from regard.data.io.dialect import SAMPLE, Dialect, TableRow, sniff_dialect, split_rows
 from regard.data.io.lines import STDIN, Say, display_name, open_bytes, stream_lines
@@ -173,21 +174,31 @@ def _jsonl_records(path: Path | str, say: Say = lambda _: None) -> Iterator[tupl
     if first is None:
         return
     whole = first.lstrip().startswith("[") and not first.rstrip().endswith("}")
-    texts = ["\n".join(chain([first], lines))] if whole else chain([first], lines)
+    texts = [_joined(chain([first], lines), path)] if whole else chain([first], lines)
     for number, line in enumerate(texts, start=1):
         where = f"{display_name(path)}:{number}"
         if not line.strip():
             yield number, None
             continue
         try:
-            found = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
+            found = parse_json(line)
+        except ValueError as error:
             raise DataError(f"{where}: not JSON ({error})", hint="one JSON object a line is needed") from None
         for row, record in enumerate(found if whole and isinstance(found, list) else [found], start=number):
             if not isinstance(record, dict):
                 message = f"{where}: a JSON {type(record).__name__}, an object with columns was expected"
                 raise DataError(message, hint='a line looks like {"source": "…", "target": "…"}')
             yield row, record
+
+
+def _joined(lines: Iterable[str], path: Path | str) -> str:
+    """All lines as one text, as long as there is memory for what it says."""
+    held, size = [], 0
+    for line in lines:
+        held.append(line)
+        size += len(line) + 1
+        require(24.0 * size, f"{display_name(path)}: reading it as one array")
+    return "\n".join(held)
 
 
 def _reach(record: dict[str, Any], column: str, *, where: str) -> Any:
@@ -249,7 +260,7 @@ def _parquet_table(path: Path | str) -> Iterator[Any]:
     try:
         with pyarrow.parquet.ParquetFile(path) as table:
             yield table
-    except pyarrow.ArrowException as error:
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read as Parquet ({str(error).splitlines()[0]})") from error
 
 

@@ -7,12 +7,14 @@ space.of("A")               that of one of several series that are learnt one be
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from regard.data.io.atomic import read_facts, write_whole
 from regard.data.series.calendar import DatePattern
@@ -22,6 +24,7 @@ from regard.data.series.series import Values
 from regard.errors import DataError
 
 FILE = "series.json"
+_MOST_SECONDS = 10**10  # between two dates
 
 
 @dataclass(frozen=True)
@@ -118,8 +121,12 @@ class SeriesSpace:
         def parse(facts: dict[str, Any]) -> SeriesSpace:
             inputs, targets, names = (tuple(map(str, facts[name])) for name in ("inputs", "targets", "names"))
             pattern = _pattern(facts.get("pattern") or facts.get("step"))
-            mean, scale, season = facts["mean"], facts["scale"], int(facts["season"])
-            naive, series = facts.get("naive", {}), tuple(map(str, facts.get("series", ())))
+            season = int(facts["season"])
+            mean, scale, naive = (_numbers(facts.get(name, {})) for name in ("mean", "scale", "naive"))
+            series = tuple(map(str, facts.get("series", ())))
+            lacking = [name for name in (*inputs, *targets) if name not in mean or not scale.get(name)]
+            if lacking and not series:
+                raise ValueError(f"the mean and the scale of {lacking[0]!r} are missing")
             covariates = tuple(map(_covariate, facts.get("covariates", ())))
             format, told_by = _format(facts), str(facts.get("told_by", ""))
             return cls(inputs, targets, mean, scale, pattern, season, names, format, naive, covariates, series, told_by)
@@ -132,17 +139,27 @@ def _pattern(facts: dict[str, Any] | None) -> DatePattern | None:
     """A pattern of dates; of runs that kept a step, what it meant."""
     if facts is None:
         return None
+    if any(abs(int(facts.get(name, 0))) > _MOST_SECONDS for name in ("seconds", "months")):
+        raise ValueError("its dates are further apart than dates are")
     if "weekdays" not in facts:
-        return DatePattern(**facts | {"times": tuple(tuple(map(int, times)) for times in facts["times"])})
+        return TypeAdapter(DatePattern).validate_python(facts)
     if facts["weekdays"]:
         return DatePattern(times=((0,),) * 5 + ((),) * 2)
     return DatePattern(months=facts["months"], day=0) if facts["months"] else DatePattern(seconds=facts["seconds"])
 
 
 def _format(facts: dict[str, Any]) -> DateFormat | None:
-    return DateFormat(**facts["format"]) if facts.get("format") else None
+    return TypeAdapter(DateFormat).validate_python(facts["format"]) if facts.get("format") else None
 
 
 def _covariate(facts: dict[str, Any]) -> Covariate:
     categories, shares = (tuple(facts[name]) for name in ("categories", "shares"))
     return Covariate(**facts | {"categories": categories, "shares": shares})
+
+
+def _numbers(facts: dict[str, Any]) -> dict[str, float]:
+    """A number for each name."""
+    numbers = {str(name): float(value) for name, value in facts.items()}
+    if not all(map(math.isfinite, numbers.values())):
+        raise ValueError("a mean or a scale is no number")
+    return numbers

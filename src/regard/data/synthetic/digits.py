@@ -22,8 +22,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from regard.config.bounded import regular_size
 from regard.data.audio.files import SUFFIXES, Audio, Samples, decode_audio, read_audio
 from regard.data.audio.resampling import resample
+from regard.data.io.archives import DAMAGED as BROKEN
+from regard.data.io.archives import read_member
+from regard.data.io.arrays import DAMAGED, open_arrays
 from regard.errors import DataError, UsageError
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -69,13 +73,13 @@ class Recordings:
     @classmethod
     def _kept(cls, path: Path) -> Recordings:
         try:
-            with np.load(path, allow_pickle=False) as held:
+            with open_arrays(path) as held:
                 sounds = np.split(held["samples"], held["ends"][:-1])
                 speakers = [str(name) for name in held["speakers"]]
                 return cls(int(held["rate"]), held["digits"], speakers, held["takes"], sounds)
         except FileNotFoundError:
             raise DataError(f"{path}: no such file") from None
-        except (OSError, KeyError, ValueError) as problem:
+        except DAMAGED as problem:
             raise DataError(f"{path}: not recordings of digits ({problem})") from problem
 
     def save(self, path: Path | str) -> None:
@@ -120,13 +124,15 @@ def _decoded(path: Path) -> Iterator[tuple[tuple[int, str, int], Audio]]:
                 yield name, read_audio(file)
         return
     try:
+        regular_size(path)
         with tarfile.open(path) as archive:
             for member in archive:
                 if (name := _name(Path(member.name).name)) is not None and (held := archive.extractfile(member)):
-                    yield name, decode_audio(held.read(), f"{path}/{member.name}")
+                    content = read_member(held, member.name, member.size)
+                    yield name, decode_audio(content, f"{path}/{member.name}")
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
-    except (tarfile.TarError, OSError, EOFError) as problem:
+    except BROKEN as problem:
         raise DataError(f"{path}: not a folder, a tar archive or an .npz of recordings ({problem})") from problem
 
 

@@ -27,6 +27,7 @@ from typing import Self
 
 from tokenizers import Tokenizer as Core
 
+from regard.config.bounded import read_text
 from regard.data.text.bytechars import char_to_byte, readable
 from regard.data.text.properties import BYTE_KINDS, FOREIGN, KINDS, TokenizerProperties
 from regard.data.text.special_tokens import (
@@ -42,6 +43,7 @@ from regard.data.text.templates import Template, TemplatedIds, read_template, te
 from regard.errors import DataError, UsageError
 
 __all__ = ["BYTE_KINDS", "FOREIGN", "KINDS", "MASK", "SPECIALS", "SpecialTokens", "TemplatedIds", "Tokenizer"]
+_GAPS = 1000  # ids for each piece, at most: a vocabulary with more is no vocabulary
 _SPACES = (" ", next(char for char, byte in char_to_byte().items() if byte == ord(" ")))
 
 
@@ -56,6 +58,7 @@ class Tokenizer:
     def __init__(self, core: Core, *, special_tokens: SpecialTokens | None = None) -> None:
         if special_tokens is None and [core.token_to_id(token) for token in SPECIALS] != list(range(len(SPECIALS))):
             raise DataError(f"this tokenizer does not begin with the special tokens {' '.join(SPECIALS)}")
+        size = id_space(core)
         core.encode_special_tokens = True  # "<s>" in a text is three characters, not an instruction
         core.no_truncation()
         core.no_padding()
@@ -65,7 +68,6 @@ class Tokenizer:
         self.special_tokens = tokens = properties.special_tokens
         self.mask_id, self.cls_id, self.sep_id = tokens.mask, tokens.cls, tokens.sep
         self._properties = properties
-        size = max(core.get_vocab().values()) + 1  # the ids of a foreign vocabulary may have gaps
         self._pieces: list[str] = [core.id_to_token(index) or "" for index in range(size)]
         added = core.get_added_tokens_decoder()
         self.special_ids = frozenset(index for index, token in added.items() if token.special)
@@ -191,7 +193,7 @@ class Tokenizer:
     def load(cls, path: Path | str) -> Self:
         """Read what `save` wrote."""
         try:
-            content = Path(path).read_text(encoding="utf-8")
+            content = read_text(path)
             return cls(Core.from_str(content), special_tokens=read_special_tokens(json.loads(content)))
         except FileNotFoundError:
             raise DataError(f"{path}: no such tokenizer file", hint="a run folder keeps it as tokenizer.json") from None
@@ -204,6 +206,15 @@ class Tokenizer:
         """A SHA-256 over everything that decides which ids a text gets."""
         special_tokens = repr(self.special_tokens) if self._properties.foreign else ""
         return hashlib.sha256((self.core.to_str() + special_tokens).encode()).hexdigest()
+
+
+def id_space(core: Core) -> int:
+    """How many ids a tokenizer has, gaps included: one more than its largest; far more than its pieces is an error."""
+    ids = core.get_vocab().values()
+    size = max(ids, default=-1) + 1
+    if not size or size > _GAPS * len(ids):
+        raise DataError(f"this tokenizer has {len(ids):,} pieces, and ids up to {size - 1:,}")
+    return size
 
 
 def count_spaces(pieces: Iterable[str], *, start: int) -> list[int]:

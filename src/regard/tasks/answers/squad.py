@@ -10,7 +10,6 @@ stands in several places, and nobody knows which was meant. Plain or gzip.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
@@ -19,7 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from regard.data.io.lines import display_name, open_bytes
+from regard.config.bounded import parse_json
+from regard.data.io.lines import display_name, open_bytes, read_all
 from regard.errors import DataError
 
 
@@ -52,12 +52,12 @@ def read_squad(path: Path | str, *, say: Callable[[str], None] = lambda _: None)
     """The questions of a SQuAD file; answers that had to be moved, or that stand nowhere, are counted and said."""
     name = display_name(path)
     with open_bytes(path) as stream:
-        content = stream.read()
+        content = read_all(stream, path, grows=24.0)
     if not content.strip():
         raise DataError(f"{name}: is empty", hint="a SQuAD file was expected")
     try:
-        table = json.loads(content)
-    except (ValueError, RecursionError) as error:
+        table = parse_json(content)
+    except ValueError as error:
         raise DataError(f"{name}: not JSON ({error})", hint="a SQuAD file was expected") from None
     reader = _Reader(name)
     questions = [

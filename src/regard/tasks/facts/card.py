@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from regard.checkpoints.run import RunFolder
+from regard.config.bounded import read_text
 from regard.config.wording import duration, score, settings
 from regard.metrics.figure_names import figure
 from regard.tasks.facts.model_facts import chosen_options, has_attention
@@ -53,8 +54,8 @@ def keep_card(folder: Path | str, text: str) -> bool:
 
 def _is_ours(path: Path) -> bool:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        text = read_text(path)
+    except (OSError, ValueError):
         return False
     mark = _MARKED.search(text)
     return mark is not None and mark[1] == _digest(text[: mark.start() - 1])
@@ -98,7 +99,7 @@ def _commands(run: RunSummary, exported: Path | None) -> Iterator[str]:
 def _sample(run: RunSummary) -> str | None:
     """The first input that the run kept as a sample, quoted, if it is short."""
     kept = sorted((run.path / "samples").glob("step-*.txt"))
-    first = kept[-1].read_text(encoding="utf-8").partition("\n")[0] if kept else ""
+    first = read_text(kept[-1]).partition("\n")[0] if kept else ""
     given = first.removeprefix("source").strip() if first.startswith("source ") else ""
     return shlex.quote(given) if given and len(given) <= _LONGEST and given.isprintable() else None
 

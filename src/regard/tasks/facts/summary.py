@@ -21,6 +21,7 @@ from regard.checkpoints.headers import count_of, stored_weights
 from regard.checkpoints.history import History, read_history
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.spec import ModelSpec
+from regard.config.bounded import read_text
 from regard.config.lenient import number, table, text, texts, whole
 from regard.config.wording import several
 from regard.errors import CheckpointError, RegardError
@@ -266,7 +267,7 @@ def tokenizer_size(path: Path) -> int:
     from tokenizers import Tokenizer as Core
 
     try:
-        return int(Core.from_file(str(path)).get_vocab_size())
+        return int(Core.from_str(read_text(path)).get_vocab_size())
     except Exception as problem:  # the library raises nothing more precise
         raise CheckpointError(f"{path}: not a tokenizer ({problem})") from problem
 

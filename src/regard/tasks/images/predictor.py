@@ -26,7 +26,7 @@ from regard.data.images.inputs import ImageInput, are_several, check_images, ima
 from regard.data.images.space import FILE, THEIR_FILE, ImageSpace
 from regard.errors import UsageError
 from regard.models.vit import ViT
-from regard.tasks.base import Predictor, ScoreData, folder_of, one_or_many, refuse_target
+from regard.tasks.base import Predictor, ScoreData, folder_of, one_or_many, refuse_other_labels, refuse_target
 from regard.tasks.decode_settings import GuessSettings
 from regard.tasks.files import report_sets
 from regard.tasks.images.classifier import ImageClassifier, ImageGuess
@@ -155,7 +155,10 @@ def image_space(pretrained: Pretrained) -> ImageSpace:
     """How a model reads images, and what its classes are: as the run says, else as was published with it."""
     folder = folder_of(pretrained)
     if (folder / FILE).exists() or RunFolder(folder).exists():
-        return ImageSpace.load(folder)  # which says so if a run has lost it
+        space = ImageSpace.load(folder)  # which says so if a run has lost it
+        if space.names and pretrained.options["n_classes"]:
+            refuse_other_labels(len(space.names), int(pretrained.options["n_classes"]), where=folder / FILE)
+        return space
     height, width = pretrained.options["image"]
     names = pretrained.labels or tuple(f"LABEL_{i}" for i in range(int(pretrained.options["n_classes"])))
     return ImageSpace.of_others(folder, names, (int(height), int(width)))

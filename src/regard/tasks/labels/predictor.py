@@ -27,6 +27,7 @@ from regard.tasks.base import (
     folder_of,
     one_or_many,
     random_texts,
+    refuse_other_labels,
     refuse_target,
     tokenizer_of,
     varied,
@@ -155,7 +156,9 @@ def _parts(text: str) -> Text:
 def label_space(pretrained: Pretrained) -> LabelSpace:
     """What a classifier's outputs mean: the run's labels, else those that were published; one output is a number."""
     folder = folder_of(pretrained)
-    if (folder / "labels.json").exists():
-        return LabelSpace.load(folder)
     n = int(pretrained.options["n_outputs"])
+    if (folder / "labels.json").exists():
+        space = LabelSpace.load(folder)
+        refuse_other_labels(space.n_outputs, n, where=folder / "labels.json")
+        return space
     return LabelSpace((pretrained.labels or tuple(f"LABEL_{i}" for i in range(n))) if n > 1 else ())

@@ -19,6 +19,7 @@ from typing import BinaryIO, Self
 import numpy as np
 import numpy.typing as npt
 
+from regard.config.bounded import regular_size
 from regard.data.batching.chunks import chunks
 from regard.data.io.cache import REBUILD, Header, Store, whole_numbers
 from regard.data.text.documents import Document
@@ -122,6 +123,8 @@ def _cut(ids: list[int], longest: int | None) -> list[list[int]]:
 
 def _read_offsets(path: Path, header: SentenceHeader) -> npt.NDArray[np.int64]:
     try:
+        if regular_size(path) != 8 * (header.documents + 1):
+            raise DataError(f"{path}: damaged (it does not fit {header.sentences} sentences)", hint=REBUILD)
         offsets = np.fromfile(path, "<i8").astype(np.int64)
     except OSError as error:
         raise DataError(f"{path}: damaged ({error.strerror or error})", hint=REBUILD) from None

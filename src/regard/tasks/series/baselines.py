@@ -26,6 +26,7 @@ from torch import nn
 from regard.checkpoints.weights import read_tensors, write_tensors
 from regard.data.series.space import SeriesSpace
 from regard.data.series.windows import Rows, Windows
+from regard.errors import CheckpointError
 from regard.metrics.bootstrap import Drawn
 from regard.metrics.scores import Metric
 from regard.models.interfaces.series import steps_read
@@ -72,6 +73,8 @@ class Ridge:
         if not path.exists():
             return None
         kept = read_tensors(path)
+        if "ridge" not in kept or kept["ridge"].ndim != 2 or not kept["ridge"].is_floating_point():
+            raise CheckpointError(f"{path}: not the linear forecast of a run", hint="remove it: the model needs none")
         return cls(kept["ridge"].numpy(), kept["effects"].numpy() if "effects" in kept else None)
 
     @classmethod

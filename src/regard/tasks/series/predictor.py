@@ -25,9 +25,9 @@ from regard.config.recipe import Recipe
 from regard.config.wording import several
 from regard.data.series.inputs import SeriesInput, check_series, series_of, table_of
 from regard.data.series.series import Series
-from regard.data.series.space import SeriesSpace
+from regard.data.series.space import FILE, SeriesSpace
 from regard.data.series.windows import Cut, Windows
-from regard.errors import DataError, UsageError
+from regard.errors import CheckpointError, DataError, UsageError
 from regard.models.interfaces.series import Forecaster
 from regard.models.patch_forecaster import PatchForecaster
 from regard.tasks.base import Predictor, ScoreData, folder_of, one_or_many
@@ -73,7 +73,10 @@ class SeriesPredictor(Predictor[SeriesInput, SeriesOutput]):
     def open(cls, pretrained: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
         """The predictor of an opened model."""
         folder = folder_of(pretrained)
-        return cls(module, SeriesSpace.load(folder), recipe, Ridge.load(folder), Intervals.load(folder))
+        space = SeriesSpace.load(folder)
+        if (told := len(space.targets)) != (n := len(pretrained.options["targets"])):
+            raise CheckpointError(f"{folder / FILE}: names {several(told, 'target', 'targets')}, and the model has {n}")
+        return cls(module, space, recipe, Ridge.load(folder), Intervals.load(folder))
 
     def is_single(self, inputs: Any) -> bool:
         """Whether this is one series, not several."""

@@ -27,7 +27,7 @@ from regard.data.audio.inputs import AudioInput, SampleInput, audio_of, check_re
 from regard.data.audio.mel import SCALE, WHISPER_SECONDS, Front, Scale
 from regard.data.audio.resampling import resample
 from regard.data.text.tokenizers import Tokenizer
-from regard.errors import UsageError
+from regard.errors import CheckpointError, UsageError
 from regard.models.interfaces.speech import as_speech
 from regard.models.precision import in_precision
 from regard.tasks.base import Predictor, ScoreData, check_texts, folder_of, one_or_many, tokenizer_of
@@ -127,6 +127,9 @@ class SpeechPredictor(Predictor[AudioInput, Transcript]):
         """The predictor of an opened model."""
         folder = folder_of(pretrained)
         scale = Scale.load(folder) if (folder / SCALE).exists() else None
+        n_mels = int(pretrained.options["n_mels"])
+        if scale is not None and {len(scale.mean), len(scale.deviation)} != {n_mels}:
+            raise CheckpointError(f"{folder / SCALE}: is for {len(scale.mean)} bands, and the model has {n_mels}")
         return cls(module, tokenizer_of(pretrained), recipe, hearing(recipe.data, scale), precision=precision)
 
     @classmethod
