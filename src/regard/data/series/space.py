@@ -124,8 +124,10 @@ class SeriesSpace:
             season = int(facts["season"])
             mean, scale, naive = (_numbers(facts.get(name, {})) for name in ("mean", "scale", "naive"))
             series = tuple(map(str, facts.get("series", ())))
-            lacking = [name for name in (*inputs, *targets) if name not in mean or not scale.get(name)]
-            if lacking and not series:
+            prefixes = [f"{one}." for one in series] or [""]
+            columns = [f"{prefix}{name}" for prefix in prefixes for name in (*inputs, *targets)]
+            lacking = [name for name in columns if name not in mean or not scale.get(name)]
+            if lacking:
                 raise ValueError(f"the mean and the scale of {lacking[0]!r} are missing")
             covariates = tuple(map(_covariate, facts.get("covariates", ())))
             format, told_by = _format(facts), str(facts.get("told_by", ""))
