@@ -1,5 +1,7 @@
 """Folders as the `datasets` package saves them."""
 
+import json
+
 import pytest
 
 from regard.config.data import TextConfig
@@ -8,6 +10,9 @@ from regard.data.io.tables import read_header, table_format
 from regard.data.text.labelled import LabelSource
 from regard.data.text.pairs import PairSource
 from regard.errors import DataError
+from regard.tasks.answers.config import AnswerData
+from regard.tasks.answers.data import AnswerFiles
+from regard.tasks.answers.squad import Answer, Question, read_squad
 from regard.tasks.labels.config import LabelData
 from regard.tasks.labels.data import LabelFiles
 from regard.tasks.texts import TextFiles
@@ -71,3 +76,25 @@ def test_texts_of_a_saved_folder(tmp_path):
     alone = TextFiles(TextConfig(train=(str(folder / "train"),)))
     assert alone.valid is None
     assert alone.fingerprints()["train"] == files.fingerprints()["train"]
+
+
+def test_questions_of_a_saved_folder(tmp_path):
+    row = {"id": "1", "title": "Rome", "context": "Rome lies on the Tiber.", "question": "Where is Rome?"}
+    asked = row | {"answers": {"text": ["on the Tiber"], "answer_start": [10]}}
+    save(tmp_path / "squad" / "train", [asked, asked | {"id": "2", "answers": {"text": [], "answer_start": []}}])
+    save(tmp_path / "squad" / "validation", [asked | {"id": "3"}])
+    sets = AnswerFiles(AnswerData(train=(str(tmp_path / "squad"),))).read()
+    assert [(one.id, one.article, one.answers) for one in sets.train] == [
+        ("1", "Rome", (Answer("on the Tiber", 10),)),
+        ("2", "Rome", ()),
+    ]
+    assert [one.id for one in sets.valid] == ["3"]
+    lines = tmp_path / "asked.jsonl"
+    listed = row | {"answers": [{"text": "Tiber", "answer_start": 17}]}
+    lines.write_text(json.dumps(listed | {"title": None}) + "\n")
+    assert read_squad(lines)[0] == Question(
+        "1", "Where is Rome?", row["context"], (Answer("Tiber", 17),), row["context"]
+    )
+    lines.write_text(json.dumps({"context": "a", "question": "b"}) + "\n")
+    with pytest.raises(DataError, match="answers"):
+        read_squad(lines)

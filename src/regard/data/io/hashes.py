@@ -72,7 +72,7 @@ def hash_synced(path: Path) -> FileHash:
 
 
 def read_hashes(folder: Path) -> Known | None:
-    """What hashes.json says; None where there is none, as in a folder of an older version, or of a model that is one file."""
+    """What hashes.json says; None where there is none: an older version wrote the folder, or a model is one file."""
     path = folder / NAME
     try:
         said = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Questions with passages as a task's data: SQuAD files, plain or gzip.
+"""Questions with passages as a task's data: SQuAD files, or tables of questions.
 
 Without validation data the training file is split by article, so that no passage is on both sides; where there are too
 few articles for that, by question.
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 from regard.data.io.lines import hash_file
+from regard.data.io.saved import saved_part
 from regard.tasks.answers.config import AnswerData
 from regard.tasks.answers.squad import Question, read_squad, split_by_article, split_by_question
 from regard.tasks.files import DataFiles, Say, Sets
@@ -25,8 +26,9 @@ class AnswerFiles(DataFiles[AnswerData]):
         data = self.data
         given = self.questions(data.train, what="train", say=say)
         tests = {name: self.questions(files, say=say) for name, files in data.test.items()}
-        if data.valid:
-            train, valid = given, self.questions(data.valid, say=say)
+        saved = [saved_part(path, "valid") for path in self.find(data.train, what="train")]
+        if data.valid or all(saved):
+            train, valid = given, self.questions(data.valid or data.train, what="valid", say=say)
         else:
             train, valid, *rest = self._divided(given, say=say)
             tests = ({"test": rest[0]} if rest else {}) | tests
@@ -47,12 +49,14 @@ class AnswerFiles(DataFiles[AnswerData]):
 
     def questions(self, files: Sequence[str], *, what: str = "test", say: Say = lambda _: None) -> list[Question]:
         """The questions of some files."""
-        return [question for path in self.find(files, what=what) for question in read_squad(path, say=say)]
+        found = [saved_part(path, what) or path for path in self.find(files, what=what)]
+        return [question for path in found for question in read_squad(path, say=say)]
 
     def fingerprints(self) -> dict[str, str]:
         """A SHA-256 of the files of every set, and of how they are split."""
         hashes = {
-            name: [hash_file(path) for path in self.find(files, what=name)] for name, files in self.sets().items()
+            name: [hash_file(saved_part(path, name) or path) for path in self.find(files, what=name)]
+            for name, files in self.sets().items()
         }
         how = () if self.data.valid else (self.data.split, self.data.split_seed)
         return {name: sha256(repr((several, how)).encode()).hexdigest() for name, several in hashes.items()}

@@ -5,7 +5,8 @@
 
 Answers are pieces of the context, by characters. One that does not stand where it is said to is looked for nearby; one
 that stands nowhere keeps its text, to be compared with, and has no place to learn from. An answer marked `ambiguous`
-stands in several places, and nobody knows which was meant. Plain or gzip.
+stands in several places, and nobody knows which was meant. Plain or gzip; also a table with a question a row (JSONL,
+Parquet, or a folder that the `datasets` package saved): `context`, `question`, `answers`, and `title` and `id` if any.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ import numpy as np
 
 from regard.config.bounded import parse_json
 from regard.data.io.lines import display_name, open_bytes, read_all
+from regard.data.io.tables import read_cells, read_header, table_format
 from regard.errors import DataError
+
+_TABLES = ("jsonl", "parquet", "arrow")
 
 
 class Answer(NamedTuple):
@@ -50,23 +54,11 @@ class Question(NamedTuple):
 
 def read_squad(path: Path | str, *, say: Callable[[str], None] = lambda _: None) -> list[Question]:
     """The questions of a SQuAD file; answers that had to be moved, or that stand nowhere, are counted and said."""
-    name = display_name(path)
-    with open_bytes(path) as stream:
-        content = read_all(stream, path, grows=24.0)
-    if not content.strip():
-        raise DataError(f"{name}: is empty", hint="a SQuAD file was expected")
-    try:
-        table = parse_json(content)
-    except ValueError as error:
-        raise DataError(f"{name}: not JSON ({error})", hint="a SQuAD file was expected") from None
-    reader = _Reader(name)
-    questions = [
-        question
-        for i, article in enumerate(reader.get(table, "data", list, where=""))
-        for question in reader.article(article, where=f"data[{i}]")
-    ]
+    reader = _Reader(display_name(path))
+    tree = str(path).lower().removesuffix(".gz").endswith(".json") or table_format(path) not in _TABLES
+    questions = list(reader.articles(path) if tree else reader.rows(path, table_format(path)))
     if not questions:
-        raise DataError(f"{name}: holds no question")
+        raise DataError(f"{reader.name}: holds no question")
     for line in reader.report():
         say(line)
     return questions
@@ -127,6 +119,33 @@ class _Reader:
         if not isinstance(table[key], kind) or isinstance(table[key], bool):
             raise DataError(f"{origin}: {key!r} is {table[key]!r:.40}; allowed is {kind.__name__}")
         return table[key]
+
+    def articles(self, path: Path | str) -> Iterable[Question]:
+        """The questions of SQuAD's own layout."""
+        with open_bytes(path) as stream:
+            content = read_all(stream, path, grows=24.0)
+        if not content.strip():
+            raise DataError(f"{self.name}: is empty", hint="a SQuAD file was expected")
+        try:
+            table = parse_json(content)
+        except ValueError as error:
+            raise DataError(f"{self.name}: not JSON ({error})", hint="a SQuAD file was expected") from None
+        for i, article in enumerate(self.get(table, "data", list, where="")):
+            yield from self.article(article, where=f"data[{i}]")
+
+    def rows(self, path: Path | str, format: str) -> Iterable[Question]:
+        """The questions of a table; answers are objects, or an object of lists as the `datasets` package has them."""
+        header = read_header(path, format=format)
+        given = ("answers.text", "answers.answer_start") if "answers.text" in header else ("answers",)
+        more = [name for name in ("title", "id") if name in header]
+        for values, line in read_cells(path, ("context", "question", *more, *given), format=format):
+            row = dict(zip(("context", "question", *more, *given), values, strict=True))
+            if "answers" not in row:
+                texts, starts = (list(row.pop(name) or ()) for name in given)
+                row["answers"] = [{"text": text, "answer_start": at} for text, at in zip(texts, starts, strict=False)]
+            where = f"row {line}"
+            context = self.get(row, "context", str, where=where)
+            yield self.question(row, context, str(row.get("title") or context), where=where)
 
     def article(self, article: Any, *, where: str) -> Iterable[Question]:
         """The questions of an article."""
