@@ -89,9 +89,12 @@ def test_a_run_whose_weights_are_cut_short(command, run_of, task, tmp_path):
     copy = shutil.copytree(run_of(task), tmp_path / "run")
     whole = (copy / "model.safetensors").read_bytes()
     (copy / "model.safetensors").write_bytes(whole[: len(whole) // 2])
-    assert_refused(command("predict", copy, "x\ty"), 1, "not a whole safetensors file", "cut short")
+    assert_refused(command("predict", copy, "x\ty"), 1, "model.safetensors: damaged", "--no-check")
+    unchecked = ("predict", copy, "x\ty", "--no-check")
+    assert_refused(command(*unchecked), 1, "not a whole safetensors file", "cut short")
     (copy / "model.json").write_text("{}")
-    assert_refused(command("predict", copy, "x\ty"), 1, "not a description of a model")
+    assert_refused(command("predict", copy, "x\ty"), 1, "model.json: damaged", "--no-check")
+    assert_refused(command(*unchecked), 1, "not a description of a model")
 
 
 STRANGE = "😀 naïve ﬁ \u202e\u0301 日本語 \x07 <s> [MASK] </s>"

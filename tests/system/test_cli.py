@@ -104,14 +104,18 @@ def test_weights_cut_short(command, folder, tmp_path):
     copy = shutil.copytree(folder, tmp_path / "run")
     whole = (copy / "model.safetensors").read_bytes()
     (copy / "model.safetensors").write_bytes(whole[: len(whole) // 2])
-    assert_refused(command("predict", copy, "one"), 1, "not a whole safetensors file", "cut short while being copied")
+    assert_refused(command("predict", copy, "one"), 1, "model.safetensors: damaged: not as it was", "--no-check")
+    unchecked = command("predict", copy, "one", "--no-check")
+    assert_refused(unchecked, 1, "not a whole safetensors file", "cut short while being copied")
 
 
 def test_weights_of_another_model(command, folder, tmp_path):
     copy = shutil.copytree(folder, tmp_path / "run")
     model = (copy / "model.json").read_text()
     (copy / "model.json").write_text(model.replace('"n_encoder_layers": 1', '"n_encoder_layers": 2'))
-    assert_refused(command("predict", copy, "one"), 1, "weights do not fit the model", "another architecture")
+    assert_refused(command("predict", copy, "one"), 1, "model.json: damaged: not as it was written", "--no-check")
+    unchecked = command("predict", copy, "one", "--no-check")
+    assert_refused(unchecked, 1, "weights do not fit the model", "another architecture")
 
 
 def test_folders_that_are_no_runs(command, folder, tmp_path):
@@ -131,7 +135,9 @@ def test_a_run_is_not_overwritten(command, folder):
 
 def test_a_run_cannot_go_on_as_another(command, folder):
     arguments = ("train", *tiny_runs.settings(folder.parent), "model.n_heads=4", "--resume", "--out", folder)
-    assert_refused(command(*arguments), 2, "was begun with another [model]", "resume with the recipe of the run")
+    assert_refused(
+        command(*arguments), 2, "go on with these: model.n_heads: 2 → 4", "resume with the recipe of the run"
+    )
 
 
 def test_a_full_disk_while_saving(command, tmp_path, monkeypatch):

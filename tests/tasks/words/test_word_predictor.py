@@ -7,6 +7,7 @@ from threading import Event
 import pytest
 import torch
 
+from regard.data.io.hashes import record_hashes
 from regard.errors import CheckpointError, ConfigError, DataError, ShapeError, UsageError
 from regard.models.registry import build
 from regard.tasks.base import ScoreData
@@ -160,11 +161,13 @@ def test_a_run_does_not_go_on_with_another_text_or_a_broken_state(run, tmp_path)
     (state,) = (tmp_path / "a" / "checkpoints").glob("*/state.json")
     was = state.read_text()
     state.write_text('{"step": 2}')
+    record_hashes(state.parent, [state.name])
     with pytest.raises(CheckpointError, match=r"its state\.json is of another version"):
         trained(tmp_path / "a", text, resume=True)
     state.write_text(was)
+    record_hashes(state.parent, [state.name])
     text.write_text("another text altogether " * 50)
-    with pytest.raises(ConfigError, match="begun with another text"):
+    with pytest.raises(ConfigError, match=r"the data is not what the run was begun with:\n .*text\.txt"):
         trained(tmp_path / "a", text, resume=True)
     assert torch.equal(load(tmp_path / "a", "cpu").vectors.input, load(run, "cpu").vectors.input), "nothing is lost"
 
