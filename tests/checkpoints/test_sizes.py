@@ -19,7 +19,7 @@ from regard.checkpoints.opening import open_model
 from regard.checkpoints.spec import ModelSpec
 from regard.checkpoints.weights import weights_of
 from regard.cli.main import run
-from regard.config.memory import at_most
+from regard.config.bounded import at_most
 from regard.errors import CheckpointError, DataError, EnvironmentProblem
 from regard.models.registry import OURS, build, entry
 from regard.tasks.opening import load
@@ -82,7 +82,7 @@ def test_labels_of_another_model(labels, names):
 def test_a_limit_on_memory_is_a_limit(labels):
     with pytest.raises(EnvironmentProblem, match=r"would take .* of memory, and 5.0 kB may be used"):
         load(labels, "cpu", max_memory="5kB")
-    with at_most(5000), pytest.raises(EnvironmentProblem, match="5.0 kB may be used"):
+    with at_most(5000), pytest.raises(EnvironmentProblem, match=r"5.0 kB may be used"):
         load(labels, "cpu")
     assert load(labels, "cpu", max_memory="1GB")("the cat sees a dog .").label == "cat"
 
@@ -103,7 +103,7 @@ def test_a_limit_on_the_command_line(labels, capsys, monkeypatch):
 def test_a_pipe_in_the_place_of_weights(labels):
     (labels / "model.safetensors").unlink()
     os.mkfifo(labels / "model.safetensors")
-    with pytest.raises(CheckpointError, match="it is a pipe, and a file was expected"):
+    with pytest.raises(CheckpointError, match=r"it is a pipe, and a file was expected"):
         open_model(labels)
 
 
@@ -146,7 +146,7 @@ def test_headers_that_do_not_fit_their_file(tmp_path, change_header):
     change_header(header)
     text = json.dumps(header).encode()
     (tmp_path / "a.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + bytes(8))
-    with pytest.raises(CheckpointError, match="a.safetensors: not a whole safetensors file"):
+    with pytest.raises(CheckpointError, match=r"a.safetensors: not a whole safetensors file"):
         stored_weights(tmp_path / "a.safetensors")
 
 
@@ -163,9 +163,9 @@ def test_counts_in_a_pickle(tmp_path):
 @pytest.mark.parametrize("ids", [{}, {"a": 2**60}, {"a": "0"}, {"a": -1}, {"a": 0, "b": 0}, {"a": True}, {"a": 10**6}])
 def test_a_vocabulary_whose_ids_are_none(tmp_path, ids):
     (tmp_path / "vocab.json").write_text(json.dumps(ids))
-    with pytest.raises(CheckpointError, match="vocab.json: "):
+    with pytest.raises(CheckpointError, match=r"vocab.json: "):
         read_ids(tmp_path / "vocab.json")
-    with pytest.raises(CheckpointError, match="vocab.json: "):
+    with pytest.raises(CheckpointError, match=r"vocab.json: "):
         marian_tokenizers(tmp_path)
 
 
@@ -173,12 +173,12 @@ def test_words_that_come_twice_are_found_at_once(tmp_path):
     lines = [f"w{i} 1 2\n" for i in range(60_000)]
     (tmp_path / "v.txt").write_text("".join([*lines, lines[-1]]))
     begun = time.monotonic()
-    with pytest.raises(DataError, match="the word 'w59999' occurs twice"):
+    with pytest.raises(DataError, match=r"the word 'w59999' occurs twice"):
         read_word2vec(tmp_path / "v.txt")
     assert time.monotonic() - begun < 5
 
 
 def test_a_header_that_promises_more_vectors_than_there_are(tmp_path):
     (tmp_path / "v.bin").write_bytes(b"1000000000000 1000000\na \0\0\0\0")
-    with pytest.raises(DataError, match="ends after 0 of 1,000,000,000,000 vectors"):
+    with pytest.raises(DataError, match=r"ends after 0 of 1,000,000,000,000 vectors"):
         read_word2vec(tmp_path / "v.bin")

@@ -4,19 +4,31 @@ import os
 
 import pytest
 
-from regard.config.bounded import DEEPEST, NotRegular, open_regular, parse_json, parse_toml, read_bytes, read_json
-from regard.config.memory import allowed, at_most, free_memory, read_size, require
+from regard.config.bounded import (
+    DEEPEST,
+    NotRegular,
+    allowed,
+    at_most,
+    free_memory,
+    open_regular,
+    parse_json,
+    parse_toml,
+    read_bytes,
+    read_json,
+    read_size,
+    require,
+)
 from regard.errors import EnvironmentProblem, UsageError
 
 
 def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(NotRegular, match="it is a pipe, and a file was expected"):
+    with pytest.raises(NotRegular, match=r"it is a pipe, and a file was expected"):
         open_regular(tmp_path / "pipe")
 
 
 def test_a_device_is_refused():
-    with pytest.raises(NotRegular, match="it is a device"):
+    with pytest.raises(NotRegular, match=r"it is a device"):
         read_bytes("/dev/zero")
 
 
@@ -45,7 +57,7 @@ def test_what_a_shell_hands_over_is_read_where_streams_are_allowed():
 def test_a_size_beyond_what_such_a_file_has(tmp_path):
     (tmp_path / "a").write_bytes(b"x" * 11)
     assert read_bytes(tmp_path / "a", most=11) == b"x" * 11
-    with pytest.raises(ValueError, match="11 B, and such a file has at most 10 B"):
+    with pytest.raises(ValueError, match=r"11 B, and such a file has at most 10 B"):
         read_bytes(tmp_path / "a", most=10)
 
 
@@ -55,9 +67,9 @@ def nested(depth):
 
 def test_depth_of_json_is_counted_exactly():
     assert parse_json(nested(DEEPEST)) is not None
-    with pytest.raises(ValueError, match="more than 64 deep"):
+    with pytest.raises(ValueError, match=r"more than 64 deep"):
         parse_json(nested(DEEPEST + 1))
-    with pytest.raises(ValueError, match="more than 64 deep"):
+    with pytest.raises(ValueError, match=r"more than 64 deep"):
         parse_json(nested(100_000))
     assert parse_json('["' + "[" * 1000 + '"]') == ["[" * 1000]  # brackets in a text are no depth
 
@@ -68,7 +80,7 @@ def test_depth_of_json_is_counted_exactly():
      "x = 1\n[" + ".".join(["'a'"] * 50_000) + "]"],
 )  # fmt: skip
 def test_depth_of_toml(text):
-    with pytest.raises(ValueError, match="more than 64 deep"):
+    with pytest.raises(ValueError, match=r"more than 64 deep"):
         parse_toml(text)
 
 
@@ -82,7 +94,7 @@ def test_a_limit_holds_for_its_block_and_is_put_back():
     with at_most(1000):
         assert allowed() == 1000
         require(1000, "a: it")
-        with at_most(10), pytest.raises(EnvironmentProblem, match="a: it would take 11 B of memory, and 10 B may be"):
+        with at_most(10), pytest.raises(EnvironmentProblem, match=r"a: it would take 11 B of memory, and 10 B may be"):
             require(11, "a: it")
         assert allowed() == 1000
     assert allowed() > 1000
@@ -91,7 +103,7 @@ def test_a_limit_holds_for_its_block_and_is_put_back():
 
 def test_a_file_larger_than_what_is_allowed(tmp_path):
     (tmp_path / "a.json").write_text("[" + "1," * 5000 + "1]")
-    with at_most(10_000), pytest.raises(EnvironmentProblem, match="a.json: reading it would take .* kB") as caught:
+    with at_most(10_000), pytest.raises(EnvironmentProblem, match=r"a.json: reading it would take .* kB") as caught:
         read_json(tmp_path / "a.json")
     assert "--max-memory" in caught.value.hint
     assert len(read_json(tmp_path / "a.json")) == 5001
@@ -111,5 +123,5 @@ def test_sizes(text, n):
 
 
 def test_what_is_no_size():
-    with pytest.raises(UsageError, match="'much' is not a size"):
+    with pytest.raises(UsageError, match=r"'much' is not a size"):
         read_size("much")

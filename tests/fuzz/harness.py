@@ -3,8 +3,8 @@
     for finding in try_format("GGUF", 40): finding.verdict       "clean", "correct", or what must not be
 
 A child is forked from this process, once everything that readers import is imported. Its address space is limited to
-what it has and `MEMORY` more; a mutant that takes longer than `SECONDS` kills it. What it finds comes through a pipe,
-so that after a death the next child goes on with the next mutant.
+what it has and `MEMORY` more; a mutant that computes longer than `SECONDS`, or waits three times as long, kills it.
+What it finds comes through a pipe, so that after a death the next child goes on with the next mutant.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from seeds import FORMATS, Format, Wrong
 
 MEMORY = 1 << 30
 SECONDS = 10.0
+_ALARMS = (signal.SIGPROF, signal.SIGALRM)
 GOOD = ("clean", "correct")
 _MEMORY_WORDS = (
     "can't allocate",
@@ -100,9 +101,7 @@ def try_format(name: str, n: int) -> Iterator[Finding]:
                     begun = line
             if done < n:  # the child died, or ended with one that is to be the last of a child
                 if begun.get("mutant") is not None and begun["number"] == done:
-                    fault = (
-                        "too slow" if begun.get("signal") == signal.SIGALRM else f"crash (signal {begun.get('signal')})"
-                    )
+                    fault = "too slow" if begun.get("signal") in _ALARMS else f"crash (signal {begun.get('signal')})"
                     yield Finding(name, begun["mutant"], fault, "", SECONDS)
                     done += 1
                 assert done > before, f"{name}: nothing was tried"
@@ -121,11 +120,13 @@ def _open_all(name: str, format: Format, path: Path, data: bytes, span: tuple[in
         write({"number": number, "mutant": mutant.what})  # type: ignore[operator]
         _remove(path)
         mutant.place(path)
-        signal.setitimer(signal.ITIMER_REAL, SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, 3 * SECONDS)
         begun = time.monotonic()
         verdict, said = _verdict(format, path, mutant)
         seconds = time.monotonic() - begun
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        for timer in (signal.ITIMER_PROF, signal.ITIMER_REAL):
+            signal.setitimer(timer, 0)
         write(Finding(name, mutant.what, verdict, said, round(seconds, 2)).__dict__)  # type: ignore[operator]
     _remove(path)
     path.write_bytes(data)
@@ -172,7 +173,8 @@ def _limit() -> None:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    for alarm in _ALARMS:
+        signal.signal(alarm, signal.SIG_DFL)
 
 
 def _in_child(work: object) -> list[dict[str, object]]:  # type: ignore[type-arg]

@@ -18,7 +18,6 @@ from torch.overrides import TorchFunctionMode
 
 from regard.config.bounded import open_regular, parse_json, regular_size
 from regard.errors import CheckpointError, ConfigError, RegardError
-from regard.models.flops import count_parameters
 from regard.models.registry import build
 
 _LONGEST = 100_000_000  # bytes of a header, as the format has it
@@ -105,6 +104,8 @@ def _entry(name: str, facts: Any) -> tuple[Stored, int, int]:
 
 def count_of(model: str, options: Mapping[str, Any]) -> int:
     """How many parameters a registered model has; shared ones count once."""
+    from regard.models.flops import count_parameters
+
     return count_parameters(outline(model, options))
 
 

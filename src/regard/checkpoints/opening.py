@@ -6,8 +6,7 @@ from pathlib import Path
 
 from regard.checkpoints.headers import stored_weights
 from regard.checkpoints.run import RunFolder
-from regard.checkpoints.sizes import check_weights
-from regard.checkpoints.spec import Pretrained
+from regard.checkpoints.spec import Pretrained, check_weights
 from regard.data.text.tokenizers import read_tokenizers
 from regard.errors import CheckpointError
 

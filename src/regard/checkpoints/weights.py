@@ -11,8 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from regard.checkpoints.headers import stored_weights
-from regard.config.bounded import regular_size
-from regard.config.memory import require
+from regard.config.bounded import regular_size, require
 from regard.data.io.hashes import Damaged, FileHash, hash_synced
 from regard.errors import CheckpointError, EnvironmentProblem
 

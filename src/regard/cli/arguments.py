@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.config.memory import at_most, read_size
+from regard.config.bounded import at_most, read_size
 from regard.errors import UsageError
 
 

@@ -47,7 +47,6 @@ from regard.decoding.options import ONLY_FOR, DecodeOptions
 from regard.errors import CheckpointError, RegardError, UsageError
 from regard.metrics.comparing import Compared
 from regard.metrics.scores import LengthBucket, Metric
-from regard.models.flops import count_parameters
 from regard.tasks.measuring import Scores, compared
 from regard.tasks.predictions import attempt
 
@@ -173,6 +172,8 @@ class Predictor(ABC, Generic[Input, Output]):
 
     def __repr__(self) -> str:
         kind = f"{self.config.task} with a {self.config.model['name']}"
+        from regard.models.flops import count_parameters
+
         size = f"{count_parameters(self.module):,} parameters"
         return f"<{type(self).__name__}: {kind}, {size}, on {self.device}>"
 

@@ -11,8 +11,8 @@ import torch
 from regard.checkpoints.opening import open_model
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.spec import Pretrained
+from regard.config.bounded import at_most, read_size
 from regard.config.devices import choose_device
-from regard.config.memory import at_most, read_size
 from regard.config.recipe import Recipe
 from regard.data.io.hashes import check_hashes
 from regard.errors import CheckpointError, ConfigError, EnvironmentProblem

@@ -19,8 +19,7 @@ from torch import Tensor
 
 from regard.checkpoints.foreign.names import NameMap
 from regard.checkpoints.headers import outline
-from regard.checkpoints.sizes import check_depth, check_memory
-from regard.checkpoints.spec import ModelSpec, with_defaults
+from regard.checkpoints.spec import ModelSpec, check_depth, check_memory, with_defaults
 from regard.checkpoints.weights import weights_of
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError, UsageError

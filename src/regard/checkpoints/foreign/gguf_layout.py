@@ -16,8 +16,7 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 
-from regard.config.bounded import open_regular
-from regard.config.memory import require
+from regard.config.bounded import open_regular, require
 
 _TEXT, _LIST = 8, 9
 _WIDTHS: Mapping[int, int] = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}

@@ -21,8 +21,7 @@ from regard.checkpoints.foreign.gpt import TASK as LANGUAGE
 from regard.checkpoints.foreign.hub import FAMILIES
 from regard.checkpoints.foreign.word2vec import holds_vectors
 from regard.checkpoints.headers import count_of, stored_weights
-from regard.checkpoints.sizes import check_depth
-from regard.checkpoints.spec import ModelSpec, with_defaults
+from regard.checkpoints.spec import ModelSpec, check_depth, with_defaults
 from regard.data.io.lines import open_bytes, read_line
 from regard.errors import CheckpointError, UsageError
 

@@ -24,8 +24,7 @@ from torch import Tensor
 from regard.checkpoints.foreign.llama import BUILD, read_neighboured
 from regard.checkpoints.foreign.pieces import scored_pieces
 from regard.checkpoints.spec import Pretrained
-from regard.config.bounded import open_regular, read_bytes
-from regard.config.memory import require
+from regard.config.bounded import open_regular, read_bytes, require
 from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError, UsageError

@@ -12,8 +12,7 @@ import zipfile
 from pathlib import Path
 from typing import IO
 
-from regard.config.bounded import open_regular, regular_size
-from regard.config.memory import require
+from regard.config.bounded import open_regular, regular_size, require
 
 _MAGIC = 0x1950A86A20F9469CFC6C  # what an old file begins with
 _SMALL = 1 << 16  # a count that does no harm: versions and sizes of types are among them
@@ -29,7 +28,8 @@ def check_pickles(path: Path) -> None:
             require(2.0 * size, f"{path}: its weights")
             file.seek(0)
             for _ in range(_PICKLES):
-                _check(file, size)
+                if file.tell() < size:
+                    _check(file, size)
             return
         with zipfile.ZipFile(file) as held:
             entries = held.infolist()

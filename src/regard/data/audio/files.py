@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from regard.config.bounded import open_regular, regular_size
-from regard.config.memory import require
+from regard.config.bounded import open_regular, regular_size, require
 from regard.data.audio import ffmpeg
 from regard.errors import DataError, EnvironmentProblem
 

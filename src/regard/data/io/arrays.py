@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.config.bounded import open_regular
-from regard.config.memory import require
+from regard.config.bounded import open_regular, require
 
 DAMAGED = (OSError, ValueError, LookupError, TypeError, EOFError, zipfile.BadZipFile, zlib.error, SyntaxError,
            tokenize.TokenError, OverflowError, NotImplementedError, AttributeError, RecursionError,

@@ -14,9 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from regard.config.bounded import open_regular
-from regard.config.memory import require
-from regard.data.io.gzipped import Unpacked
+from regard.config.bounded import open_regular, require
 from regard.errors import DataError
 
 STDIN = "-"
@@ -40,6 +38,8 @@ def open_bytes(path: Path | str) -> Iterator[BinaryIO]:
     try:
         buffered = io.BufferedReader(raw)
         if buffered.peek(2)[:2] == GZIP_MAGIC:
+            from regard.data.io.gzipped import Unpacked
+
             yield io.BufferedReader(Unpacked(buffered))
         else:
             yield buffered

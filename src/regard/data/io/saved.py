@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from regard.config.bounded import regular_size
-from regard.config.memory import require
+from regard.config.bounded import regular_size, require
 from regard.errors import DataError, EnvironmentProblem
 
 _PARTS = {"train": ("train",), "valid": ("validation", "valid", "dev", "val"), "test": ("test",)}

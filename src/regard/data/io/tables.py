@@ -19,8 +19,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.config.bounded import parse_json
-from regard.config.memory import require
+from regard.config.bounded import parse_json, require
 from regard.data.io.columns import flat_names, is_known_name, match_columns
 from regard.data.io.dialect import SAMPLE, Dialect, TableRow, sniff_dialect, split_rows
 from regard.data.io.lines import STDIN, Say, display_name, open_bytes, stream_lines
