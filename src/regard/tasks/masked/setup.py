@@ -6,10 +6,12 @@ from typing import Any
 
 from regard.config.recipe import Recipe
 from regard.data.text.tokenizers import Tokenizer
+from regard.metrics.verdict import Baseline
 from regard.tasks.masked.data import corpus_of, encode_documents
-from regard.tasks.masked.metrics import score_documents
+from regard.tasks.masked.metrics import HiddenPieces, score_documents
+from regard.tasks.masked.sentences import SentenceCorpus
 from regard.tasks.masked.training import MaskedTraining
-from regard.tasks.measuring import measure
+from regard.tasks.measuring import Beside, measure
 from regard.tasks.texts import TextFiles
 from regard.tasks.tokenizing import with_tokenizer
 from regard.training.setup import RunContext, Say, TaskSetup
@@ -60,4 +62,15 @@ class MaskedSetup(TaskSetup):
             folder = self.folder / source.fingerprint()[:24]  # its own: the file may have changed since
             sets[name] = corpus_of(source.documents, self.recipe.data, self.tokenizer, folder=folder, name=name)
         model: Any = self.model  # the task's models are BERTs
-        return measure(sets, lambda corpus: score_documents(model, corpus, self.tokenizer, self.recipe.data), say=say)
+        hints = [f"train.steps={4 * self.recipe.train.steps}", "more text"]
+        beside: Beside[SentenceCorpus] = Beside("mlm_accuracy", self._baselines, hints)
+        data = self.recipe.data
+        return measure(
+            sets, lambda corpus: score_documents(model, corpus, self.tokenizer, data), say=say, beside=beside
+        )
+
+    def _baselines(self, name: str, corpus: SentenceCorpus) -> list[Baseline]:
+        from regard.tasks.masked.baselines import masked_baselines
+
+        hidden = HiddenPieces(corpus, self.tokenizer, self.recipe.data)
+        return masked_baselines(self.train_corpus.ids, hidden.batches(), n_vocabulary=len(self.tokenizer))
