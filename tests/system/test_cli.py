@@ -109,6 +109,17 @@ def test_weights_cut_short(command, folder, tmp_path):
     assert_refused(unchecked, 1, "not a whole safetensors file", "cut short while being copied")
 
 
+def test_what_was_changed_on_purpose_is_exported_without_a_check(command, folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "run")
+    content = bytearray((copy / "model.safetensors").read_bytes())
+    content[-1] ^= 1
+    (copy / "model.safetensors").write_bytes(content)
+    words = ("export", copy, "--to", "hf", "--out", tmp_path / "out")
+    assert_refused(command(*words), 1, "model.safetensors: damaged: not as it was written", "--no-check")
+    assert command(*words, "--no-check").code == 0
+    assert (tmp_path / "out" / "model.safetensors").exists()
+
+
 def test_weights_of_another_model(command, folder, tmp_path):
     copy = shutil.copytree(folder, tmp_path / "run")
     model = (copy / "model.json").read_text()

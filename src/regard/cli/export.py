@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.arguments import MaxMemory, Run
+from regard.cli.arguments import MaxMemory, NoCheck, Run
 from regard.cli.console import say
 from regard.errors import UsageError
 
@@ -22,6 +22,7 @@ def export(
     to: Annotated[str, typer.Option(help="The format: " + "; ".join(f"{k}, {v}" for k, v in TARGETS.items()) + ".")],
     out: Annotated[Path | None, typer.Option(help="The folder or file to make.", show_default=False)] = None,
     max_memory: MaxMemory = None,
+    no_check: NoCheck = False,
 ) -> None:
     """Write a trained model so that others can open it."""
     if to not in TARGETS:
@@ -31,8 +32,8 @@ def export(
     if to == "word2vec":
         from regard.tasks.words.exchange import export_vectors
 
-        say(f"{out}: {export_vectors(run, out, binary=out.suffix == '.bin'):,} word vectors")
+        say(f"{out}: {export_vectors(run, out, binary=out.suffix == '.bin', check=not no_check):,} word vectors")
     else:
         from regard.tasks.exporting import export_hub
 
-        say(f"{out}: a {export_hub(run, out)}, {TARGETS[to]}")
+        say(f"{out}: a {export_hub(run, out, check=not no_check)}, {TARGETS[to]}")

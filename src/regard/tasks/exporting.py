@@ -16,11 +16,11 @@ from regard.tasks.opening import predictor_of
 from regard.tasks.registry import task_spec
 
 
-def export_hub(path: Path | str, out: Path) -> str:
-    """Write the model at `path` to the folder `out`; what others call it."""
+def export_hub(path: Path | str, out: Path, *, check: bool = True) -> str:
+    """Write the model at `path`, compared with its hashes if `check`, to the folder `out`; what others call it."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out}: there is something already", hint="give another --out")
-    pretrained = open_model(path)
+    pretrained = open_model(path, check=check)
     if pretrained.target_tokenizer is not None:
         raise CheckpointError(
             f"{path}: its two sides have tokenizers of their own, and a folder that regard writes holds one",

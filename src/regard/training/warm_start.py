@@ -180,9 +180,9 @@ def start_from_vectors(model: nn.Module, tokenizer: Tokenizer, path: Path | str)
     return start_embedding(weight, tokenizer.tokens(range(len(tokenizer))), named.words, named.vectors)
 
 
-def vectors_of(path: Path | str) -> NamedVectors:
+def vectors_of(path: Path | str, *, check: bool = True) -> NamedVectors:
     """Words and their vectors: of a run for words, or of a file in word2vec's formats or GloVe's."""
-    run = RunFolder(path)
+    run = RunFolder(path, check=check)
     if not run.exists():
         return read_word2vec(path)
     pretrained = open_run(run)

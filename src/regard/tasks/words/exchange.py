@@ -26,11 +26,11 @@ from regard.training.warm_start import MODEL, TASK, start_from_vectors, vectors_
 __all__ = ["export_vectors", "import_vectors", "start_from_vectors", "vectors_of"]
 
 
-def export_vectors(run: Path | str, out: Path | str, *, binary: bool = False) -> int:
-    """Write the vectors of a run as word2vec does; how many there are."""
+def export_vectors(run: Path | str, out: Path | str, *, binary: bool = False, check: bool = True) -> int:
+    """Write the vectors of a run, its hashes compared with `check`, as word2vec does; how many there are."""
     if Path(out).exists():
         raise UsageError(f"{out}: there is something already", hint="give another --out")
-    named = vectors_of(run)
+    named = vectors_of(run, check=check)
     write_word2vec(out, named, binary=binary)
     return len(named.words)
 
