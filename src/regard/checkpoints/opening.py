@@ -7,6 +7,7 @@ from pathlib import Path
 from regard.checkpoints.headers import stored_weights
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.spec import Pretrained, check_weights
+from regard.checkpoints.weights import read_tensors
 from regard.data.text.tokenizers import read_tokenizers
 from regard.errors import CheckpointError
 
@@ -40,8 +41,9 @@ def open_run(run: RunFolder) -> Pretrained:
         )
     tokenizer, target = read_tokenizers(run.path)
     origin = str(run.weights)
+    run.check_weights()
     check_weights(spec.model, spec.options, stored_weights(run.weights), origin=origin)
-    tensors = run.read_weights()
+    tensors = read_tensors(run.weights)
     return Pretrained(**vars(spec), tensors=tensors, tokenizer=tokenizer, target_tokenizer=target, origin=origin)
 
 

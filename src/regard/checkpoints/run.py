@@ -181,10 +181,14 @@ class RunFolder:
         finally:
             draft.unlink(missing_ok=True)
 
-    def read_weights(self) -> dict[str, Tensor]:
-        """The weights to use, as they were written."""
+    def check_weights(self) -> None:
+        """Compare the weights to use with what was written."""
         if self.check:
             check_hashes(self.path, [self.weights.name])
+
+    def read_weights(self) -> dict[str, Tensor]:
+        """The weights to use, as they were written."""
+        self.check_weights()
         return read_tensors(self.weights)
 
     def make_sure(self) -> None:
