@@ -71,6 +71,12 @@ class Outcome:
     unread: int = 0
     problems: list[str] = field(default_factory=list)
 
+    def counts(self) -> dict[str, int]:
+        """All of it in numbers, as people name them."""
+        tried = {"kills": self.kills, "in saves": self.in_saves, "disks full": self.full, "removed": self.removed}
+        flipped = {"bits flipped": self.flips, "named": self.named, "never read": self.unread}
+        return tried | flipped | {"lost or silent": len(self.problems)}
+
 
 def fork(work: Callable[[], None], log: Path, *, hook: Callable[[str, tuple[Any, ...]], None] | None = None) -> int:
     """Do work in a process of its own, which talks to a log: FINE, REFUSED with an error, or CRASHED."""
@@ -366,13 +372,9 @@ def weather(task: str, seed: int, kills: int, *, flips: bool) -> Outcome:
 
 def table(found: list[Outcome]) -> str:
     """As docs/reliability.md shows it."""
-    head = "| task | kills | in saves | disk full | removed | bits flipped | named | never read | lost or silent |"
-    rows = [
-        " | ".join(map(str, ("", o.task, o.kills, o.in_saves, o.full, o.removed, o.flips, o.named, o.unread))).lstrip()
-        + f" | {len(o.problems)} |"
-        for o in found
-    ]
-    return "\n".join([head, "|---" * 9 + "|", *rows])
+    heads = ["task", *found[0].counts()]
+    rows = [[one.task, *map(str, one.counts().values())] for one in found]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows))
 
 
 def main() -> None:
@@ -409,14 +411,8 @@ def main() -> None:
     problems = [problem for one in found for problem in one.problems]
     for problem in problems:
         print(problem)
-    measured = {"kills": "kills", "full": "disks full", "removed": "folders removed", "flips": "bits flipped"}
-    rows = [
-        row(o.task, f"storm: {what}", getattr(o, key), n=len(o.problems))
-        for o in found
-        for key, what in measured.items()
-    ]
     if given.save:
-        save("reliability", rows)
+        save("reliability", [row(one.task, what, value) for one in found for what, value in one.counts().items()])
     print(json.dumps({"tasks": len(found), "kills": sum(o.kills for o in found), "problems": len(problems)}))
     sys.exit(1 if problems else 0)
 

@@ -1,4 +1,4 @@
-"""Write the tables of README.md and docs/results.md from results/*.json, between a comment and `<!-- end -->`.
+"""Write the tables of README.md, docs/results.md and docs/reliability.md from results/*.json, between a comment and `<!-- end -->`.
 
     python benchmarks/tables.py [--check]
 
@@ -8,7 +8,7 @@
     <!-- headlines -->                               the rows of `HEADLINES`, which the README shows
 
 Below each table and grid stands where it comes from: the result file, and the commits that made the rows. A test runs
-`render` on both pages and holds them to it, so a figure that is shown is always one that was recorded.
+`render` on these pages and holds them to it, so a figure that is shown is always one that was recorded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "reliability.md")
 _TABLE = re.compile(
     r"(<!-- (?P<kind>table|grid) (?P<name>[\w-]+)(?P<metric> [\w-]+)?(?:: (?P<begins>[^>]*?))? -->\n).*?<!-- end -->",
     re.DOTALL,
