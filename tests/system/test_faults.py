@@ -333,3 +333,17 @@ def test_a_process_killed_under_torchrun_ends_the_other_in_two_lines() -> None:
 def _rank(pid: int) -> str | None:
     said = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     return next((each[5:].decode() for each in said if each.startswith(b"RANK=")), None)
+
+
+def test_a_run_that_was_refused_leaves_no_folder(command: Any, tmp_path: Path) -> None:
+    table = tmp_path / "texts.csv"
+    table.write_text("text,label\none,a\n")
+    words = ("train", "labels", "--train", table, "--out", tmp_path / "runs" / "new")
+    assert command(*words).code != 0
+    assert not (tmp_path / "runs").exists()
+    table.write_text("text,label\n" + "one,a\ntwo,b\n" * 4)
+    start = f"model.start={Path(__file__).parents[1] / 'golden' / 'finished' / 'masked'}"
+    answer = command(*words, start, "--max-memory", "1KB")
+    assert answer.code != 0
+    assert "1.0 kB may be used" in answer.err
+    assert not (tmp_path / "runs").exists()

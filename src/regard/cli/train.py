@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from regard.cli.arguments import DataRoot, NewRun, NoCheck
+from regard.cli.arguments import DataRoot, MaxMemory, NewRun, NoCheck
 from regard.cli.console import put, say
 from regard.errors import UsageError
 
@@ -62,6 +62,7 @@ def train(
     changed_data: Annotated[
         bool, typer.Option("--changed-data", help="Go on although the data is another than the run was begun with.")
     ] = False,
+    max_memory: MaxMemory = None,
     no_check: NoCheck = False,
     data_root: DataRoot = None,
 ) -> None:

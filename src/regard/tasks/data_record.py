@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from regard.checkpoints.run import RunFolder
 from regard.config.recipe import Recipe
+from regard.data.io.hashes import NAME as HASHES
 from regard.data.io.hashes import hash_of
 from regard.data.io.lines import STDIN
 from regard.data.io.paths import find_data
@@ -55,6 +56,12 @@ def read_kept(run: RunFolder) -> Record | None:
 def keep_record(run: RunFolder, record: Mapping[str, FileFacts]) -> None:
     """Write data.json."""
     run.write_text(NAME, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+
+
+def forget_record(run: RunFolder) -> None:
+    """Leave no trace of a run that was refused before it was begun."""
+    for name in (NAME, HASHES):
+        (run.path / name).unlink(missing_ok=True)
 
 
 def read_record(recipe: Recipe, root: Path | None, *, before: Mapping[str, FileFacts]) -> Record:

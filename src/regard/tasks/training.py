@@ -15,8 +15,8 @@ from regard.config.process import unchanged
 from regard.config.recipe import Recipe
 from regard.data.io.hashes import read_hashes
 from regard.data.io.lines import listed
-from regard.errors import ConfigError
-from regard.tasks.data_record import changes, keep_record, read_kept, read_record
+from regard.errors import ConfigError, RegardError
+from regard.tasks.data_record import changes, forget_record, keep_record, read_kept, read_record
 from regard.tasks.facts.card import keep_card, write_card
 from regard.tasks.opening import read_recipe
 from regard.tasks.recipes import make_recipe
@@ -60,8 +60,13 @@ def train(
     with holding(context):
         if begun is None and run.exists():
             check_folder(run, recipe, recipe, resume=resume)  # another training was here meanwhile
-        context.group.from_first(lambda: _check_data(recipe, context, course, remarks))
-        return _train(recipe, context, course)
+        try:
+            context.group.from_first(lambda: _check_data(recipe, context, course, remarks))
+            return _train(recipe, context, course)
+        except RegardError:
+            if context.group.first and not run.exists():
+                forget_record(run)
+            raise
 
 
 def _check_data(recipe: Recipe, context: RunContext, course: Course, remarks: Sequence[str]) -> None:
