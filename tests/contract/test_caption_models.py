@@ -203,6 +203,7 @@ def test_without_attention_the_mean_of_the_locations_is_what_is_seen():
         ("captioner", {"d_hidden": 0}, "d_hidden is 0, at least 1"),
         ("captioner", {"image_size": 8}, "image_size is at least 9"),
         ("captioner", {"norm": "layer"}, "norm"),
+        ("transformer-captioner", {"n_target": 0}, "n_target is 0, at least 1"),
         ("transformer-captioner", {"n_decoder_layers": 0}, "n_decoder_layers is 0, at least 1"),
     ],
 )
