@@ -121,7 +121,7 @@ def test_where_the_new_one_cannot_take_its_place_the_old_one_stays(
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "rename", refused)
-        with pytest.raises(EnvironmentProblem, match="step-00000003: cannot be written .*Input/output error"):
+        with pytest.raises(EnvironmentProblem, match=r"step-00000003: cannot be written .*Input/output error"):
             run.save(3, files={"model": {}}, facts={"step": "anew"})
     assert [path.name for path in run.checkpoints.iterdir()] == ["step-00000003"]
     assert run.read(3, ["model"])[1] == {"step": 3}

@@ -1,4 +1,4 @@
-"""Scores of a vocabulary, ranked: by a faster twin where one stands in, by the textbook elsewhere, and always the same."""
+"""Scores of a vocabulary, ranked: by a faster twin where one stands in, else by the textbook."""
 
 import pytest
 import torch

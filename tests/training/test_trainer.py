@@ -86,7 +86,9 @@ def recorded(folder: Path, n_steps: int, **options: Any) -> Recorder:
     return recorder
 
 
-@pytest.mark.parametrize(("clip", "share"), [(0.0, 1.0), (1.0, 9 / math.sqrt(724)), (2.9, 2.9 * 9 / math.sqrt(724)), (3.0, 1.0)])
+@pytest.mark.parametrize(
+    ("clip", "share"), [(0.0, 1.0), (1.0, 9 / math.sqrt(724)), (2.9, 2.9 * 9 / math.sqrt(724)), (3.0, 1.0)]
+)
 def test_gradients_are_clipped_to_their_norm(tmp_path: Path, clip: float, share: float) -> None:
     # At x = -1, -1/3, 1/3, 1 the line is 1 - 2 x too high: the mean of 2 x (1 - 2 x) is -20/9, of 2 (1 - 2 x) it is 2,
     # and the norm of both is the root of 724 over 9, about 2.99.

@@ -7,7 +7,7 @@ import torch
 
 from hub_peers import close, ours, randomised, transformers
 from regard.attention import Rows
-from regard.checkpoints.foreign.gpt import _gpt1_config
+from regard.checkpoints.foreign.gpt import _gpt1_config, pad_id_of
 from regard.checkpoints.foreign.hub import open_foreign, write_hub
 from regard.checkpoints.spec import ModelSpec
 from regard.checkpoints.weights import weights_of
@@ -185,3 +185,17 @@ def test_the_first_gpt_has_feedforwards_of_four_times_its_width(d_feedforward, f
     model = ModelSpec("language", "gpt", sizes | {"d_feedforward": d_feedforward, "activation": "gelu_tanh"})
     found = _gpt1_config(model)
     assert (None if found is None else found["model_type"]) == family
+
+
+@pytest.mark.parametrize(
+    ("config", "pad_id"),
+    [
+        ({"pad_token_id": 0, "eos_token_id": 5}, 0),
+        ({"pad_token_id": None, "eos_token_id": [4, 6]}, 4),
+        ({"pad_token_id": 9, "eos_token_id": [], "bos_token_id": 8}, 8),
+        ({"pad_token_id": -1, "eos_token_id": "x"}, 0),
+        ({}, 0),
+    ],
+)
+def test_the_id_to_fill_up_with_is_theirs_if_it_is_one_of_nine(config, pad_id):
+    assert pad_id_of(config, 9) == pad_id

@@ -52,7 +52,7 @@ def test_nothing_is_more_than_60_decibels_below_the_loudest():
     loud, faint = noise(2000), noise(2000, seed=1)
     samples = torch.cat([10 * loud, 3e-4 * faint, torch.zeros(2000)])
     both = torch.stack([samples, samples * 1e-2])
-    values, frames = front(both, torch.tensor([6000, 6000]))
+    values, _ = front(both, torch.tensor([6000, 6000]))
     np.testing.assert_allclose(values[0], in_numpy(samples.numpy(), front), atol=2e-4)
     for row in values:
         assert float(row.min()) == pytest.approx(float(row.max()) - 6, abs=1e-5)

@@ -124,7 +124,7 @@ def test_parts_are_shares_of_the_questions_whatever_the_articles_hold(seed: int)
     sizes = [1, 50] * 20
     questions = [Question(f"{a}-{i}", "?", "c", (), f"article {a}") for a, n in enumerate(sizes) for i in range(n)]
     parts = split_by_article(questions, (0.5, 0.5), seed=seed)
-    assert abs(len(parts[0]) - len(parts[1])) <= 50  # whoever lacks more gets the next: never more than one article apart
+    assert abs(len(parts[0]) - len(parts[1])) <= 50  # whoever lacks more gets the next article
 
 
 def test_no_part_is_empty() -> None:
