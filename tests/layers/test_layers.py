@@ -77,6 +77,16 @@ def test_gated_feed_forward_is_its_formula():
     torch.testing.assert_close(part(x), (F.silu(x @ gate.T) * (x @ inner.T)) @ part.outer.weight.T)
 
 
+@pytest.mark.parametrize("kind", [FeedForward, GatedFeedForward])
+def test_feed_forward_begins_as_glorot_has_it(kind):
+    part = kind(30, 80, bias=True)
+    for layer in part.children():
+        bound = math.sqrt(6 / sum(layer.weight.shape))
+        assert 0.98 * bound < layer.weight.abs().max() <= bound
+        assert layer.weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.05)
+        assert (layer.bias == 0).all()
+
+
 def test_embeddings_are_scaled_and_tied():
     embed, ids = Embedding(50, 16, scaled=True, pad_id=0), torch.tensor([[1, 0, 49]])
     vectors = embed(ids)
