@@ -49,6 +49,18 @@ def test_norms_hand_on_the_precision_of_the_products_around_them(name):
     assert norm.weight.grad.dtype == torch.float32  # the weights themselves stay in single precision
 
 
+def test_a_layer_norm_shifts_in_half_precision_too():
+    norm = norm_of("layer")(4)
+    with torch.no_grad():
+        norm.bias.copy_(torch.tensor([1.0, -2.0, 3.0, 0.5]))
+    x = torch.tensor([[1.0, 1.0, -1.0, -1.0]])  # normalised already
+    with torch.autocast("cpu", torch.bfloat16):
+        found = norm(x)
+        plain = norm_of("layer", bias=False)(4)(x)
+    torch.testing.assert_close(found.float(), torch.tensor([[2.0, -1.0, 2.0, -0.5]]), atol=1e-2, rtol=0)
+    torch.testing.assert_close(plain.float(), x, atol=1e-2, rtol=0)
+
+
 def test_an_unknown_norm_or_activation_is_named():
     with pytest.raises(UsageError, match=r"'batch'.*'layer' and 'rms'"):
         norm_of("batch")
