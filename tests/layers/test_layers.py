@@ -45,7 +45,9 @@ def test_norms_hand_on_the_precision_of_the_products_around_them(name):
     torch.testing.assert_close(rounded.float(), exact, atol=0.05, rtol=0.02)
     x.requires_grad_()
     with torch.autocast("cpu", torch.bfloat16):
-        norm(x).sum().backward()
+        handed_on = norm(x)
+    assert handed_on.dtype == torch.bfloat16, "whatever came in"
+    handed_on.sum().backward()
     assert norm.weight.grad.dtype == torch.float32  # the weights themselves stay in single precision
 
 
