@@ -128,6 +128,39 @@ def test_writing_behind_a_filled_cache_leaves_what_it_was_given_alone() -> None:
     assert torch.equal(keys, before)
 
 
+def lent(n_rows: int, n_positions: int) -> tuple[Tensor, Tensor]:
+    """A pair whose memory lies as that of a cache, so that it can be used without a copy."""
+    keys, values = torch.randn(n_positions, n_rows, 2, 4), torch.randn(n_positions, n_rows, 2, 3)
+    return keys.permute(1, 2, 0, 3), values.permute(1, 2, 0, 3)
+
+
+def test_lent_tensors_are_read_without_a_copy_and_never_written() -> None:
+    given = lent(2, 3)
+    keys, values = (tensor.clone() for tensor in given)
+    cut = Cache.filled(*given)
+    assert cut.keys.data_ptr() == given[0].data_ptr()
+    cut.truncate(1)
+    more = pair(2, 1)
+    assert torch.equal(cut.append(*more)[0], torch.cat((keys[:, :, :1], more[0]), 2))
+    swapped = Cache.filled(*given)
+    for order in ([1, 0], [1, 1], [0, 0]):  # from the second on, room that was left is used again
+        swapped.reorder(torch.tensor(order))
+    assert torch.equal(swapped.keys, keys[[0, 0]])
+    assert torch.equal(swapped.values, values[[0, 0]])
+    assert torch.equal(given[0], keys)
+    assert torch.equal(given[1], values)
+
+
+def test_a_cache_may_forget_everything() -> None:
+    cache = Cache(4)
+    cache.append(*pair(2, 3))
+    cache.truncate(0)
+    assert (cache.length, cache.keys.shape[2], cache.values.shape[2]) == (0, 0, 0)
+    keys, values = pair(2, 2)
+    assert torch.equal(cache.append(keys, values)[0], keys)
+    assert torch.equal(cache.values, values)
+
+
 def test_every_layer_has_its_own_cache_and_is_reordered_alike() -> None:
     caches = [Cache(5) for _ in range(3)]
     assert len({id(cache) for cache in caches}) == 3

@@ -28,6 +28,7 @@ from regard.attention import (
     sinusoidal,
     weigh,
 )
+from regard.attention.core import _batch_of_heads
 from regard.errors import MaskError, ShapeError
 
 BOTH_WAYS = pytest.mark.parametrize("way", [attend, attend_explicitly])
@@ -288,3 +289,20 @@ def test_the_default_score_is_the_scaled_dot_product() -> None:
     query, key, value = tensors((3, 16), (5, 16), (5, 2))
     assert torch.equal(attend(query, key, value), attend(query, key, value, score=ScaledDot(0.25)))
     assert not torch.equal(attend(query, key, value), attend(query, Prepared(key), value, score=ScaledDot(0.5)))
+
+
+@pytest.mark.parametrize(
+    ("query", "key", "value", "fits"),
+    [
+        ((2, 6, 5, 4), (2, 6, 7, 4), (2, 6, 7, 3), True),
+        ((2, 6, 5, 4), (2, 3, 7, 4), (2, 3, 7, 3), True),  # two heads share one
+        ((2, 6, 5, 4), (2, 4, 7, 4), (2, 4, 7, 3), False),
+        ((2, 6, 5, 4), (1, 6, 7, 4), (1, 6, 7, 3), False),
+        ((2, 6, 5, 4), (2, 6, 7, 4), (2, 3, 7, 3), False),
+        ((6, 5, 4), (6, 7, 4), (6, 7, 3), False),
+    ],
+)
+def test_kernels_are_given_what_they_can_take(
+    query: tuple[int, ...], key: tuple[int, ...], value: tuple[int, ...], fits: bool
+) -> None:
+    assert _batch_of_heads(*(torch.zeros(shape) for shape in (query, key, value))) is fits

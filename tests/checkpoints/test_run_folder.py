@@ -90,6 +90,43 @@ def test_whenever_saving_breaks_off_a_whole_checkpoint_is_there(
     assert outcomes == {(3, False), (6, False), (6, True)}  # early, late, and not at all
 
 
+def test_whenever_replacing_breaks_off_the_old_or_the_new_one_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only checkpoint there is is written anew; then the next training begins."""
+    outcomes = set()
+    for last in range(1, 30):
+        run, dying = saved(tmp_path / str(last), 3), Dying(last)
+        with monkeypatch.context() as patched, suppress(KeyboardInterrupt):
+            for owner, name in ((os, "fsync"), (Path, "mkdir"), (Path, "rename"), (shutil, "rmtree"), (Path, "open")):
+                patched.setattr(owner, name, dying.before(getattr(owner, name)))
+            run.save(3, files={"model": {"a": torch.ones(2)}}, facts={"step": "anew"})
+        run.clear_drafts()
+        assert [path.name for path in run.checkpoints.iterdir()] == ["step-00000003"]
+        tensors, facts = run.read(3, ["model"])
+        assert torch.equal(tensors["model"]["a"], torch.ones(2) if facts["step"] == "anew" else TENSORS["a"])
+        outcomes.add((facts["step"], dying.left > 0))
+    assert outcomes == {(3, False), ("anew", False), ("anew", True)}  # early, late, and not at all
+
+
+def test_where_the_new_one_cannot_take_its_place_the_old_one_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, rename = saved(tmp_path, 3), Path.rename
+
+    def refused(path: Path, target: Path) -> Path:
+        if path.name.startswith(".draft-step"):
+            raise OSError(5, "Input/output error")
+        return rename(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", refused)
+        with pytest.raises(EnvironmentProblem, match=r"step-00000003: cannot be written .*Input/output error"):
+            run.save(3, files={"model": {}}, facts={"step": "anew"})
+    assert [path.name for path in run.checkpoints.iterdir()] == ["step-00000003"]
+    assert run.read(3, ["model"])[1] == {"step": 3}
+
+
 def test_a_full_disk_leaves_what_was_saved_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = saved(tmp_path, 3)
 

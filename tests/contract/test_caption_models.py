@@ -203,6 +203,7 @@ def test_without_attention_the_mean_of_the_locations_is_what_is_seen():
         ("captioner", {"d_hidden": 0}, "d_hidden is 0, at least 1"),
         ("captioner", {"image_size": 8}, "image_size is at least 9"),
         ("captioner", {"norm": "layer"}, "norm"),
+        ("transformer-captioner", {"n_target": 0}, "n_target is 0, at least 1"),
         ("transformer-captioner", {"n_decoder_layers": 0}, "n_decoder_layers is 0, at least 1"),
     ],
 )
@@ -210,3 +211,29 @@ def test_configs_that_make_no_model(name, wrong, message):
     variant = next(iter(caption_models.VARIANTS[name]))
     with pytest.raises(ConfigError, match=message):
         build(name, caption_models.options_of(name, variant) | wrong)
+
+
+def test_the_captioner_begins_and_goes_on_by_its_equations():
+    """s₀, c₀ = tanh(W gist(mean)), then z = β mean, an LSTM and the output: written out, gate by gate."""
+    model = make("captioner", "none")
+    with torch.no_grad():
+        model.first_state.weight.mul_(20)  # so that the tanh bends what it is given
+    mean = model.encode(images(1))[0].mean(0)
+    gist = model.gist.weight @ mean + model.gist.bias
+    state, memory = (model.first_state.weight @ gist + model.first_state.bias).tanh().chunk(2)
+    assert state.abs().max() > 0.5
+    begun = model.begin(model.encode(images(1)))
+    torch.testing.assert_close(begun.hidden[0], state)
+    torch.testing.assert_close(begun.memory[0], memory)
+    expected, ids = [], captions().ids[:1]
+    for token in ids[0]:
+        word = model.embedding(token[None])[0]
+        context = mean * (model.gate.weight @ state + model.gate.bias).sigmoid()
+        inputs, cell = torch.cat((word, context)), model.cell
+        gates = cell.weight_ih @ inputs + cell.bias_ih + cell.weight_hh @ state + cell.bias_hh
+        enter, forget, new, out = gates.chunk(4)
+        memory = forget.sigmoid() * memory + enter.sigmoid() * new.tanh()
+        state = out.sigmoid() * memory.tanh()
+        hidden = model.combine.weight @ torch.cat((word, state, context)) + model.combine.bias
+        expected.append(model.embedding.weight @ hidden)
+    torch.testing.assert_close(model(images(1), Rows(ids, torch.tensor([5])))[0], torch.stack(expected))

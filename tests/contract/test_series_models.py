@@ -104,6 +104,26 @@ def test_a_normalized_forecast_follows_the_level_of_its_window(name, variant):
         assert not torch.allclose(moved, model(past, *marks) * 7 + 100, atol=1)
 
 
+@every_model
+def test_one_target_alone_is_its_column_of_all(name, variant):
+    model = make(name, variant)
+    given = inputs(model)
+    whole = model(*given)
+    for k in range(len(model.config.targets)):
+        torch.testing.assert_close(model(*given, only=k), whole[:, :, [k]], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["series-transformer", "recurrent-forecaster"])
+def test_one_target_alone_has_its_own_linear_model_and_effects(name):
+    several = {"targets": (0, 2, -1), "linear": True, "n_covariates": 2}
+    model = build(name, series_models.options_of(name, "plain") | several).double().eval()
+    given = inputs(model)
+    model.start(torch.randn(37, 15, dtype=torch.double), torch.randn(2, 3, dtype=torch.double))
+    whole = model(*given)
+    for k in range(3):
+        torch.testing.assert_close(model(*given, only=k), whole[:, :, [k]], rtol=0, atol=1e-10)
+
+
 @pytest.mark.parametrize("name", ["patch-forecaster", "dlinear"])
 def test_columns_of_channel_independent_models_do_not_mix(name):
     model = make(name, "plain")

@@ -229,3 +229,27 @@ def test_more_places_than_positions():
     model = make("speech-transformer", "whisper")
     with pytest.raises(ShapeError, match="13 places are more than the 12"):
         model.listen(Frames(torch.zeros(1, 26, 5, dtype=torch.double), torch.tensor([26])))
+
+
+def test_las_spells_by_its_equations():
+    """s = LSTM([y; ã], s), c = Σ softmax(s · h) h, ã = tanh(W[c; s]): written out, gate by gate."""
+    torch.manual_seed(3)
+    model = build("las", speech_models.options_of("las", "plain") | {"attention": "dot"}).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2)  # so that a tanh bends what it is given
+    memory = model.listen(Frames(heard_frames().values[:1], torch.tensor([11]))).memory[0]
+    target = texts().ids[:1]
+    w_in, w_state, b_in, b_state = model.speller.layers.parameters()
+    state = cell = fed = torch.zeros(8, dtype=torch.double)
+    expected = []
+    for token in target[0]:
+        inputs = torch.cat((model.target_embedding(token[None])[0], fed))
+        enter, forget, new, out = (w_in @ inputs + b_in + w_state @ state + b_state).chunk(4)
+        cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
+        state = out.sigmoid() * cell.tanh()
+        context = (memory @ state).softmax(0) @ memory
+        fed = (model.combine.weight @ torch.cat((context, state)) + model.combine.bias).tanh()
+        expected.append(model.output.weight @ fed + model.output.bias)
+    found = model(Frames(heard_frames().values[:1], torch.tensor([11])), Rows(target, torch.tensor([5])))
+    torch.testing.assert_close(found[0], torch.stack(expected), **EXACT)

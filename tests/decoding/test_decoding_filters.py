@@ -58,6 +58,23 @@ def test_top_p_keeps_the_fewest_that_reach_p() -> None:
     assert kept(TopP(0.95)(LOGITS, at())) == [[0, 1, 2, 3]]
 
 
+def test_top_p_stops_where_p_is_just_reached() -> None:
+    halves = torch.tensor([[1.0, 4.0, 1.0, 2.0]]).log()  # 1/8 1/2 1/8 1/4, which binary numbers hold exactly
+    assert kept(TopP(0.5)(halves, at())) == [[1]]
+    assert kept(TopP(0.75)(halves, at())) == [[1, 3]]
+    assert kept(TopP(0.5 + 1e-4)(halves, at())) == [[1, 3]]
+
+
+def test_top_p_keeps_ties_with_the_last() -> None:
+    tied = torch.tensor([[0.2, 0.4, 0.2, 0.2]]).log()
+    assert kept(TopP(0.3)(tied, at())) == [[1]]
+    assert kept(TopP(0.5)(tied, at())) == [[0, 1, 2, 3]]
+    many = torch.full((1, 5000), -20.0)  # a vocabulary for which the short way is tried
+    many[0, [7, 4000]] = 2.0
+    many[0, 4999] = 3.0
+    assert kept(TopP(0.7)(many, at())) == [[7, 4000, 4999]]
+
+
 def test_top_p_sees_only_what_is_still_allowed() -> None:
     # without the .5, the others are .5 .3 .2 of what is left
     banned = LOGITS.masked_fill(torch.tensor([[False, True, False, False]]), NO)

@@ -45,8 +45,22 @@ def test_norms_hand_on_the_precision_of_the_products_around_them(name):
     torch.testing.assert_close(rounded.float(), exact, atol=0.05, rtol=0.02)
     x.requires_grad_()
     with torch.autocast("cpu", torch.bfloat16):
-        norm(x).sum().backward()
+        handed_on = norm(x)
+    assert handed_on.dtype == torch.bfloat16, "whatever came in"
+    handed_on.sum().backward()
     assert norm.weight.grad.dtype == torch.float32  # the weights themselves stay in single precision
+
+
+def test_a_layer_norm_shifts_in_half_precision_too():
+    norm = norm_of("layer")(4)
+    with torch.no_grad():
+        norm.bias.copy_(torch.tensor([1.0, -2.0, 3.0, 0.5]))
+    x = torch.tensor([[1.0, 1.0, -1.0, -1.0]])  # normalised already
+    with torch.autocast("cpu", torch.bfloat16):
+        found = norm(x)
+        plain = norm_of("layer", bias=False)(4)(x)
+    torch.testing.assert_close(found.float(), torch.tensor([[2.0, -1.0, 2.0, -0.5]]), atol=1e-2, rtol=0)
+    torch.testing.assert_close(plain.float(), x, atol=1e-2, rtol=0)
 
 
 def test_an_unknown_norm_or_activation_is_named():
@@ -75,6 +89,16 @@ def test_gated_feed_forward_is_its_formula():
     part, x = GatedFeedForward(8, 20), torch.randn(2, 3, 8)
     gate, inner = part.gate_inner.weight[:20], part.gate_inner.weight[20:]
     torch.testing.assert_close(part(x), (F.silu(x @ gate.T) * (x @ inner.T)) @ part.outer.weight.T)
+
+
+@pytest.mark.parametrize("kind", [FeedForward, GatedFeedForward])
+def test_feed_forward_begins_as_glorot_has_it(kind):
+    part = kind(30, 80, bias=True)
+    for layer in part.children():
+        bound = math.sqrt(6 / sum(layer.weight.shape))
+        assert 0.98 * bound < layer.weight.abs().max() <= bound
+        assert layer.weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.05)
+        assert (layer.bias == 0).all()
 
 
 def test_embeddings_are_scaled_and_tied():

@@ -13,7 +13,7 @@ from sacrebleu.significance import PairedTest
 
 from regard.errors import UsageError
 from regard.metrics.comparing import Comparison, paired
-from regard.metrics.scores import TextFigures, bleu, bleu_by_length, exact_match, score_translations
+from regard.metrics.scores import Metric, TextFigures, bleu, bleu_by_length, exact_match, score_translations
 
 REFERENCES = [
     "A dog runs along the beach.",
@@ -217,3 +217,12 @@ def test_settings_that_do_not_exist():
 def test_sacrebleu_is_loaded_only_when_something_is_scored():
     code = "import sys, regard.metrics.scores; print('sacrebleu' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_a_metric_is_written_down_with_its_interval_if_it_has_one():
+    plain = Metric("bleu", 21.5, "x|y")
+    assert plain.record() == {"value": 21.5, "signature": "x|y"}
+    assert str(plain) == "bleu                    21.50   x|y"
+    sure = Metric("bleu", 21.5, "x|y", 20.0, 23.25, digits=1)
+    assert sure.record() == {"value": 21.5, "signature": "x|y", "low": 20.0, "high": 23.25}
+    assert str(sure) == "bleu                     21.5   95 % [20.0, 23.2]  x|y"

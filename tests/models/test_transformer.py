@@ -116,3 +116,12 @@ def test_refusals():
         Transformer(tiny()).start(packed)
     with pytest.raises(ShapeError, match="a packed source needs a packed target"):
         Transformer(tiny())(packed, torch.ones(2, 3, dtype=torch.long))
+
+
+def test_beams_that_begin_alike_show_their_attention_row_by_row():
+    model, source, rows = randomised(tiny()), torch.randint(1, 11, (2, 5)), torch.tensor([0, 0, 0, 1, 1, 1])
+    beams, apart = model.start(source, watched=True), model.start(source[rows], watched=True)
+    beams.select(rows, same_source=False)
+    for tokens in (torch.full((6,), 2), torch.tensor([3, 4, 5, 3, 3, 6])):
+        torch.testing.assert_close(beams.step(tokens), apart.step(tokens))
+        torch.testing.assert_close(beams.attention(), apart.attention())

@@ -62,3 +62,11 @@ def test_pooling_by_attention_is_a_weighted_mean():
     encoded = torch.randn(2, 4, 8)
     weights = (encoded @ model.pool.query / 8**0.5).softmax(-1)
     torch.testing.assert_close(model.pooled(encoded), (weights[..., None] * encoded).sum(1))
+
+
+def test_the_class_token_begins_small():
+    torch.manual_seed(0)
+    with torch.device("cpu"):
+        model = build("vit", {"image": (8, 8), "patch": 4, "d_model": 1024, "n_heads": 2, "n_layers": 1})
+    assert model.class_token.std().item() == pytest.approx(0.02, rel=0.1)
+    assert abs(model.class_token.mean().item()) < 0.003

@@ -43,13 +43,13 @@ class Given:
 
 
 class Recorder:
-    """Instead of an optimizer: remembers the gradients."""
+    """Instead of an optimizer: remembers the gradients and the rates."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.model, self.gradients = model, dict[str, Tensor]()
+        self.model, self.gradients, self.rates = model, dict[str, Tensor](), list[float]()
 
     def set_rate(self, rate: float) -> None:
-        """Of no use to it."""
+        self.rates.append(rate)
 
     def apply(self) -> None:
         self.gradients = {name: p.grad.clone() for name, p in self.model.named_parameters() if p.grad is not None}
@@ -70,6 +70,36 @@ def gradients(
     trainer.model.train()
     trainer._step(iter(trainer._batches()), window)
     return recorder.gradients, window.total()
+
+
+def recorded(folder: Path, n_steps: int, **options: Any) -> Recorder:
+    """What an optimizer is given in so many steps of a line y = x + 1 that is to become y = 3 x."""
+    trainer = scripted_trainer(folder, Scripted(), **options)
+    with torch.no_grad():
+        trainer.model.weight.fill_(1.0)  # type: ignore[union-attr, operator]
+        trainer.model.bias.fill_(1.0)  # type: ignore[union-attr, operator]
+    recorder = Recorder(trainer.model)
+    trainer.optimizer = recorder  # type: ignore[assignment]
+    batches = iter(trainer._batches())
+    for _ in range(n_steps):
+        trainer._step(batches, Window(0.0))
+    return recorder
+
+
+@pytest.mark.parametrize(
+    ("clip", "share"), [(0.0, 1.0), (1.0, 9 / math.sqrt(724)), (2.9, 2.9 * 9 / math.sqrt(724)), (3.0, 1.0)]
+)
+def test_gradients_are_clipped_to_their_norm(tmp_path: Path, clip: float, share: float) -> None:
+    # At x = -1, -1/3, 1/3, 1 the line is 1 - 2 x too high: the mean of 2 x (1 - 2 x) is -20/9, of 2 (1 - 2 x) it is 2,
+    # and the norm of both is the root of 724 over 9, about 2.99.
+    found = recorded(tmp_path, 1, clip=clip).gradients
+    assert found["weight"].item() == pytest.approx(-20 / 9 * share, rel=1e-5)
+    assert found["bias"].item() == pytest.approx(2 * share, rel=1e-5)
+
+
+def test_every_step_has_its_own_rate(tmp_path: Path) -> None:
+    found = recorded(tmp_path, 6, schedule="linear", lr=0.8, warmup=2, steps=6)
+    assert found.rates == pytest.approx([0.4, 0.8, 0.6, 0.4, 0.2, 0.0])
 
 
 @pytest.mark.parametrize("options", [{}, {"clip": 0.05}], ids=["plain", "clipped"])

@@ -52,6 +52,7 @@ from regard.errors import CheckpointError, EnvironmentProblem, kind_of
 FORMAT = 1
 _STEP = re.compile(r"step-(\d{8,})")
 _DRAFT = ".draft-"
+_ASIDE = ".aside-"
 _DRAFTS = re.compile(r"\.draft(-.+)?|\..+\.(\d+|[0-9a-f]{12})")  # as `atomic.py` and tokenizers call theirs, too
 _PEOPLE = ("README.md",)  # people may change it
 _MADE = "take it from a copy; or go on with it as it is: --no-check"
@@ -224,11 +225,15 @@ class RunFolder:
         (self.path / "data" / HASHES).unlink(missing_ok=True)
 
     def clear_drafts(self) -> None:
-        """Remove what a kill or a full disk left half written; only whoever holds the lock may."""
+        """Remove what a kill or a full disk left half written, and put back what was just being replaced.
+
+        Only whoever holds the lock may.
+        """
         for folder in (self.path, self.checkpoints, self.path / "data", *(self.path / "data").glob("*/")):
             for rest in folder.glob(".*") if folder.is_dir() else ():
                 if _DRAFTS.fullmatch(rest.name):
                     _remove(rest)
+        self._put_back()
 
     def save(self, step: int, *, files: Mapping[str, Mapping[str, Tensor]], facts: Mapping[str, Any]) -> Path:
         """Write a checkpoint: tensors by file name, and a JSON of facts, all or nothing."""
@@ -246,13 +251,13 @@ class RunFolder:
             state = draft / "state.json"
             write_synced(state, json.dumps(dict(facts)).encode())
             write_hashes(draft, known | {state.name: [hash_of(state)]})
-            _drop(folder)
-            draft.rename(folder)
+            _replace(folder, draft)
             _sync_folder(self.checkpoints)
             if self.metrics.exists():
                 record_hashes(self.path, [self.metrics.name])
         except (OSError, EnvironmentProblem) as problem:
             shutil.rmtree(draft, ignore_errors=True)
+            self._put_back()
             if isinstance(problem, Gone):
                 raise
             reason = problem.strerror if isinstance(problem, OSError) else str(problem).removeprefix(f"{draft}/")
@@ -314,6 +319,15 @@ class RunFolder:
             if step not in kept:
                 _drop(self.checkpoints / f"step-{step:08d}")
 
+    def _put_back(self) -> None:
+        """A checkpoint that was set aside for another of its step takes its place again, if that never came."""
+        for aside in self.checkpoints.glob(f"{_ASIDE}*"):
+            folder = aside.with_name(aside.name.removeprefix(_ASIDE))
+            if folder.exists():
+                _drop(aside)
+            else:
+                aside.rename(folder)
+
     def _install(self, draft: Path, name: str) -> None:
         """Rename a finished draft to its place, and note what it is."""
         if name in _PEOPLE:
@@ -332,6 +346,16 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
+
+
+def _replace(folder: Path, draft: Path) -> None:
+    """Let a finished draft take a folder's place; the old one goes only when the new one stands."""
+    aside = folder.with_name(f"{_ASIDE}{folder.name}")
+    if folder.exists():
+        _drop(aside)
+        folder.rename(aside)
+    draft.rename(folder)
+    _drop(aside)
 
 
 def _drop(folder: Path) -> None:

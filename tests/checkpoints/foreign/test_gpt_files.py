@@ -7,6 +7,7 @@ import torch
 
 from hub_peers import close, ours, randomised, transformers
 from regard.attention import Rows
+from regard.checkpoints.foreign.gpt import _gpt1_config, pad_id_of
 from regard.checkpoints.foreign.hub import open_foreign, write_hub
 from regard.checkpoints.spec import ModelSpec
 from regard.checkpoints.weights import weights_of
@@ -176,3 +177,25 @@ def test_each_model_is_written_as_the_family_it_belongs_to(tmp_path):
     for odd in ({"norm_bias": False}, {"positions": "sinusoidal"}, {"norm": "rms"}, {"gated": True}):
         with pytest.raises(CheckpointError, match="no format of others can express this gpt"):
             written(tmp_path / "odd", {"size": "gpt2", **tiny, **odd})
+
+
+@pytest.mark.parametrize(("d_feedforward", "family"), [(None, "openai-gpt"), (84, "openai-gpt"), (85, None)])
+def test_the_first_gpt_has_feedforwards_of_four_times_its_width(d_feedforward, family):
+    sizes = {"n_tokens": V, "n_positions": 13, "d_model": 21, "n_heads": 3, "n_layers": 1, "order": "post"}
+    model = ModelSpec("language", "gpt", sizes | {"d_feedforward": d_feedforward, "activation": "gelu_tanh"})
+    found = _gpt1_config(model)
+    assert (None if found is None else found["model_type"]) == family
+
+
+@pytest.mark.parametrize(
+    ("config", "pad_id"),
+    [
+        ({"pad_token_id": 0, "eos_token_id": 5}, 0),
+        ({"pad_token_id": None, "eos_token_id": [4, 6]}, 4),
+        ({"pad_token_id": 9, "eos_token_id": [], "bos_token_id": 8}, 8),
+        ({"pad_token_id": -1, "eos_token_id": "x"}, 0),
+        ({}, 0),
+    ],
+)
+def test_the_id_to_fill_up_with_is_theirs_if_it_is_one_of_nine(config, pad_id):
+    assert pad_id_of(config, 9) == pad_id

@@ -109,6 +109,7 @@ def test_configs_that_ours_cannot_be(tmp_path):
         ({"architectures": ["ViTForMaskedImageModeling"]}, "architecture 'ViTForMaskedImageModeling' is not known"),
         ({"patch_size": [3, 4]}, "patches of 3 × 4; regard has square ones only"),
         ({"image_size": "big"}, "image_size is 'big'"),
+        ({"pooler_act": "relu"}, "pooler_act is 'relu', which regard does not have; it has 'tanh'"),
         ({"hidden_size": 12}, "weights do not fit"),
         ({"num_hidden_layers": 3}, r"encoder.layer.2.*missing"),
     ]:

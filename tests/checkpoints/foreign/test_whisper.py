@@ -11,8 +11,9 @@ import torch
 
 from real_weights import real_weights
 from regard.attention import Rows
+from regard.checkpoints.foreign.family import TheirConfig
 from regard.checkpoints.foreign.hub import write_hub
-from regard.checkpoints.foreign.whisper import open_openai
+from regard.checkpoints.foreign.whisper import open_openai, read_options
 from regard.checkpoints.foreign.whisper_tokens import read_ranks, special_tokens, unspoken
 from regard.checkpoints.opening import open_model
 from regard.checkpoints.spec import ModelSpec, with_defaults
@@ -265,3 +266,24 @@ def test_the_real_model_writes_the_tokens_that_transformers_writes(tiny):
             torch.testing.assert_close(
                 whole, peer(encoder_outputs=memory, decoder_input_ids=torch.tensor([ids])).logits, rtol=0, atol=5e-3
             )
+
+
+DIMS = {"n_mels": 80, "n_vocab": 51_864, "n_audio_ctx": 1500, "n_audio_state": 384, "n_audio_head": 6,
+        "n_audio_layer": 4, "n_text_ctx": 448, "n_text_state": 384, "n_text_head": 6, "n_text_layer": 4}  # fmt: skip
+
+
+@pytest.mark.parametrize(("n_vocab", "end"), [(51_864, 50_256), (51_865, 50_257), (51_866, 50_257)])
+def test_rows_are_filled_up_with_the_end_of_text(n_vocab, end):
+    """`<|endoftext|>` is 50256 of the English models and 50257 of the others, as OpenAI's tokenizers have it."""
+    options = read_options(TheirConfig(DIMS | {"n_vocab": n_vocab}, origin="x.pt"))
+    assert (options["pad_id"], options["n_target"], options["d_feedforward"]) == (end, n_vocab, 1536)
+
+
+def test_two_sides_that_differ_are_refused(theirs, tmp_path):
+    with pytest.raises(CheckpointError, match="n_audio_head is 6 and n_text_head is 8; regard has one number"):
+        read_options(TheirConfig(DIMS | {"n_text_head": 8}, origin="x.pt"))
+    theirs.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"decoder_attention_heads": 4}))
+    with pytest.raises(CheckpointError, match="encoder_attention_heads is 2 and decoder_attention_heads is 4"):
+        open_model(tmp_path)

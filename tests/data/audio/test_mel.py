@@ -47,6 +47,19 @@ def test_the_scale_goes_both_ways():
     assert float(to_mel(hertz)[-1]) == pytest.approx(42)  # 27 steps from 1 kHz to 6.4 kHz
 
 
+def test_nothing_is_more_than_60_decibels_below_the_loudest():
+    front = Front(rate=8000, n_mels=20, normal="none")
+    loud, faint = noise(2000), noise(2000, seed=1)
+    samples = torch.cat([10 * loud, 3e-4 * faint, torch.zeros(2000)])
+    both = torch.stack([samples, samples * 1e-2])
+    values, _ = front(both, torch.tensor([6000, 6000]))
+    np.testing.assert_allclose(values[0], in_numpy(samples.numpy(), front), atol=2e-4)
+    for row in values:
+        assert float(row.min()) == pytest.approx(float(row.max()) - 6, abs=1e-5)
+    whole = front(both[:1], torch.tensor([6000]))[0]
+    assert torch.equal(whole[0], values[0]), "each row has its own loudest"
+
+
 @pytest.mark.parametrize(("rate", "n_mels"), [(8000, 20), (16000, 80)])
 def test_it_is_what_numpy_computes(rate, n_mels):
     front = Front(rate=rate, n_mels=n_mels, normal="none")

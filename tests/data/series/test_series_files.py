@@ -45,6 +45,22 @@ def test_semicolons_tabs_gzip_and_no_dates(tmp_path):
     assert read_series(tmp_path / "b.tsv").columns == ("x",)
 
 
+def test_returns_are_logarithms_of_ratios(tmp_path):
+    (tmp_path / "a.csv").write_text("date,x,y\n2020-01-01,100,8\n2020-01-02,110,4\n2020-01-03,99,4\n")
+    returns = read_series(tmp_path / "a.csv").returns()
+    np.testing.assert_allclose(returns.values, [[0.0953101798, -0.6931471806], [-0.1053605157, 0.0]], rtol=1e-9)
+    assert returns.dates.written() == ["2020-01-02", "2020-01-03"]
+    assert np.exp(returns.values.sum(0)) == pytest.approx([0.99, 0.5])  # they add up to the way from first to last
+
+
+def test_windows_know_when_their_futures_begin_and_end():
+    values, times = np.zeros((9, 1), np.float32), np.array([10, 20, 30, 40, 50, 60, 70, 80, 90])
+    places = places_in(0, 9, before=4, horizon=3)
+    some = Windows(values, np.zeros((9, 0), np.float32), places, 4, 3, 1, (0,), times=times)
+    assert [moments.tolist() for moments in some.span] == [[50, 60, 70], [70, 80, 90]]
+    assert Windows(values, values, places, 4, 3, 1, (0,)).span is None
+
+
 def test_files_are_joined_by_the_dates_they_share(tmp_path):
     (tmp_path / "A.csv").write_text("date,x\n2020-01-01,1\n2020-01-02,2\n2020-01-04,4\n")
     (tmp_path / "B.csv").write_text("date,x\n2020-01-02,20\n2020-01-03,30\n2020-01-04,40\n")

@@ -63,6 +63,29 @@ def test_a_filled_one_is_read_and_never_written(kind):
     assert cache.room()[0].dtype == kind.dtype
 
 
+def test_lent_tensors_stay_as_they_are():
+    given = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 5)
+    keys, values = (tensor.clone() for tensor in given)
+    cut = HeadCache.filled(*given)
+    cut.truncate(2)
+    cut.append(torch.zeros(2, 3, 1, 5), torch.zeros(2, 3, 1, 5))
+    swapped = HeadCache.filled(*given)
+    for order in ([1, 0], [1, 1], [0, 0]):  # from the second on, room that was left is used again
+        swapped.reorder(torch.tensor(order))
+    assert torch.equal(swapped.keys, keys[[0, 0]])
+    assert torch.equal(given[0], keys)
+    assert torch.equal(given[1], values)
+
+
+def test_beams_of_a_source_fold_in_their_order():
+    keys = torch.arange(12.0).view(6, 1, 2, 1)  # row r holds 2 r and 2 r + 1
+    cache = HeadCache(2)
+    cache.append(keys, -keys)
+    cache.fold(3)
+    assert cache.keys[:, 0, :, 0].tolist() == [[0, 2, 4, 1, 3, 5], [6, 8, 10, 7, 9, 11]]
+    assert cache.values[:, 0, :, 0].tolist() == [[0, -2, -4, -1, -3, -5], [-6, -8, -10, -7, -9, -11]]
+
+
 def test_claimed_room_is_the_callers_to_write():
     cache = HeadCache(2)
     with pytest.raises(UsageError, match="claim room or append"):

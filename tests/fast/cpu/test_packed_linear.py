@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.fast.cpu.packed_linear import PackedLinear, pack_linears
+from regard.fast.cpu.packed_linear import PackedLinear, _rounded, pack_linears
 from regard.models.registry import build
 
 SIZES = {"n_source": 40, "n_target": 40}
@@ -53,6 +53,16 @@ def test_rectified_layers_and_rows_of_nothing(precision):
         assert first(rows).min() == 0
         assert (found - expected).norm() / expected.norm() < NEAR[precision] / 2
         torch.testing.assert_close(second(torch.zeros(1, 96))[0], outer.bias, rtol=0, atol=NEAR[precision] / 10)
+
+
+def test_eight_bits_reach_as_far_as_the_largest_weight():
+    weight = torch.tensor([[1.27, -0.5, 0.014, 0.0], [-2.54, 2.54, 0.029, 1.0], [0.0, 0.0, 0.0, 0.0]])
+    rounded, scales = _rounded(weight)
+    assert scales[:2].tolist() == pytest.approx([0.01, 0.02])
+    assert rounded.int_repr().tolist() == [[127, -50, 1, 0], [-127, 127, 1, 50], [0, 0, 0, 0]]
+    many = torch.randn(50, 64)
+    apart = (_rounded(many)[0].dequantize() - many).abs().amax(1)
+    assert (apart <= many.abs().amax(1) / 254 * 1.001).all()  # half a step
 
 
 def test_any_number_of_rows_and_leading_dimensions():

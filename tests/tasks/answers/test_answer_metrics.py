@@ -35,6 +35,8 @@ def test_words_that_count(text: str, words: list[str]) -> None:
         ("in October 1973", "October 1973", 0, 0.8),
         ("Denver Broncos", "The Denver Broncos", 1, 1),
         ("the the cat cat", "cat", 0, 2 / 3),
+        ("very very good", "very very bad", 0, 2 / 3),  # two of three each, though it is one word
+        ("cat cat cat", "cat cat", 0, 0.8),
         ("dog", "cat", 0, 0),
         ("", "cat", 0, 0),
         ("", "", 1, 1),

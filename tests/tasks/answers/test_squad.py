@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from regard.errors import DataError
-from regard.tasks.answers.squad import Answer, Question, read_squad, split_by_article
+from regard.tasks.answers.squad import Answer, Question, _nearest, read_squad, split_by_article
 
 CONTEXT = "In 1973, oil 🛢️ rose; in 1974 it fell."
 
@@ -44,6 +44,11 @@ def test_answers_are_looked_for_nearby(tmp_path: Path) -> None:
         f"{path}: 2 answers were moved to where they stand, the first at data[0].paragraphs[0].qas[0].answers[0]",
         f"{path}: 2 answers stand nowhere in their context, the first at data[0].paragraphs[0].qas[0].answers[2]",
     ]
+
+
+@pytest.mark.parametrize(("start", "found"), [(0, 0), (3, 0), (5, 8), (7, 8), (9, 8), (11, 8), (13, 16), (99, 16)])
+def test_of_several_places_the_nearest_counts(start: int, found: int) -> None:
+    assert _nearest("one", "one two one two one", start) == found
 
 
 def test_impossible_questions_have_no_answers(tmp_path: Path) -> None:
@@ -112,6 +117,14 @@ def test_articles_stay_together() -> None:
     assert [len(part) / len(questions) for part in parts] == pytest.approx([0.8, 0.1, 0.1], abs=0.03)
     assert parts == split_by_article(questions, (0.8, 0.1, 0.1), seed=3)
     assert parts != split_by_article(questions, (0.8, 0.1, 0.1), seed=4)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_parts_are_shares_of_the_questions_whatever_the_articles_hold(seed: int) -> None:
+    sizes = [1, 50] * 20
+    questions = [Question(f"{a}-{i}", "?", "c", (), f"article {a}") for a, n in enumerate(sizes) for i in range(n)]
+    parts = split_by_article(questions, (0.5, 0.5), seed=seed)
+    assert abs(len(parts[0]) - len(parts[1])) <= 50  # whoever lacks more gets the next article
 
 
 def test_no_part_is_empty() -> None:

@@ -7,7 +7,7 @@ import torch
 import tiny_series
 from regard.data.series.space import SeriesSpace
 from regard.data.series.windows import Windows, places_in
-from regard.tasks.series.baselines import Ridge, baselines, naive, seasonal
+from regard.tasks.series.baselines import PENALTIES, Ridge, baselines, naive, seasonal
 from regard.tasks.series.metrics import errors_of, metrics, pinball
 from regard.tasks.series.training import series_loss
 
@@ -85,6 +85,24 @@ def test_ridge_finds_what_is_linear():
     some = windows(table, n_inputs=1, targets=(1,), context=8, horizon=4)
     assert errors_of(Ridge.fit(some, some)(some), some).figures()["mse"] < 1e-3
     assert errors_of(naive(some), some).figures()["mse"] > 1
+
+
+def test_the_penalty_is_the_one_that_does_best_on_the_validation_part():
+    chance = np.random.default_rng(3)
+    train, valid = (windows({"x": chance.standard_normal(60).cumsum()}, context=8, horizon=2) for _ in range(2))
+
+    def sides(part):
+        x = np.stack([part.values[p - 8 : p, 0] for p in part.places]).astype(np.float64)
+        y = np.stack([part.values[p : p + 2, 0] for p in part.places]).astype(np.float64)
+        return np.column_stack([x - x[:, -1:], np.ones(len(x))]), y - x[:, -1:]
+
+    (x, y), (x_valid, y_valid) = sides(train), sides(valid)
+    unit = np.square(x).sum(0)[:-1].mean()
+    held_back = [np.diag([np.sqrt(penalty * unit)] * 8 + [0.0]) for penalty in PENALTIES]
+    tried = [np.linalg.lstsq(np.vstack([x, rows]), np.vstack([y, np.zeros((9, 2))]))[0] for rows in held_back]
+    here, there = ([float(np.square(a @ each - b).mean()) for each in tried] for a, b in ((x, y), (x_valid, y_valid)))
+    assert np.argmin(here) == 0 < np.argmin(there)  # what is learnt from always likes the smallest
+    np.testing.assert_allclose(Ridge.fit(train, valid).weights, tried[np.argmin(there)], atol=1e-5)
 
 
 def test_mase_counts_in_seasons_of_the_training_part():

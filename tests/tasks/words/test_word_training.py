@@ -110,6 +110,18 @@ def test_a_rate_far_too_high_gives_numbers_still(lr):
     assert torch.isfinite(model.input).all()
 
 
+def test_the_rate_falls_evenly_to_almost_nothing(monkeypatch):
+    rates = []
+    monkeypatch.setattr(skipgram._Learner, "_step", lambda *_, rate: rates.append(rate) or 0.0)
+    learnt(stream_of(200), epochs=2.0, lr=0.5)
+    n = len(rates)
+    assert n > 20
+    assert rates == pytest.approx([0.5 * (1 - i / n) for i in range(n)])
+    rates.clear()
+    learnt(stream_of(200), epochs=1 / n, lr=0.5)
+    assert rates[0] == 0.5
+
+
 def test_it_stops_when_told():
     told = []
     stream = stream_of(200)
