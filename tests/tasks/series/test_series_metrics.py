@@ -7,7 +7,8 @@ import torch
 import tiny_series
 from regard.data.series.space import SeriesSpace
 from regard.data.series.windows import Windows, places_in
-from regard.tasks.series.baselines import PENALTIES, Ridge, baselines, naive, seasonal
+from regard.metrics.scores import Metric
+from regard.tasks.series.baselines import PENALTIES, Ridge, baselines, lines_of, naive, seasonal
 from regard.tasks.series.metrics import errors_of, metrics, pinball
 from regard.tasks.series.training import series_loss
 
@@ -122,3 +123,18 @@ def test_mase_counts_in_seasons_of_the_training_part():
     assert stretches[-1].signature == "s|scaled|windows 25-31"
     sizes = [8, 8, 8, 7]
     assert np.average([one.value for one in stretches], weights=sizes) == pytest.approx(found["mae"].value)
+
+
+def test_a_model_that_is_no_better_is_told_so() -> None:
+    def figure(value: float, low: float | None = None, high: float | None = None) -> Metric:
+        return Metric("mse", value, "", low, high, digits=4)
+
+    beside = {"naive mse": figure(0.9), "ridge mse": figure(0.4)}
+    assert lines_of({"mse": figure(0.3, 0.28, 0.32)} | beside) == [
+        "model           mse 0.3000",
+        "naive           mse 0.9000",
+        "ridge           mse 0.4000",
+    ]
+    told = lines_of({"mse": figure(0.39, 0.3, 0.5)} | beside)[-1]
+    assert told.startswith("not clearly better than ridge, which takes seconds (0.400 is inside")
+    assert lines_of({"mse": figure(0.5)} | beside)[-1].startswith("no better than ridge")

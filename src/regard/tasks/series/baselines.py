@@ -29,6 +29,7 @@ from regard.data.series.windows import Rows, Windows
 from regard.errors import CheckpointError
 from regard.metrics.bootstrap import Drawn
 from regard.metrics.scores import Metric
+from regard.metrics.verdict import verdict
 from regard.models.interfaces.series import steps_read
 from regard.tasks.measuring import Scores
 from regard.tasks.series.forecasting import forecasts
@@ -233,11 +234,12 @@ def _scores(said: Forecasts, windows: Windows) -> Offsets:
 
 
 def lines_of(metrics: Mapping[str, Metric]) -> list[str]:
-    """The scaled errors as lines for people, the model's first."""
+    """The scaled errors as lines for people, the model's first; and that it is no better, where it is not."""
     whose = [""] + [key.removesuffix("mse") for key in metrics if key.endswith(" mse")]
     lines = []
     for prefix in whose:
         shown = [name for name in ("mse", "mae", "mase", "coverage") if prefix + name in metrics]
         figures = "  ".join(f"{name} {metrics[prefix + name].value:.4f}" for name in shown)
         lines.append(f"{prefix.strip() or 'model':<15} {figures}")
-    return lines
+    told = verdict(metrics["mse"], {prefix.strip(): metrics[f"{prefix}mse"].value for prefix in whose if prefix})
+    return lines if told.advice is None else [*lines, told.advice]
