@@ -58,7 +58,7 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of it: noticed by a test, survived, or out of time."""
+    """What became of it: noticed by a test, survived, out of time or not run."""
 
     mutant: Mutant
     end: str
@@ -218,8 +218,9 @@ def _ended(attempt: Attempt) -> Outcome | None:
     _write(attempt.tree / attempt.mutant.file, attempt.source)
     if late:
         return Outcome(attempt.mutant, "out of time")
-    if os.waitstatus_to_exitcode(status) in (0, 5):  # 5: there were no tests
-        return Outcome(attempt.mutant, "survived")
+    code = os.waitstatus_to_exitcode(status)
+    if code != 1:  # 5: there were no tests; anything else: they could not be run, and say nothing
+        return Outcome(attempt.mutant, "survived" if code in (0, 5) else "not run")
     found = re.search(r"^(?:FAILED|ERROR) ([^\s\[]+)", (attempt.tree / LOG).read_text(), re.MULTILINE)
     return Outcome(attempt.mutant, "noticed", found[1] if found else "")
 
