@@ -134,6 +134,8 @@ def mutants_in(path: Path) -> Iterator[Mutant]:
         starts.append(starts[-1] + len(line))
     for node in _inside(ast.parse(source)):
         for kind, place, new in _changes(node):
+            assert place.end_lineno is not None
+            assert place.end_col_offset is not None
             begin, end = (
                 starts[place.lineno - 1] + place.col_offset,
                 starts[place.end_lineno - 1] + place.end_col_offset,
@@ -150,8 +152,9 @@ def _inside(tree: ast.AST, *, within: bool = False) -> Iterator[ast.AST]:
         yield tree
     if isinstance(tree, ast.FunctionDef):
         for statement in tree.body:
-            made = tree.name == "__init__" and isinstance(statement, ast.Assign)  # nothing works without these
-            yield from _inside(statement.value if made else statement, within=True)
+            made = tree.name == "__init__"  # nothing works without what is assigned there
+            value = statement.value if made and isinstance(statement, ast.Assign) else statement
+            yield from _inside(value, within=True)
         return
     for name, value in ast.iter_fields(tree):
         for child in value if isinstance(value, list) else [value]:
