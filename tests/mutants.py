@@ -58,7 +58,7 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of it: noticed by a test, survived, or out of time."""
+    """What became of it: noticed by a test, survived, out of time or not run."""
 
     mutant: Mutant
     end: str
@@ -134,6 +134,8 @@ def mutants_in(path: Path) -> Iterator[Mutant]:
         starts.append(starts[-1] + len(line))
     for node in _inside(ast.parse(source)):
         for kind, place, new in _changes(node):
+            assert place.end_lineno is not None
+            assert place.end_col_offset is not None
             begin, end = (
                 starts[place.lineno - 1] + place.col_offset,
                 starts[place.end_lineno - 1] + place.end_col_offset,
@@ -150,8 +152,9 @@ def _inside(tree: ast.AST, *, within: bool = False) -> Iterator[ast.AST]:
         yield tree
     if isinstance(tree, ast.FunctionDef):
         for statement in tree.body:
-            made = tree.name == "__init__" and isinstance(statement, ast.Assign)  # nothing works without these
-            yield from _inside(statement.value if made else statement, within=True)
+            made = tree.name == "__init__"  # nothing works without what is assigned there
+            value = statement.value if made and isinstance(statement, ast.Assign) else statement
+            yield from _inside(value, within=True)
         return
     for name, value in ast.iter_fields(tree):
         for child in value if isinstance(value, list) else [value]:
@@ -218,8 +221,9 @@ def _ended(attempt: Attempt) -> Outcome | None:
     _write(attempt.tree / attempt.mutant.file, attempt.source)
     if late:
         return Outcome(attempt.mutant, "out of time")
-    if os.waitstatus_to_exitcode(status) in (0, 5):  # 5: there were no tests
-        return Outcome(attempt.mutant, "survived")
+    code = os.waitstatus_to_exitcode(status)
+    if code != 1:  # 5: there were no tests; anything else: they could not be run, and say nothing
+        return Outcome(attempt.mutant, "survived" if code in (0, 5) else "not run")
     found = re.search(r"^(?:FAILED|ERROR) ([^\s\[]+)", (attempt.tree / LOG).read_text(), re.MULTILINE)
     return Outcome(attempt.mutant, "noticed", found[1] if found else "")
 

@@ -306,3 +306,12 @@ def test_kernels_are_given_what_they_can_take(
     query: tuple[int, ...], key: tuple[int, ...], value: tuple[int, ...], fits: bool
 ) -> None:
     assert _batch_of_heads(*(torch.zeros(shape) for shape in (query, key, value))) is fits
+
+
+def test_every_leading_dimension_has_to_fit() -> None:
+    query, key = torch.randn(3, 2, 1, 4, 8), torch.randn(5, 2, 1, 6, 8)
+    with pytest.raises(ShapeError, match="a batch of 3 queries does not fit a batch of 5 keys"):
+        attend(query, key, key)
+    with pytest.raises(ShapeError, match="a batch of 3 keys does not fit a batch of 5 values"):
+        attend(query, key[:3], key)
+    assert attend(query, key[:1], key[:1]).shape == (3, 2, 1, 4, 8)

@@ -41,6 +41,11 @@ def test_uncommented_options_of_the_model_are_valid_too(task: str, model: str) -
 def test_help_names_every_setting_that_counts_with_what_it_means(task: str) -> None:
     spec = task_spec(task)
     lines = help_of(spec).splitlines()
+    headings = [line for line in lines if line.startswith("[")]
+    assert [f"[{section}]" for section in (*spec.sections, "model") if f"[{section}]" in headings]
+    for place, heading in enumerate(headings):
+        keys = lines[lines.index(heading) + 1 : lines.index(headings[place + 1]) if place + 1 < len(headings) else None]
+        assert all(key.strip().startswith(f"{heading[1:-1]}.") for key in keys if key)
     for section, record in {**spec.sections, "model": models.entry(spec.models[0]).config}.items():
         for one in settings_of(record).values():
             key = f"{section}.{one.name}"

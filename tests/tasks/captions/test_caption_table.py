@@ -11,7 +11,9 @@ from PIL import Image
 
 import tiny_captions
 from regard.data.images.captions import CaptionSource, hold_pictures, without_punctuation
-from regard.errors import DataError, UsageError
+from regard.data.synthetic.shapes import SIDE
+from regard.errors import ConfigError, DataError, UsageError
+from regard.tasks.captions.config import CaptionData
 
 FLICKR = "a.jpg#0\tA dog .\na.jpg#1\tThe dog runs .\nb.jpg#0\tA cat .\nc.jpg#0\tA bird ,  flying .\n"
 
@@ -188,3 +190,10 @@ def test_words_alone():
     assert without_punctuation('A "red" ball -- and a well-known dog , isn\'t it ?') == (
         "A red ball and a well-known dog isn't it"
     )
+
+
+def test_drawn_shapes_have_one_size():
+    CaptionData(synthetic="shapes", image_size=SIDE).check()
+    CaptionData(image_size=SIDE + 1).check(built=False)
+    with pytest.raises(ConfigError, match=f"data.image_size is {SIDE + 1}, and synthetic shapes are drawn on {SIDE}"):
+        CaptionData(synthetic="shapes", image_size=SIDE + 1).check()
