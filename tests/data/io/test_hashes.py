@@ -120,3 +120,20 @@ def test_a_kill_while_a_file_is_replaced_leaves_a_right_hash(tmp_path: Path, bef
 def test_a_model_that_is_one_file_has_no_hashes(tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
     assert read_hashes(tmp_path / "model.gguf") is None
+
+
+@pytest.mark.parametrize("old", [None, b"of an older version"])
+def test_a_kill_before_a_file_first_has_a_hash_leaves_what_is_right(tmp_path: Path, old: bytes | None) -> None:
+    path, draft = tmp_path / "a", tmp_path / ".draft-a"
+    draft.write_bytes(b"new one")
+    if old is not None:
+        path.write_bytes(old)
+    with pytest.raises(KeyboardInterrupt), replacing(path, hash_of(draft)):
+        raise KeyboardInterrupt
+    assert check_hashes(tmp_path)
+    with replacing(path, hash_of(draft)):
+        draft.replace(path)
+    assert check_hashes(tmp_path)
+    path.unlink()
+    with pytest.raises(hashes.Damaged, match="there is no such file, and there was one"):
+        check_hashes(tmp_path)

@@ -42,6 +42,7 @@ class FileHash(NamedTuple):
 
 
 Known = dict[str, list[FileHash]]
+_ABSENT = FileHash(-1, "")  # there is no file yet
 
 
 def hash_of(path: Path, *, size: int | None = None) -> FileHash:
@@ -116,9 +117,10 @@ def forget_hashes(folder: Path, names: Iterable[str]) -> None:
 
 @contextmanager
 def replacing(path: Path, new: FileHash) -> Iterator[None]:
-    """While a file is replaced by one of that hash, both are right; afterwards the new one is."""
+    """While a file is replaced by one of that hash, or first comes, both states are right; then the new one is."""
     known = read_hashes(path.parent) or {}
-    write_hashes(path.parent, known | {path.name: [new, *known.get(path.name, [])]})
+    before = known.get(path.name) or [hash_of(path) if path.exists() else _ABSENT]
+    write_hashes(path.parent, known | {path.name: [new, *before]})
     yield
     write_hashes(path.parent, known | {path.name: [new]})
 
@@ -141,6 +143,8 @@ def _check(folder: Path, name: str, hint: str | None) -> None:
             if not allowed or any(_fits(path, one, grown=name in GROWING) for one in allowed):
                 return
         except FileNotFoundError:
+            if _ABSENT in allowed:
+                return
             raise Damaged(f"{path}: there is no such file, and there was one", hint=hint or _HINT) from None
         except OSError as problem:
             raise Damaged(f"{path}: cannot be read ({problem.strerror or problem})", hint=hint or _HINT) from problem
