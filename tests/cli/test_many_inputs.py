@@ -57,6 +57,12 @@ def run_of(task):
     return GOLDEN / "finished" / task
 
 
+def said(answer):
+    """What a command says, without that the runs of tests/golden are older than hashes."""
+    lines = answer.err.splitlines(keepends=True)
+    return "".join(line for line in lines if "an older version wrote it, without hashes" not in line)
+
+
 def records(answer):
     return [json.loads(line) for line in answer.out.splitlines()]
 
@@ -124,7 +130,7 @@ def test_texts_of_several_lines_stand_apart_where_one_is_missing(command):
 def test_an_only_input_fails_as_the_command(command):
     answer = command("predict", run_of("masked"), BAD["masked"], "--json")
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith("error: text 1 has no mask")
+    assert said(answer).startswith("error: text 1 has no mask")
     assert "failed" not in answer.err
 
 
@@ -180,7 +186,7 @@ def test_folders_and_patterns(command, here):
     shutil.copy(GOOD["images"][0], here / "photos" / ".cache" / "d.png")
     names = ["photos/a.PNG", "photos/b.png", "photos/more/c.png"]
     answer = command("predict", run, "photos/")
-    assert (answer.code, answer.err) == (0, "")
+    assert (answer.code, said(answer)) == (0, "")
     assert [line.split("\t")[0] for line in answer.out.splitlines()] == names
     alone = command("predict", run, names[1]).out
     assert answer.out.splitlines()[1] == f"{names[1]}\t{alone.rstrip()}", "one file by its name has no column for it"
@@ -212,7 +218,7 @@ def test_a_text_is_a_text_even_where_a_file_is_called_so(command, here):
     (here / "cat").write_text("red\n")
     answer = command("predict", run_of("words"), "cat")
     assert answer.out == command("predict", run_of("words"), " cat").out
-    assert answer.err == "cat is taken as a text; to read the lines of the file: --input cat\n"
+    assert said(answer) == "cat is taken as a text; to read the lines of the file: --input cat\n"
 
 
 def test_vectors_of_some_texts(command):

@@ -293,7 +293,7 @@ def test_only_models_of_the_same_kind_are_compared(command, run_of, tmp_path):
     assert "the two models have different labels: cat, dog, and numbers" in answer.err
 
 
-@pytest.mark.parametrize(("task", "n"), [("language", 8), ("masked", 5), ("labels", 5), ("answers", 5)])
+@pytest.mark.parametrize(("task", "n"), [("language", 9), ("masked", 5), ("labels", 5), ("answers", 5)])
 def test_verify_measures_every_promise(command, run_of, task, n):
     answer = command("verify", run_of(task), "--n", 6, "--json")
     records = list(map(json.loads, answer.out.splitlines()))

@@ -67,4 +67,5 @@ def test_a_run_cannot_go_on_with_other_data(task: str, tmp_path: Path, capsys, m
     assert "there is a run already" in again.err
     other = command("train", *given, 'data.valid=["x"]', "--resume", "--out", tmp_path / "run")
     assert other.code == 2
-    assert "was begun with another [data]; it cannot go on with these" in other.err
+    assert "data.valid: " in other.err
+    assert "→" in other.err

@@ -161,7 +161,8 @@ def test_pictures_pages_and_records(model, folder, tmp_path, dark):
     page = seen.page(tmp_path / "seen.html").read_text()
     assert all(f'"{word}"' in page for word in seen.words)
     assert "data:image/png;base64,iVBOR" in page
-    assert "http" not in page
+    assert "http:" not in page
+    assert "https:" not in page
     again = CaptionLook.load(seen.save(tmp_path / "seen.json"))
     np.testing.assert_array_equal(again.weights["cross"], seen.weights["cross"])
     assert again.words == seen.words

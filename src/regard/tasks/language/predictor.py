@@ -19,7 +19,6 @@ from torch import nn
 
 from regard.checkpoints.spec import Pretrained
 from regard.config.recipe import Recipe
-from regard.data.text.documents import Document
 from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions
 from regard.errors import UsageError
@@ -36,14 +35,15 @@ from regard.tasks.base import (
     varied,
 )
 from regard.tasks.decode_settings import DecodeSettings
-from regard.tasks.language.metrics import Passages, score_documents, score_passages
 from regard.tasks.language.writer import Continuation, Writer, context_of
 from regard.tasks.measuring import Scores
-from regard.tasks.texts import Documents, TextFiles
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what only measuring and looking need
+    from regard.data.text.documents import Document
     from regard.inspection.forward_case import ForwardCase
     from regard.inspection.invariants import Check
+    from regard.tasks.language.metrics import Passages
+    from regard.tasks.texts import Documents, TextFiles
 
 PASSAGE = 2000  # characters that are compared at once
 _LOOKED_AT = 100_000  # of a document, where a few passages are enough
@@ -129,11 +129,11 @@ class LanguagePredictor(Predictor[str, Continuation]):
 
     def given_examples(self, data: ScoreData) -> Documents:
         """The documents of the files given."""
-        return TextFiles(self.config.data, data.root, data.made).source(tuple(data.files), what="data").documents
+        return self._files(data).source(tuple(data.files), what="data").documents
 
     def recipe_tests(self, data: ScoreData) -> Mapping[str, Documents]:
         """The documents of the recipe's test sets, else those held out."""
-        return TextFiles(self.config.data, data.root, data.made).test_documents()
+        return self._files(data).test_documents()
 
     def score(self, examples: Documents, options: DecodeOptions) -> Scores:
         """How well the model expects documents."""
@@ -141,6 +141,8 @@ class LanguagePredictor(Predictor[str, Continuation]):
 
     def shared(self, other: Self, name: str, examples: Documents, data: ScoreData) -> tuple[Passages, Passages]:
         """Passages of the documents that both can read; tokens are compared, too, where they are the same."""
+        from regard.tasks.language.metrics import Passages
+
         texts = [text for document in examples() for text in passages(document.text)]
         texts = [text for text in texts if min(self._pieces(text), other._pieces(text)) > 1]
         both = Passages(texts, self.tokenizer.fingerprint() == other.tokenizer.fingerprint())
@@ -148,6 +150,8 @@ class LanguagePredictor(Predictor[str, Continuation]):
 
     def score_compared(self, examples: Passages, options: DecodeOptions) -> Scores:
         """Bits per character of passages, each read by itself; the loss a token, too, where tokens are the same."""
+        from regard.tasks.language.metrics import score_passages
+
         return score_passages(examples, self.model, self.tokenizer, **self._reading)
 
     def sample(self, examples: Documents, n: int) -> list[str]:
@@ -167,7 +171,14 @@ class LanguagePredictor(Predictor[str, Continuation]):
     def _writer(self, module: nn.Module) -> Writer:
         return Writer([cast(Any, module)], self.tokenizer, say=lambda text: self.say(text), **self._reading)
 
+    def _files(self, data: ScoreData) -> TextFiles:
+        from regard.tasks.texts import TextFiles
+
+        return TextFiles(self.config.data, data.root, data.made)
+
     def _score(self, documents: Documents, stride: int | None) -> Scores:
+        from regard.tasks.language.metrics import score_documents
+
         return score_documents(documents, self.model, self.tokenizer, stride=stride, **self._reading)
 
     def _readable(self, texts: Iterable[str]) -> list[str]:
