@@ -1,4 +1,4 @@
-"""Write the tables of README.md, docs/results.md and docs/reliability.md from results/*.json, between a comment and `<!-- end -->`.
+"""Write the tables of the pages with figures from results/*.json, between a comment and `<!-- end -->`.
 
     python benchmarks/tables.py [--check]
 

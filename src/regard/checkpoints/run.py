@@ -251,10 +251,10 @@ class RunFolder:
             state = draft / "state.json"
             write_synced(state, json.dumps(dict(facts)).encode())
             write_hashes(draft, known | {state.name: [hash_of(state)]})
+            if self.metrics.exists():  # before the checkpoint stands: what it knows is never without a hash
+                record_hashes(self.path, [self.metrics.name])
             _replace(folder, draft)
             _sync_folder(self.checkpoints)
-            if self.metrics.exists():
-                record_hashes(self.path, [self.metrics.name])
         except (OSError, EnvironmentProblem) as problem:
             shutil.rmtree(draft, ignore_errors=True)
             self._put_back()

@@ -19,7 +19,7 @@ from rich.table import Column
 
 from regard.checkpoints.run import RunFolder
 from regard.config.wording import roughly, score
-from regard.data.io.hashes import forget_hashes
+from regard.data.io.hashes import forget_hashes, record_hashes
 from regard.metrics.figure_names import figure, is_mirrored
 
 _LABELS = {"lr": "rate"}
@@ -147,6 +147,7 @@ def cut_after(path: Path, step: int) -> None:
     draft = path.with_name(f".draft-{path.name}")
     draft.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
     draft.replace(path)
+    record_hashes(path.parent, [path.name])
 
 
 def _aside(name: str) -> bool:
