@@ -8,7 +8,8 @@ model.log_probs("To be, or not to be")     what it thinks of a text, piece by pi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -37,7 +38,7 @@ from regard.tasks.base import (
 )
 from regard.tasks.decode_settings import DecodeSettings
 from regard.tasks.language.metrics import Passages, score_documents, score_passages
-from regard.tasks.language.writer import Continuation, Writer, context_of
+from regard.tasks.language.writer import Continuation, StreamEnd, Writer, context_of
 from regard.tasks.measuring import Scores
 from regard.tasks.texts import Documents, TextFiles
 
@@ -75,6 +76,13 @@ class LanguagePredictor(Predictor[str, Continuation]):
         chosen = self.options({name: value for name, value in options.items() if name != "stop"})
         return bool(chosen.strategy != "beam" and chosen.n_samples == 1)
 
+    def with_models(self, wrap: Callable[[Any], Any]) -> Self:
+        """The same, writing with what `wrap` makes of its models."""
+        other = copy(self)
+        other.writer = copy(self.writer)
+        other.writer.models = [wrap(model) for model in self.writer.models]
+        return other
+
     def predict(
         self,
         inputs: Sequence[str],
@@ -89,7 +97,9 @@ class LanguagePredictor(Predictor[str, Continuation]):
 
     __call__ = one_or_many(predict)
 
-    def stream(self, text: str, *, stop: Sequence[str] | str = (), **options: Unpack[DecodeSettings]) -> Iterator[str]:
+    def stream(
+        self, text: str, *, stop: Sequence[str] | str = (), **options: Unpack[DecodeSettings]
+    ) -> Generator[str, None, StreamEnd]:
         """Go on with one text, piece by piece as it comes."""
         check_texts([text])
         return self.writer.stream(text, self.decoding(options), stop=_listed(stop))

@@ -10,7 +10,7 @@ compares whole texts, stops where the context is full. `no_repeat_ngram` looks b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, ClassVar, Protocol
@@ -80,6 +80,14 @@ class _Draft:
         )
 
 
+@dataclass(frozen=True)
+class StreamEnd:
+    """How a text that was shown as it came has ended: how many tokens it has, and whether it ended by itself."""
+
+    n_tokens: int
+    finished: bool
+
+
 class Writer:
     """Continues texts with one model, or with several that vote at every step."""
 
@@ -141,8 +149,13 @@ class Writer:
             going = [i for i in going if any(self._steps(draft, options) for draft in drafts[i])]
         return [[self._continuation(draft, options, stop) for draft in several] for several in drafts]
 
-    def stream(self, prompt: str, options: DecodeOptions, *, stop: Sequence[str] = ()) -> Iterator[str]:
-        """The text of one continuation, piece by piece as it comes; together what a call would give."""
+    def stream(
+        self, prompt: str, options: DecodeOptions, *, stop: Sequence[str] = ()
+    ) -> Generator[str, None, StreamEnd]:
+        """The text of one continuation, piece by piece as it comes; together what a call would give.
+
+        A piece for each token, which may be empty, and what was held back at the end; then how it ended.
+        """
         _check(options, stop)
         ids = self.prompt(prompt)
         draft = _Draft(self._cut(ids, options), key_of(ids))
@@ -162,10 +175,11 @@ class Writer:
                 tokens_out.append(token)
                 yield speech.add(token)
                 if speech.over:
-                    return
+                    return StreamEnd(len(draft.ids) + len(tokens_out), finished=True)
             hypothesis = Hypothesis(tokens_out, 0.0, 0.0, finished=len(tokens_out) < steps, token_log_probs=[])
             draft = draft.grown(hypothesis, _next_key(draft.key, 0))
         yield speech.rest()
+        return StreamEnd(len(draft.ids), finished=draft.finished)
 
     def _cut(self, ids: Sequence[int], options: DecodeOptions) -> list[int]:
         """A prompt as far as the model can read it and still write: its end."""
