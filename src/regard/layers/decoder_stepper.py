@@ -8,6 +8,7 @@ Beams of one source share its keys and values; what belongs to the source alone 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -53,8 +54,13 @@ class DecoderStepper:
         """Whether both can step at once: they share a decoder whose products leave rows alone, and nobody watches."""
         if not isinstance(other, DecoderStepper) or other.decoder is not self.decoder:
             return False
-        independent = twin("rows_independent")
-        return not (self.watched or other.watched) and independent is not None and independent(self.decoder)
+        return not (self.watched or other.watched) and self._independent
+
+    @cached_property
+    def _independent(self) -> bool:
+        """Whether products leave rows alone."""
+        fast = twin("rows_independent")
+        return fast is not None and bool(fast(self.decoder))
 
     def check_step(self, tokens: Tensor) -> None:
         """Refuse what has no embedding or no position."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Literal
 
 import torch
@@ -199,10 +199,15 @@ class GPTStepper:
 
     def joins(self, other: object) -> bool:
         """Whether both can step at once: they share a model whose products leave rows alone, and nobody watches."""
-        if not isinstance(other, GPTStepper) or other.model is not self.model or self.watched or other.watched:
+        if not isinstance(other, GPTStepper) or other.model is not self.model:
             return False
-        independent = twin("rows_independent")
-        return independent is not None and takes_joint_steps(self.model.stack) and independent(self.model)
+        return not (self.watched or other.watched) and self._independent
+
+    @cached_property
+    def _independent(self) -> bool:
+        """Whether products leave rows alone, and all parts of the blocks are known."""
+        fast = twin("rows_independent")
+        return fast is not None and takes_joint_steps(self.model.stack) and bool(fast(self.model))
 
     def check_step(self, tokens: Tensor) -> None:
         """Refuse to go beyond the last position."""
