@@ -14,7 +14,7 @@ import torch
 
 import regard
 from regard.errors import UsageError
-from regard.serve.engine import Ask, BusyError, CancelledError, Engine, LateError, StoppingError
+from regard.serve.engine import Ask, BusyError, CancelledError, Engine, LateError, NobodyWatches, StoppingError
 from regard.serve.limits import Limits
 
 RUNS = Path(__file__).parents[1] / "golden" / "finished"
@@ -208,6 +208,21 @@ def test_a_full_queue_refuses(engine):
 def test_more_than_allowed_is_refused_at_once(engine, options):
     with pytest.raises(UsageError, match="allowed"):
         engine.submit([Ask("one", options)])
+
+
+def test_an_engine_that_fails_goes_on_with_others(caplog):
+    class Failing(NobodyWatches):
+        def stepped(self, n_rows, seconds):
+            if n_rows == 3:
+                raise ZeroDivisionError
+
+    engine = Engine(regard.load(RUNS / "translation", "cpu"), Limits(), watcher=Failing())
+    try:
+        with pytest.raises(ZeroDivisionError):
+            engine.submit([Ask("one two", {"beam": 3})])[0].result(5)
+        assert engine.submit([Ask("one two", {"beam": 2})])[0].result(5).text is not None
+    finally:
+        engine.stop(0.1)
 
 
 def test_stopping_finishes_what_it_can_and_ends_the_rest():

@@ -12,6 +12,7 @@ one batch. Each request has a deadline; one that fails takes no other with it.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -27,6 +28,7 @@ from regard.errors import RegardError, UsageError
 from regard.serve.joining import Decoding, JoinedModel, advance
 from regard.serve.limits import Limits
 
+log = logging.getLogger("regard.serve")
 Kind = Literal["predict", "stream", "embed", "look"]
 
 
@@ -101,6 +103,7 @@ class Ticket:
         self.came = time.monotonic()
         self.deadline = self.came + deadline
         self.future: Future[Any] = Future()
+        self.future.set_running_or_notify_cancel()  # it ends when the engine says so, and not before
         self.cancelled = False
         self.n_steps = 0
 
@@ -204,12 +207,20 @@ class Engine:
     def _run(self) -> None:
         while not self._ended:
             self._wait()
-            self._let_go()
-            for ticket in self._admitted():
-                self._begin(ticket)
-            if self._live:
-                self._step()
+            try:
+                self._work()
+            except Exception as problem:  # nobody's fault that is known: those under way end, and others are served
+                log.exception("the engine failed")
+                self._end_live(problem)
         self._end_all(StoppingError("the server is stopping", hint="ask again in a moment"))
+
+    def _work(self) -> None:
+        """Let go, take on, and make one step."""
+        self._let_go()
+        for ticket in self._admitted():
+            self._begin(ticket)
+        if self._live:
+            self._step()
 
     def _wait(self) -> None:
         """Until there is something to do; a model that decodes nothing then waits a moment longer for company."""
@@ -293,10 +304,13 @@ class Engine:
         else:
             ticket.future.set_result(outcome)
 
-    def _end_all(self, problem: Exception) -> None:
+    def _end_live(self, problem: Exception) -> None:
         for ticket, decoding in list(self._live.items()):
             decoding.stop(problem)
             self._settle(ticket, decoding)
+
+    def _end_all(self, problem: Exception) -> None:
+        self._end_live(problem)
         with self._changed:
             left, self._queue = list(self._queue), deque()
         for ticket in left:

@@ -98,7 +98,8 @@ class Decoding:
         """End it here and now: what it asked for is not coming."""
         if not self.over:
             self._run(lambda: self._greenlet.throw(problem))
-            self.over = True
+        if not self.over:  # it went on all the same
+            self.over, self.waiting, self.outcome = True, None, problem
 
     def _run(self, switch: Callable[[], Any]) -> None:
         try:
