@@ -38,7 +38,9 @@ def chatting(tmp_path_factory):
     """A language model with a chat template beside it."""
     folder = tmp_path_factory.mktemp("runs") / "chatting"
     shutil.copytree(RUNS / "language", folder)
-    (folder / "chat_template.jinja").write_text("{% for one in messages %}{{ one.content }} {% endfor %}")
+    (folder / "chat_template.jinja").write_text(
+        "{{ eos_token }}{% for one in messages %}{{ one.content }} {% endfor %}"
+    )
     return folder
 
 
@@ -155,6 +157,18 @@ def test_a_conversation_follows_the_template(client, alone):
     assert "".join(pieces) == said.choices[0].message.content
     with pytest.raises(openai.BadRequestError, match="no chat template"):
         client.chat.completions.create(model="language", messages=messages)
+
+
+def test_prompts_may_be_ids(client, alone):
+    ids = alone["language"].writer.prompt("the cat")
+    want = client.completions.create(model="language", prompt="the cat", max_tokens=20)
+    for prompt in (ids, [ids]):
+        assert client.completions.create(model="language", prompt=prompt, max_tokens=20).choices == want.choices
+    for wrong in ([10**9], [-1], [[]], [ids, "the"], [1.5]):
+        with pytest.raises(openai.BadRequestError):
+            client.completions.create(model="language", prompt=wrong)
+    with pytest.raises(openai.BadRequestError):
+        client.completions.create(model="translation", prompt=ids)
 
 
 def test_vectors_in_both_encodings(client, url, alone):

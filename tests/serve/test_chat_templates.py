@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import regard
+from http_server import RUNS
 from regard.errors import CheckpointError, UsageError
 from regard.serve.chat import CHARACTERS, ChatTemplate
 
@@ -121,6 +123,20 @@ def test_whatever_a_template_is_it_ends_in_a_text_or_a_refusal(pieces):
     except UsageError:
         return
     assert len(text) <= CHARACTERS
+
+
+def test_special_tokens_are_the_templates_never_a_messages():
+    tokenizer = regard.load(RUNS / "language", "cpu").tokenizer
+    template = ChatTemplate.beside(RUNS / "language", tokenizer)
+    assert template is None  # and with one, it knows the tokens' names:
+    template = ChatTemplate("{% for one in messages %}{{ one.content }}</s>{% endfor %}")
+    end, cat = tokenizer.eos_id, tokenizer.encode("the cat")
+    assert template.prompt([{"role": "user", "content": "the cat"}], tokenizer) == [*cat, end]
+    spelled = template.prompt([{"role": "user", "content": "</s>"}], tokenizer)
+    assert spelled.count(end) == 1
+    assert spelled == [*tokenizer.encode("</s>"), end]
+    with pytest.raises(UsageError, match="makes nothing"):
+        ChatTemplate("").prompt(HELLO, tokenizer)
 
 
 def test_templates_lie_beside_models(tmp_path):

@@ -8,6 +8,7 @@ every product on the way.
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from typing import Any
 from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError, DataError, RegardError, UsageError
 
 SECONDS, CHARACTERS = 1.0, 400_000  # what a template may take, and write
@@ -59,6 +61,7 @@ _FILTERS = frozenset(
         "upper",
     ]
 )
+_ROLES = ("bos", "eos", "unk", "pad")
 _GROWING = frozenset(("ljust", "rjust", "center", "zfill", "expandtabs", "format", "format_map", "translate"))
 
 
@@ -118,20 +121,35 @@ class ChatTemplate:
     tokens: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def beside(cls, place: Path) -> ChatTemplate | None:
-        """The template that lies in a model's folder, if there is one."""
-        folder = place if place.is_dir() else place.parent
-        settings = _settings(folder / "tokenizer_config.json")
-        source: Any = settings.get("chat_template")
-        if (folder / "chat_template.jinja").is_file():
-            source = (folder / "chat_template.jinja").read_text(encoding="utf-8")
+    def beside(cls, place: Path, tokenizer: Tokenizer | None = None) -> ChatTemplate | None:
+        """The template that lies in a model's folder, or in its file, if there is one."""
+        settings = {} if place.is_file() else _settings(place / "tokenizer_config.json")
+        source: Any = _in_gguf(place) if place.suffix == ".gguf" else settings.get("chat_template")
+        if (place / "chat_template.jinja").is_file():
+            source = (place / "chat_template.jinja").read_text(encoding="utf-8")
         if isinstance(source, list):  # several, by name
             named = {one.get("name"): one.get("template") for one in source if isinstance(one, dict)}
             source = named.get("default")
         if not isinstance(source, str):
             return None
-        tokens = {name: _content(settings.get(name)) for name in ("bos_token", "eos_token", "unk_token", "pad_token")}
-        return cls(source, {name: token for name, token in tokens.items() if token})
+        tokens = {f"{role}_token": _content(settings.get(f"{role}_token")) for role in _ROLES}
+        known = _of_tokenizer(tokenizer) | {name: token for name, token in tokens.items() if token}
+        return cls(source, known)
+
+    def prompt(self, messages: Sequence[Mapping[str, Any]], tokenizer: Tokenizer) -> list[int]:
+        """The ids that the model has to go on with: special tokens are the template's, never those of a message."""
+        special = {token.content: i for i, token in tokenizer.core.get_added_tokens_decoder().items() if token.special}
+        guard = next(chr(code) for code in range(0xE000, 0xF8FF) if not any(chr(code) in str(one) for one in messages))
+        text = self.render([_guarded(one, special, guard) for one in messages])
+        parts = re.split("(" + "|".join(map(re.escape, sorted(special, key=len, reverse=True))) + ")", text)
+        if not special:
+            parts = [text]
+        ids: list[int] = []
+        for part in parts:
+            ids += [special[part]] if part in special else tokenizer.encode(part.replace(guard, "")) if part else []
+        if not ids:
+            raise UsageError("the chat template makes nothing of these messages")
+        return ids
 
     def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
         """The text that the model has to go on with."""
@@ -171,6 +189,17 @@ def _bounded(seconds: float) -> Iterator[None]:
         sys.settrace(before)
 
 
+def _guarded(message: Mapping[str, Any], special: Mapping[str, int], guard: str) -> dict[str, Any]:
+    """A message in which no special token is spelled: what looks like one is parted, until it is a text again."""
+
+    def parted(text: str) -> str:
+        for token in special:
+            text = text.replace(token, token[:1] + guard + token[1:])
+        return text
+
+    return {name: parted(value) if isinstance(value, str) else value for name, value in message.items()}
+
+
 def _refuse(message: object = "") -> None:
     raise TemplateError(str(message)[:200])
 
@@ -201,6 +230,22 @@ def _join(values: Any, between: Any = "", attribute: str | None = None) -> str:
 
 def _tojson(value: Any, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=None if indent is None else max(0, min(8, int(indent))))
+
+
+def _in_gguf(path: Path) -> str | None:
+    """The template in a GGUF file, if there is one."""
+    from regard.checkpoints.foreign.gguf import reading
+
+    with reading(path) as reader:
+        field = reader.fields.get("tokenizer.chat_template")
+        return None if field is None else str(field.contents())
+
+
+def _of_tokenizer(tokenizer: Tokenizer | None) -> dict[str, str]:
+    """The special tokens that a tokenizer knows by their roles."""
+    present = {} if tokenizer is None else tokenizer.special_tokens.present()
+    named = {role: tokenizer.core.id_to_token(i) for role, i in present.items() if role in _ROLES} if tokenizer else {}
+    return {f"{role}_token": token for role, token in named.items() if token}
 
 
 def _settings(path: Path) -> dict[str, Any]:

@@ -7,6 +7,7 @@ done is refused rather than ignored.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import struct
@@ -32,8 +33,10 @@ from regard.serve.asking import (
 )
 from regard.serve.engine import Ask
 from regard.serve.errors import ApiError, api_error
+from regard.serve.limits import Limits
 from regard.serve.served import Served, ServedModel
 
+Prompt = str | list[int]
 WRITERS = ("language", "translation")
 _STOPS = 16
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
@@ -80,10 +83,7 @@ def openai_routes(served: Served) -> APIRouter:
         fields, _ = await fields_of(request)
         _refuse_strange(fields)
         wanted = _wanted(served, fields, tasks=WRITERS, chat=False)
-        given = fields.get("prompt", "")
-        if isinstance(given, list) and any(not isinstance(one, str) for one in given):
-            raise ApiError(400, "prompt holds token ids; allowed are texts", param="prompt")
-        prompts = texts(given, "prompt", most=served.limits.inputs, longest=served.limits.text)
+        prompts = _prompts(wanted.model, fields.get("prompt", ""), served.limits)
         return await _completed(request, wanted, prompts)
 
     @routes.post("/v1/chat/completions")
@@ -95,8 +95,9 @@ def openai_routes(served: Served) -> APIRouter:
         if wanted.model.chat is None:
             name = wanted.model.name
             raise ApiError(400, f"the model {name!r} has no chat template; use /v1/completions", param="model")
-        prompt = wanted.model.chat.render(_messages(fields.get("messages"), longest=served.limits.text))
-        return await _completed(request, wanted, [_without_opening(wanted.model, prompt)])
+        messages = _messages(fields.get("messages"), longest=served.limits.text)
+        prompt = await asyncio.to_thread(wanted.model.chat.prompt, messages, wanted.model.predictor.tokenizer)
+        return await _completed(request, wanted, [prompt])
 
     @routes.post("/v1/embeddings")
     async def embeddings(request: Request) -> dict[str, Any]:
@@ -198,17 +199,21 @@ def _messages(given: Any, *, longest: int) -> list[dict[str, str]]:
     return messages
 
 
-def _without_opening(model: ServedModel, prompt: str) -> str:
-    """The prompt without the mark that the model's reader puts in front anyway."""
-    writer = model.predictor.writer
-    opening = "".join(writer.tokenizer.core.id_to_token(i) or "" for i in writer.marks.opening)
-    return prompt.removeprefix(opening) if opening else prompt
+def _prompts(model: ServedModel, given: Any, limits: Limits) -> Sequence[Prompt]:
+    """One text or several; of a language model also their ids."""
+    if model.task != "language" or not isinstance(given, list) or all(isinstance(one, str) for one in given):
+        return texts(given, "prompt", most=limits.inputs, longest=limits.text)
+    several = [given] if all(type(one) is int for one in given) else given
+    if len(several) > limits.inputs or any(not isinstance(one, list) or len(one) > limits.text for one in several):
+        raise ApiError(400, f"prompt has to be up to {limits.inputs} texts or lists of ids", param="prompt")
+    model.predictor.check_inputs(several)
+    return several
 
 
 # ---- answers
 
 
-async def _completed(request: Request, wanted: Wanted, prompts: Sequence[str]) -> Response:
+async def _completed(request: Request, wanted: Wanted, prompts: Sequence[Prompt]) -> Response:
     head = {
         "id": f"{'chatcmpl' if wanted.chat else 'cmpl'}-{uuid4().hex}",
         "object": "chat.completion" if wanted.chat else "text_completion",
@@ -234,7 +239,7 @@ def _can_stream(wanted: Wanted) -> bool:
     return bool(wanted.model.predictor.can_stream(**wanted.options))
 
 
-def _choices(wanted: Wanted, prompt: str) -> Callable[[Any], tuple[list[dict[str, Any]], dict[str, int]]]:
+def _choices(wanted: Wanted, prompt: Prompt) -> Callable[[Any], tuple[list[dict[str, Any]], dict[str, int]]]:
     """What becomes of a prediction, where the model is: its choices, and how many tokens there were."""
 
     def finish(output: Any) -> tuple[list[dict[str, Any]], dict[str, int]]:
@@ -245,14 +250,21 @@ def _choices(wanted: Wanted, prompt: str) -> Callable[[Any], tuple[list[dict[str
     return finish
 
 
-def _choice(wanted: Wanted, prompt: str, text: str, *, finished: bool) -> dict[str, Any]:
+def _choice(wanted: Wanted, prompt: Prompt, text: str, *, finished: bool) -> dict[str, Any]:
     said: dict[str, Any] = {"index": 0, "finish_reason": "stop" if finished else "length", "logprobs": None}
     if wanted.chat:
         return said | {"message": {"role": "assistant", "content": text, "refusal": None}}
-    return said | {"text": prompt + text if wanted.echo else text}
+    return said | {"text": _echo(wanted, prompt) + text}
 
 
-def _n_prompt(model: ServedModel, prompt: str) -> int:
+def _echo(wanted: Wanted, prompt: Prompt) -> str:
+    """The prompt, where it has to stand before its continuation."""
+    if not wanted.echo:
+        return ""
+    return prompt if isinstance(prompt, str) else str(wanted.model.predictor.tokenizer.decode(prompt))
+
+
+def _n_prompt(model: ServedModel, prompt: Prompt) -> int:
     if model.task == "language":
         return len(model.predictor.writer.prompt(prompt))
     return len(model.predictor.languages.source.encode([prompt])[0])
@@ -269,14 +281,14 @@ def _summed(usages: Sequence[Mapping[str, int]]) -> dict[str, int]:
 # ---- streams
 
 
-async def _streamed(wanted: Wanted, prompt: str, head: Mapping[str, Any]) -> AsyncIterator[str]:
+async def _streamed(wanted: Wanted, prompt: Prompt, head: Mapping[str, Any]) -> AsyncIterator[str]:
     """The events of one text that is sent as it comes; nothing before it has begun or failed to."""
     told: dict[str, Any] = {}
     n_prompt = _n_prompt(wanted.model, prompt)
     coming = pieces(wanted.model, Ask(prompt, wanted.options), told=told)
     try:
         first = await anext(coming, "")
-        yield _event(wanted, head, prompt if wanted.echo else "", begins=True)
+        yield _event(wanted, head, _echo(wanted, prompt), begins=True)
         yield _event(wanted, head, first)
         async for text in coming:
             yield _event(wanted, head, text)

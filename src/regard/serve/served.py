@@ -108,7 +108,8 @@ def open_served(
         predictor = regard.load(place, device, precision=precision, check=check)
         engine = Engine(predictor, limits, watcher=metrics.of(name), exact=exact)
         spoken = (languages or {}).get(name) or _languages(predictor)
-        models.append(ServedModel(name, predictor, engine, int(time.time()), ChatTemplate.beside(place), spoken))
+        chat = ChatTemplate.beside(place, predictor.tokenizer) if predictor.config.task == "language" else None
+        models.append(ServedModel(name, predictor, engine, int(time.time()), chat, spoken))
     return Served(models, limits, metrics)
 
 

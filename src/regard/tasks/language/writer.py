@@ -30,6 +30,8 @@ from regard.models.interfaces.text import LanguageModel
 from regard.tasks.language.detokenizer import IncrementalDetokenizer, StoppingStepper, cut_at, text_after
 from regard.tasks.predictions import Prediction
 
+Prompt = str | list[int]  # a text, or its ids
+
 
 class WritingModel(LanguageModel, Protocol):
     """A language model that can go on with prompts."""
@@ -113,7 +115,7 @@ class Writer:
 
     def __call__(
         self,
-        prompts: Sequence[str],
+        prompts: Sequence[Prompt],
         options: DecodeOptions,
         *,
         stop: Sequence[str] = (),
@@ -124,8 +126,13 @@ class Writer:
         """
         return self.continue_ids([self.prompt(text) for text in prompts], options, stop=stop)
 
-    def prompt(self, text: str) -> list[int]:
-        """The ids of a prompt with its start mark; an empty one is the mark of a new text, or a new line."""
+    def prompt(self, text: Prompt) -> list[int]:
+        """The ids of a prompt with its start mark; an empty one is the mark of a new text, or a new line.
+
+        Ids are what they are: whatever marks they begin with are among them.
+        """
+        if not isinstance(text, str):
+            return list(text)
         ids = [*self.marks.opening, *self.tokenizer.encode(text)]
         ids = ids or list(self.marks.nothing) or self.tokenizer.encode("\n")
         if not ids:
@@ -150,7 +157,7 @@ class Writer:
         return [[self._continuation(draft, options, stop) for draft in several] for several in drafts]
 
     def stream(
-        self, prompt: str, options: DecodeOptions, *, stop: Sequence[str] = ()
+        self, prompt: Prompt, options: DecodeOptions, *, stop: Sequence[str] = ()
     ) -> Generator[str, None, StreamEnd]:
         """The text of one continuation, piece by piece as it comes; together what a call would give.
 
