@@ -475,30 +475,40 @@ def test_garbage_is_400(url, path, body):
 # ---- the command
 
 
+def wait_for(url):
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        try:
+            with urlopen(f"{url}/live", timeout=5):
+                return
+        except OSError:
+            time.sleep(0.05)
+
+
 def test_the_command_serves_and_ends_within_its_grace(tmp_path):
     keys = tmp_path / "keys"
     keys.write_text("# for tests\nright\n")
-    command = [sys.executable, "-m", "regard", "serve", f"de={RUNS / 'translation'}", str(RUNS / "labels")]
-    command += ["--port", "0", "--keys", str(keys), "--grace", "1", "--device", "cpu", "--languages", "de=en-de"]
+    command = [sys.executable, "-m", "regard", "serve", f"de={RUNS / 'translation'}", str(RUNS / "language")]
+    command += ["--port", "0", "--keys", str(keys), "--grace", "0.5", "--device", "cpu", "--languages", "de=en-de"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         line = process.stderr.readline()
         assert line.startswith("serving 2 models at http://127.0.0.1:"), line
         url = line.split()[-1]
-        until = time.monotonic() + 20
-        while time.monotonic() < until:
-            try:
-                status, _, said = post(
-                    url, "/v1/predict", {"model": "de", "input": "one"}, headers={"X-API-Key": "right"}
-                )
-                break
-            except OSError:
-                time.sleep(0.05)
+        wait_for(url)
+        status, _, said = post(url, "/v1/predict", {"model": "de", "input": "one"}, headers={"X-API-Key": "right"})
         assert (status, said["task"]) == (200, "translation")
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="right", max_retries=0, timeout=20)
+        stream = {"model": "language", "prompt": "the", "stream": True, "extra_body": {"decode": ENDLESS}}
+        events = client.completions.create(**stream)
+        next(events)
         begin = time.monotonic()
         process.terminate()
-        assert process.wait(20) in (0, -15)
+        with pytest.raises(openai.APIError, match="stopping"):
+            list(events)
+        assert process.wait(20) == 0
         assert time.monotonic() - begin < 8
+        assert process.stderr.read().endswith("stopped\n")
     finally:
         process.kill()
         process.stderr.close()

@@ -53,11 +53,11 @@ class Server(uvicorn.Server):
         self.served, self.grace = served, grace
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to end; a second signal ends at once."""
+        """Begin to end; a second signal ends at once. An end that was asked for is no failure: the exit code is 0."""
+        self.should_exit, self.force_exit = True, self.should_exit
         if not self.served.stopping:
             self.served.stopping = True
             Thread(target=self.served.stop, args=(self.grace,), daemon=True).start()
-        super().handle_exit(sig, frame)
 
 
 def run(
