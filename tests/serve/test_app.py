@@ -21,11 +21,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from libretranslatepy import LibreTranslateAPI
+from starlette.testclient import TestClient
 
 import regard
 from http_server import RUNS, serving
 from regard.cli.main import app
 from regard.errors import RegardError
+from regard.serve.app import create_app
+from regard.serve.engine import Ask
+from regard.serve.keys import Keys
 from regard.serve.limits import Limits
 
 DATA = RUNS.parent / "data"
@@ -211,23 +215,26 @@ def test_errors_are_those_of_the_client(client):
 
 
 def test_a_full_queue_is_429_and_the_client_tries_again():
-    with serving("language", limits=Limits(queue=1, rows=1, deadline=20)) as (url, served):
+    with serving("language", limits=Limits(queue=1)) as (url, served):
         impatient = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=20)
         patient = impatient.with_options(max_retries=8)
-        engine = served.models["language"].engine
+        engine, held = served.models["language"].engine, threading.Event()
+        asked = {"model": "language", "prompt": "the", "max_tokens": 3}
+        busy = engine.submit([Ask("the", {"max_length": 1}, finish=lambda output: held.wait(20))])[0]
+        while engine.n_waiting:
+            time.sleep(0.002)
         with ThreadPoolExecutor(2) as users:
-            long = {"prompt": "the", "extra_body": {"decode": {"max_length": 900, "min_length": 899}}}
-            running = [users.submit(patient.completions.create, model="language", **long)]
-            while not engine.n_running:
-                time.sleep(0.005)
-            running.append(users.submit(patient.completions.create, model="language", **long))
-            while not engine.n_waiting and not running[0].done():
+            waiting = users.submit(patient.completions.create, **asked)
+            while not engine.n_waiting:
                 time.sleep(0.002)
             with pytest.raises(openai.RateLimitError) as caught:
-                impatient.completions.create(model="language", **long)
+                impatient.completions.create(**asked)
             assert int(caught.value.response.headers["retry-after"]) >= 1
-            assert patient.completions.create(model="language", prompt="the", max_tokens=3).choices
-            assert all(one.result().choices for one in running)
+            again = users.submit(patient.completions.create, **asked)
+            time.sleep(0.2)
+            held.set()
+            assert again.result(20).choices == waiting.result(20).choices
+        assert busy.result(5)
 
 
 # ---- LibreTranslate's client
@@ -366,6 +373,17 @@ def test_keys_open_every_route_but_liveness():
         with pytest.raises(HTTPError, match="403") as caught:
             LibreTranslateAPI(url, api_key="wrong").translate("one", "en", "de")
         caught.value.close()
+
+
+def test_pages_of_a_named_site_may_ask(server):
+    served = server[1]
+    with TestClient(create_app(served, keys=Keys(["right"]), cors=["https://example.org"])) as browser:
+        asked = {"Origin": "https://example.org", "Access-Control-Request-Method": "POST"}
+        assert browser.options("/v1/predict", headers=asked).status_code == 200
+        answer = browser.get("/live", headers={"Origin": "https://example.org"})
+        assert answer.headers["access-control-allow-origin"] == "https://example.org"
+        other = browser.get("/live", headers={"Origin": "https://example.com"})
+        assert "access-control-allow-origin" not in other.headers
 
 
 def test_long_bodies_are_refused_before_they_are_read():

@@ -24,6 +24,7 @@ _SHOWN = {"record": ("look.json", "application/json"), "page": ("look.html", "te
 def own_routes(served: Served) -> APIRouter:
     """The routes, for these models."""
     routes = APIRouter()
+    drawing = asyncio.Lock()  # one picture at a time, beside the engines
 
     @routes.get("/v1/models")
     async def models() -> dict[str, Any]:
@@ -72,7 +73,8 @@ def own_routes(served: Served) -> APIRouter:
             sent = [(one.filename or "", await one.read()) for several in files.values() for one in several]
             with kept_files(sent or [sent_file(fields.get("input"))], chosen.predictor.suffixes) as kept:
                 looks = await answer(request, chosen, Ask(kept[0][0], options, "look"))
-        return await asyncio.to_thread(_shown, looks[0], *_SHOWN[shown])
+        async with drawing:
+            return await asyncio.to_thread(_shown, looks[0], *_SHOWN[shown])
 
     return routes
 
