@@ -96,6 +96,19 @@ class MultiHeadAttention(nn.Module):
             k_BGSE, v_BGSE = self._from_memory(memory, cache)
         else:
             q_BHTE, k_BGSE, v_BGSE = self.project(hidden, cache=cache, positions=positions)
+        output: Tensor = self.out(self._look(q_BHTE, k_BGSE, v_BGSE, mask=mask, bias=bias))
+        return output
+
+    def look_back(
+        self, projected: Tensor, *, mask: Mask | Tensor | None, cache: Cache, positions: Tensor | None
+    ) -> Tensor:
+        """Self-attention between its products: what `query_key_value` gave (B, T, ·) → what `out` gets (B, T, ·)."""
+        q_BHTE, k_BGSE, v_BGSE = self._append(projected, cache=cache, positions=positions)
+        return self._look(q_BHTE, k_BGSE, v_BGSE, mask=mask, bias=None)
+
+    def _look(
+        self, q_BHTE: Tensor, k_BGSE: Tensor, v_BGSE: Tensor, *, mask: Mask | Tensor | None, bias: Tensor | None
+    ) -> Tensor:
         o_BHTE = self.tap(
             q_BHTE,
             Prepared(k_BGSE),
@@ -105,7 +118,7 @@ class MultiHeadAttention(nn.Module):
             bias=bias,
             dropout=self.dropout if self.training else 0.0,
         )
-        output: Tensor = self.out(o_BHTE.transpose(1, 2).flatten(2))
+        output: Tensor = o_BHTE.transpose(1, 2).flatten(2)
         return output
 
     def prefill(self, memory: Tensor, *, kind: type[Cache] = Cache) -> Cache:
@@ -118,8 +131,13 @@ class MultiHeadAttention(nn.Module):
         self, hidden: Tensor, *, cache: Cache | None = None, positions: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (B, H, T, E), keys and values (B, G, S, E) of self-attention, behind those that the cache holds."""
+        return self._append(self.query_key_value(hidden), cache=cache, positions=positions)
+
+    def _append(
+        self, projected: Tensor, *, cache: Cache | None, positions: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         E, H, G = self.d_head, self.n_heads, self.n_kv_heads
-        q, k, v = self.query_key_value(hidden).split((H * E, G * E, G * E), dim=-1)
+        q, k, v = projected.split((H * E, G * E, G * E), dim=-1)
         q_BHTE, k_BGTE, v_BGTE = self._split(q, H), self._split(k, G), self._split(v, G)
         if self.rotary is not None:
             offset = cache.length if cache is not None else 0

@@ -26,6 +26,7 @@ from regard.cli.look import look
 from regard.cli.plot import plot
 from regard.cli.predict import predict
 from regard.cli.runs import runs
+from regard.cli.serve import serve
 from regard.cli.train import TrainCommand, train
 from regard.cli.verify import verify
 from regard.errors import EnvironmentProblem, RegardError
@@ -41,7 +42,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command(cls=TrainCommand)(train)
-for verb in (predict, evaluate, compare, look, verify, info, runs, plot, export, demo, exhibits):
+for verb in (predict, evaluate, compare, look, serve, verify, info, runs, plot, export, demo, exhibits):
     app.command()(verb)
 app.command("import")(import_)
 app.add_typer(recipes.app)

@@ -8,7 +8,7 @@ and the textbook does the work. What a twin can do is known beside it (`suits`);
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from regard.decoding.beam import BeamSearch
 from regard.decoding.paths import Paths
 from regard.decoding.plan import Plan
 from regard.decoding.stepper import Stepper
-from regard.fast.cpu.decoding_step import BlockStep, PackedDecoderKVCache
+from regard.fast.cpu.decoding_step import BlockStep, PackedDecoderKVCache, joint_step
 from regard.fast.cpu.fused_stack import FusedDecoder, FusedEncoder
 from regard.fast.cpu.native import why as native_why
 from regard.fast.cpu.packed_linear import PackedLinear, pack_linears
@@ -79,6 +79,21 @@ def decoder_step(
     if not isinstance(kv_cache, PackedDecoderKVCache) or not kv_cache.is_plain:
         return None
     return kv_cache.step(hidden, mask, memory_mask)
+
+
+def decoder_steps(
+    kv_caches: Sequence[DecoderKVCache], hidden: Sequence[Tensor], *, memory_masks: Sequence[Mask | Tensor | None]
+) -> Tensor | None:
+    """One step of several packed decodings that nobody watches, in one call."""
+    packed = [cache for cache in kv_caches if isinstance(cache, PackedDecoderKVCache) and cache.is_plain]
+    return joint_step(packed, hidden, memory_masks) if len(packed) == len(kv_caches) else None
+
+
+def rows_independent(module: nn.Module) -> bool:
+    """Whether a row of a product is, bit for bit, the same whatever rows there are beside it: by native kernels."""
+    linears = [part for part in module.modules() if isinstance(part, PackedLinear | nn.Linear)]
+    native = all(isinstance(one, PackedLinear) and one.native is not None for one in linears)
+    return native and bool(linears) and not module.training
 
 
 def stepper(model: nn.Module, inputs: Tensor | Rows, *, capacity: int) -> Stepper | None:

@@ -7,7 +7,8 @@ Beams of one source share its keys and values; what belongs to the source alone 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from torch import Tensor
 import regard.attention as attention
 from regard.attention import Causal, Padding
 from regard.attention.masks import materialize
+from regard.config.twins import twin
 from regard.layers.blocks import DecoderStack
 
 
@@ -45,6 +47,52 @@ class DecoderStepper:
 
     def step(self, tokens: Tensor) -> Tensor:
         """The last token of each row (N,) → logits of the next (N, V)."""
+        narrow, width = self._narrowed(tokens)
+        return self._widened(self._step(narrow), width)
+
+    def joins(self, other: object) -> bool:
+        """Whether both can step at once: they share a decoder whose products leave rows alone, and nobody watches."""
+        if not isinstance(other, DecoderStepper) or other.decoder is not self.decoder:
+            return False
+        return not (self.watched or other.watched) and self._independent
+
+    @cached_property
+    def _independent(self) -> bool:
+        """Whether products leave rows alone."""
+        fast = twin("rows_independent")
+        return fast is not None and bool(fast(self.decoder))
+
+    def check_step(self, tokens: Tensor) -> None:
+        """Refuse what has no embedding or no position."""
+        self.embed(tokens[:, None], self.kv_cache.length)
+
+    def step_with(self, others: Sequence[DecoderStepper], tokens: Sequence[Tensor]) -> list[Tensor]:
+        """The logits of this one and of others that it joins."""
+        steppers, fast = [self, *others], twin("decoder_steps")
+        assert fast is not None, "only twins say that rows are independent"
+        narrowed = [one._narrowed(own) for one, own in zip(steppers, tokens, strict=True)]
+        hidden = [
+            one.embed(own[:, None], one.kv_cache.length) for one, (own, _) in zip(steppers, narrowed, strict=True)
+        ]
+        stepped: Tensor | None = fast(
+            [one.kv_cache for one in steppers], hidden, memory_masks=[one.memory_mask for one in steppers]
+        )
+        if stepped is None:
+            logits = [one._step(own) for one, (own, _) in zip(steppers, narrowed, strict=True)]
+        else:
+            normed = stepped if self.decoder.final_norm is None else self.decoder.final_norm(stepped)
+            logits = list(self.unembed(normed[:, 0]).split([len(own) for own, _ in narrowed]))
+        return [one._widened(own, width) for one, own, (_, width) in zip(steppers, logits, narrowed, strict=True)]
+
+    def _narrowed(self, tokens: Tensor) -> tuple[Tensor, int]:
+        """The tokens that have to be stepped with, and how many rows each of them stands for."""
+        return tokens, 1
+
+    def _widened(self, logits: Tensor, width: int) -> Tensor:
+        """Logits of all rows again."""
+        return logits
+
+    def _step(self, tokens: Tensor) -> Tensor:
         offset = self.kv_cache.length
         hidden, mask = self.embed(tokens[:, None], offset), Causal(offset=offset)
         if not self.watched:

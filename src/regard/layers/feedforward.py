@@ -67,9 +67,17 @@ class FeedForward(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(..., D) → (..., D), each position by itself."""
-        active = drop(self.activation(self.inner(hidden)), self.dropout, training=self.training)
-        output: Tensor = self.outer(active)
+        output: Tensor = self.outer(self.activate(self.first(hidden)))
         return output
+
+    @property
+    def first(self) -> nn.Module:
+        """The first linear layer."""
+        return self.inner
+
+    def activate(self, inner: Tensor) -> Tensor:
+        """What stands between the two linear layers: (..., F) → (..., F)."""
+        return drop(self.activation(inner), self.dropout, training=self.training)
 
 
 class GatedFeedForward(nn.Module):
@@ -93,10 +101,18 @@ class GatedFeedForward(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(..., D) → (..., D), each position by itself."""
-        gate, inner = self.gate_inner(hidden).chunk(2, -1)
-        active = drop(self.activation(gate) * inner, self.dropout, training=self.training)
-        output: Tensor = self.outer(active)
+        output: Tensor = self.outer(self.activate(self.first(hidden)))
         return output
+
+    @property
+    def first(self) -> nn.Module:
+        """The first linear layer."""
+        return self.gate_inner
+
+    def activate(self, gate_inner: Tensor) -> Tensor:
+        """What stands between the two linear layers: (..., 2F) → (..., F)."""
+        gate, inner = gate_inner.chunk(2, -1)
+        return drop(self.activation(gate) * inner, self.dropout, training=self.training)
 
 
 def _reset(part: nn.Module) -> None:

@@ -12,8 +12,9 @@ sizes below are their configs.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Literal
 
 import torch
@@ -26,6 +27,7 @@ from regard.config.twins import twin
 from regard.errors import ShapeError, UsageError
 from regard.layers import ActivationName, Dropout, Embedding, FeedForward, GatedFeedForward, Order, StackMaker
 from regard.layers.embeddings import VocabularyOutput, in_working_precision
+from regard.layers.joint_step import StackRows, joint_step, takes_joint_steps
 from regard.layers.norms import NormName, norm_of
 from regard.models.entry import Entry
 from regard.models.interfaces.text import Seq2SeqStepper
@@ -194,6 +196,37 @@ class GPTStepper:
             hidden = self._run(tokens[:, None], mask=mask, positions=positions)
         self._weights = self._prompt_part(torch.stack([sight.weights[:, :, 0].mean(1) for sight in seen]).mean(0))
         return self.model.unembed(hidden[:, 0])
+
+    def joins(self, other: object) -> bool:
+        """Whether both can step at once: they share a model whose products leave rows alone, and nobody watches."""
+        if not isinstance(other, GPTStepper) or other.model is not self.model:
+            return False
+        return not (self.watched or other.watched) and self._independent
+
+    @cached_property
+    def _independent(self) -> bool:
+        """Whether products leave rows alone, and all parts of the blocks are known."""
+        fast = twin("rows_independent")
+        return fast is not None and takes_joint_steps(self.model.stack) and bool(fast(self.model))
+
+    def check_step(self, tokens: Tensor) -> None:
+        """Refuse to go beyond the last position."""
+        self._positions(tokens)
+
+    def step_with(self, others: Sequence[GPTStepper], tokens: Sequence[Tensor]) -> list[Tensor]:
+        """The logits of this one and of others that it joins."""
+        steppers = [self, *others]
+        positions = [one._positions(own) for one, own in zip(steppers, tokens, strict=True)]
+        embedded = [
+            one.model.embed(own[:, None], positions=places, offset=one.length)
+            for one, own, places in zip(steppers, tokens, positions, strict=True)
+        ]
+        parts = [
+            StackRows(len(own), one.caches, None if one.starts is None else Since(one.starts), places)
+            for one, own, places in zip(steppers, tokens, positions, strict=True)
+        ]
+        hidden = joint_step(self.model.stack, torch.cat(embedded), parts)
+        return list(self.model.unembed(hidden[:, 0]).split([part.n_rows for part in parts]))
 
     def select(self, rows: Tensor, *, same_source: bool) -> None:
         """Go on with other rows; those that keep their prompt keep where it begins."""

@@ -149,17 +149,17 @@ class TransformerStepper(DecoderStepper):
             watched=watched,
         )
 
-    def step(self, tokens: Tensor) -> Tensor:
-        """The last token of each row (N,) → logits of the next (N, V)."""
+    def _narrowed(self, tokens: Tensor) -> tuple[Tensor, int]:
+        """Rows of a source that begin alike are one row still."""
         width = self.kv_cache.per_source
         if width > 1 and self.kv_cache.length == 0 and tokens.device.type == "cpu" and _alike(tokens, width):
-            return self._first_step(tokens, width)
-        return super().step(tokens)
+            self.kv_cache.per_source = 1
+            return tokens[::width], width
+        return tokens, 1
 
-    def _first_step(self, tokens: Tensor, width: int) -> Tensor:
-        """Rows of a source that begin alike are one row still."""
-        self.kv_cache.per_source = 1
-        logits = super().step(tokens[::width])
+    def _widened(self, logits: Tensor, width: int) -> Tensor:
+        if width == 1:
+            return logits
         self.kv_cache.spread(width)
         if self._weights is not None:
             self._weights = self._weights.repeat_interleave(width, 0)

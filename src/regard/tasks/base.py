@@ -263,6 +263,13 @@ class Predictor(ABC, Generic[Input, Output]):
         """Whether an output with these options can be shown as it comes."""
         return False
 
+    def with_models(self, wrap: Callable[[Any], Any]) -> Self | None:
+        """The same predictor, decoding with what `wrap` makes of its models; None where it decodes nothing.
+
+        What is wrapped is asked to `start`, and for what a model knows about itself.
+        """
+        return None
+
     def options(self, overrides: Mapping[str, Any]) -> Any:
         """The recipe's `[decode]` section, changed by the overrides, as what it is for the task.
 

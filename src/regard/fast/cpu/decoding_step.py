@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.attention import Cache, Mask, MultiHeadAttention, ScaledDot, attend
 from regard.attention.masks import Materialized, as_mask, simplify
-from regard.fast.cpu.fused_stack import FusedDecoder
+from regard.fast.cpu.fused_stack import FusedDecoder, FusedRows
 from regard.fast.cpu.packed_linear import PackedLinear
 from regard.layers.blocks import DecoderBlock
 from regard.layers.feedforward import FeedForward
@@ -47,18 +47,43 @@ class PackedDecoderKVCache(DecoderKVCache):
         own = self.step_beams() if shared else simplify(as_mask(mask), 1, self.length + 1)
         x, widths = hidden[:, 0], (len(positions), width)
         if self.fused is not None and x.dtype == torch.float32 and _is_dense(own) and _is_dense(memory_mask):
-            n_sources = len(x) // width
-            return self.fused.step(
-                x,
-                past=self.past,
-                source=self.source,
-                own=None if own is None else _rows_of(own, n_sources, width),
-                source_mask=None if memory_mask is None else _rows_of(memory_mask, n_sources, 1),
-                widths=widths,
-            )[:, None]
+            return self.fused.step(x, [self._rows(len(x), own, memory_mask, widths)])[:, None]
         for step, past, source in zip(self.steps, self.past, self.source, strict=True):
             x = step(x, past=past, source=source, mask=own, source_mask=memory_mask, widths=widths, positions=positions)
         return x[:, None]
+
+    def fused_rows(self, n_rows: int, memory_mask: Mask | Tensor | None) -> FusedRows:
+        """What so many rows bring to a step of their own: one position more, and nothing of it hidden from them."""
+        shared = self.own is not None
+        own = self.step_beams() if shared else None
+        return self._rows(n_rows, own, memory_mask, (self.per_source if shared else 1, self.per_source))
+
+    def _rows(
+        self, n_rows: int, own: Mask | None, memory_mask: Mask | Tensor | None, widths: tuple[int, int]
+    ) -> FusedRows:
+        n_sources = n_rows // widths[1]
+        return FusedRows(
+            n_rows,
+            past=self.past,
+            source=self.source,
+            own=None if own is None else _rows_of(own, n_sources, widths[1]),
+            source_mask=None if memory_mask is None else _rows_of(memory_mask, n_sources, 1),
+            widths=widths,
+        )
+
+
+def joint_step(
+    caches: Sequence[PackedDecoderKVCache], hidden: Sequence[Tensor], memory_masks: Sequence[Mask | Tensor | None]
+) -> Tensor | None:
+    """One step of several decodings by the same blocks, each (N_i, 1, D) → (N, 1, D); None where none suit."""
+    fused = caches[0].fused
+    if fused is None or any(cache.fused is None for cache in caches) or not all(map(_is_dense, memory_masks)):
+        return None
+    x = torch.cat(list(hidden))[:, 0]
+    if x.dtype != torch.float32:
+        return None
+    parts = [cache.fused_rows(len(own), mask) for cache, own, mask in zip(caches, hidden, memory_masks, strict=True)]
+    return fused.step(x, parts)[:, None]
 
 
 class BlockStep:

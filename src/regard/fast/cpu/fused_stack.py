@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from regard.attention import Cache, Mask, MultiHeadAttention, Padding, ScaledDot
 from regard.fast.cpu.head_cache import HalfHeadCache, HeadCache
 from regard.fast.cpu.native import Kernels
-from regard.fast.cpu.native.structures import SINGLE, DecoderStep, EncoderRun, Linear, Norm
+from regard.fast.cpu.native.structures import SINGLE, DecoderRows, DecoderStep, EncoderRun, Linear, Norm
 from regard.fast.cpu.native.structures import DecoderBlock as DecoderBlockFacts
 from regard.fast.cpu.native.structures import EncoderBlock as EncoderBlockFacts
 from regard.fast.cpu.packed_linear import PackedLinear
@@ -41,6 +42,44 @@ class _FusedStack:
         self.scale = self.heads.score.dot_scale(self.heads.d_head)
 
 
+@dataclass(frozen=True)
+class FusedRows:
+    """Rows that decode together: their caches, and what of them each row may see.
+
+    `widths` are the rows that share a row of the past and of the source. `own` (N, positions) says what of the past
+    each row may see, itself included, and `source_mask` (N / width, S) what of the source; None means everything.
+    """
+
+    n_rows: int
+    _: KW_ONLY
+    past: Sequence[Cache]
+    source: Sequence[Cache]
+    own: Tensor | None
+    source_mask: Tensor | None
+    widths: tuple[int, int]
+
+    def claim(self, n_groups: int, d_head: int) -> None:
+        """Make room for the new positions."""
+        for cache in self.past:
+            _of_heads(cache).claim(self.widths[0], (self.n_rows // self.widths[0], n_groups, d_head))
+
+    def addresses(self) -> list[ctypes.Array[ctypes.c_void_p]]:
+        """Where each block's keys and values are, of the past and of the source."""
+        return [_addresses(caches, side) for caches in (self.past, self.source) for side in (0, 1)]
+
+    def structure(self, addresses: Sequence[ctypes.Array[ctypes.c_void_p]], length: int) -> DecoderRows:
+        """What the kernels are told, with the positions that were there before."""
+        past, source = self.past[0], self.source[0]
+        return DecoderRows(
+            *(ctypes.addressof(column) for column in addresses),
+            None if self.own is None else self.own.data_ptr(),
+            None if self.source_mask is None else self.source_mask.data_ptr(),
+            self.n_rows,
+            *(length, past.capacity, self.widths[0]),
+            *(source.length, source.capacity, self.widths[1]),
+        )
+
+
 class FusedDecoder(_FusedStack):
     """The steps of a decoder."""
 
@@ -56,38 +95,21 @@ class FusedDecoder(_FusedStack):
         suit = all(_suits(block, heads=(block.attention, block.cross)) for block in blocks) and _alike(blocks)
         return cls(blocks, kernels) if kernels is not None and suit else None
 
-    def step(
-        self,
-        x: Tensor,
-        *,
-        past: Sequence[Cache],
-        source: Sequence[Cache],
-        own: Tensor | None,
-        source_mask: Tensor | None,
-        widths: tuple[int, int],
-    ) -> Tensor:
-        """One new position for each row of x (N, D).
-
-        `widths` are the rows that share a row of the past and of the source. `own` (N, positions) says what of the past
-        each row may see, itself included, and `source_mask` (N / width, S) what of the source; None means everything.
-        """
+    def step(self, x: Tensor, parts: Sequence[FusedRows]) -> Tensor:
+        """One new position for each row of x (N, D), which are those of the parts, one after the other."""
         x = x.clone(memory_format=torch.contiguous_format)
         H, G, E = self.heads.n_heads, self.heads.n_kv_heads, self.heads.d_head
-        length = past[0].length
-        for cache in past:
-            _of_heads(cache).claim(widths[0], (len(x) // widths[0], G, E))
-        of_past = (length, past[0].capacity, widths[0])
-        of_source = (source[0].length, source[0].capacity, widths[1])
-        addresses = [_addresses(caches, side) for caches in (past, source) for side in (0, 1)]
+        lengths = [part.past[0].length for part in parts]
+        for part in parts:
+            part.claim(G, E)
+        held = [part.addresses() for part in parts]  # they have to live as long as the call
+        facts = (part.structure(own, n) for part, own, n in zip(parts, held, lengths, strict=True))
+        described = (DecoderRows * len(parts))(*facts)
         call = DecoderStep(
             ctypes.addressof(self.facts),
-            *(ctypes.addressof(column) for column in addresses),
-            None if own is None else own.data_ptr(),
-            None if source_mask is None else source_mask.data_ptr(),
+            ctypes.addressof(described),
             x.data_ptr(),
-            *(len(self.blocks), *x.shape, H, G, E),
-            *of_past,
-            *of_source,
+            *(len(self.blocks), len(parts), *x.shape, H, G, E),
             self.cache.dtype == torch.bfloat16,
             self.scale,
         )

@@ -9,7 +9,8 @@ model.look("dog.jpg").plot("seen.png")        where it looked for each word
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -66,6 +67,13 @@ class CaptionPredictor(Predictor[ImageInput, Caption]):
     def check_inputs(self, inputs: Sequence[Any]) -> None:
         """Images are paths, images of pillow, arrays or tensors."""
         check_images(inputs)
+
+    def with_models(self, wrap: Callable[[Any], Any]) -> Self:
+        """The same, captioning with what `wrap` makes of its models."""
+        other = copy(self)
+        other.writer = copy(self.writer)
+        other.writer.models = [wrap(model) for model in self.writer.models]
+        return other
 
     def predict(
         self,

@@ -8,7 +8,8 @@ model.log_probs("To be, or not to be")     what it thinks of a text, piece by pi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -35,7 +36,7 @@ from regard.tasks.base import (
     varied,
 )
 from regard.tasks.decode_settings import DecodeSettings
-from regard.tasks.language.writer import Continuation, Writer, context_of
+from regard.tasks.language.writer import Continuation, Prompt, StreamEnd, Writer, context_of
 from regard.tasks.measuring import Scores
 
 if TYPE_CHECKING:  # what only measuring and looking need
@@ -49,7 +50,7 @@ PASSAGE = 2000  # characters that are compared at once
 _LOOKED_AT = 100_000  # of a document, where a few passages are enough
 
 
-class LanguagePredictor(Predictor[str, Continuation]):
+class LanguagePredictor(Predictor[Prompt, Continuation]):
     """A language model with its tokenizer."""
 
     multiline = True
@@ -75,23 +76,46 @@ class LanguagePredictor(Predictor[str, Continuation]):
         chosen = self.options({name: value for name, value in options.items() if name != "stop"})
         return bool(chosen.strategy != "beam" and chosen.n_samples == 1)
 
+    def with_models(self, wrap: Callable[[Any], Any]) -> Self:
+        """The same, writing with what `wrap` makes of its models."""
+        other = copy(self)
+        other.writer = copy(self.writer)
+        other.writer.models = [wrap(model) for model in self.writer.models]
+        return other
+
+    def check_inputs(self, inputs: Sequence[Any]) -> None:
+        """Inputs are texts, or lists of ids, start marks included."""
+        for number, one in enumerate(inputs):
+            if not isinstance(one, list):
+                check_texts([*[""] * number, one])  # which counts them
+            elif not one or not all(type(index) is int and 0 <= index < len(self.tokenizer) for index in one):
+                raise UsageError(
+                    f"input {number} is a list; allowed are texts, and lists of ids from 0 to {len(self.tokenizer) - 1}"
+                )
+
     def predict(
         self,
-        inputs: Sequence[str],
+        inputs: Sequence[Prompt],
         *,
         stop: Sequence[str] | str = (),
         **options: Unpack[DecodeSettings],
     ) -> list[Continuation]:
-        """Go on with each text. `stop` are strings after which it is over, `options` fields of `DecodeOptions`."""
+        """Go on with each text, or its ids.
+
+        `stop` are strings after which it is over, `options` fields of `DecodeOptions`.
+        """
         written = self.writer(inputs, self.decoding(options), stop=_listed(stop))
-        pairs = zip(inputs, written, strict=True)
+        texts = [one if isinstance(one, str) else self.tokenizer.decode(one) for one in inputs]
+        pairs = zip(texts, written, strict=True)
         return [Continuation.of(best_first, prompt=text) for text, best_first in pairs]
 
     __call__ = one_or_many(predict)
 
-    def stream(self, text: str, *, stop: Sequence[str] | str = (), **options: Unpack[DecodeSettings]) -> Iterator[str]:
+    def stream(
+        self, text: Prompt, *, stop: Sequence[str] | str = (), **options: Unpack[DecodeSettings]
+    ) -> Generator[str, None, StreamEnd]:
         """Go on with one text, piece by piece as it comes."""
-        check_texts([text])
+        self.check_inputs([text])
         return self.writer.stream(text, self.decoding(options), stop=_listed(stop))
 
     def decoding(self, overrides: Mapping[str, Any]) -> DecodeOptions:
@@ -111,12 +135,13 @@ class LanguagePredictor(Predictor[str, Continuation]):
         terms = logits[:-1].log_softmax(-1).gather(-1, torch.tensor(ids[1:], device=logits.device)[:, None])[:, 0]
         return list(zip(self.tokenizer.tokens(ids[1:]), terms.tolist(), strict=True))
 
-    def case(self, input: str, target: str | None = None, **options: Any) -> ForwardCase:
+    def case(self, input: Prompt, target: str | None = None, **options: Any) -> ForwardCase:
         """A text, ready to be looked at."""
         from regard.inspection.forward_case import text_case
 
-        check_texts([input] if target is None else [input, target])
-        ids = self.writer.prompt(input + (target or ""))
+        text = input if isinstance(input, str) else self.tokenizer.decode(input)
+        check_texts([text] if target is None else [text, target])
+        ids = self.writer.prompt(text + (target or ""))
         self._check_fits(len(ids))
         return text_case(self.module, self.tokenizer, ids, says="next")
 

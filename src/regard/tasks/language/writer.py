@@ -10,7 +10,7 @@ compares whole texts, stops where the context is full. `no_repeat_ngram` looks b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, ClassVar, Protocol
@@ -29,6 +29,8 @@ from regard.errors import UsageError
 from regard.models.interfaces.text import LanguageModel
 from regard.tasks.language.detokenizer import IncrementalDetokenizer, StoppingStepper, cut_at, text_after
 from regard.tasks.predictions import Prediction
+
+Prompt = str | list[int]  # a text, or its ids
 
 
 class WritingModel(LanguageModel, Protocol):
@@ -80,6 +82,14 @@ class _Draft:
         )
 
 
+@dataclass(frozen=True)
+class StreamEnd:
+    """How a text that was shown as it came has ended: how many tokens it has, and whether it ended by itself."""
+
+    n_tokens: int
+    finished: bool
+
+
 class Writer:
     """Continues texts with one model, or with several that vote at every step."""
 
@@ -105,7 +115,7 @@ class Writer:
 
     def __call__(
         self,
-        prompts: Sequence[str],
+        prompts: Sequence[Prompt],
         options: DecodeOptions,
         *,
         stop: Sequence[str] = (),
@@ -116,8 +126,13 @@ class Writer:
         """
         return self.continue_ids([self.prompt(text) for text in prompts], options, stop=stop)
 
-    def prompt(self, text: str) -> list[int]:
-        """The ids of a prompt with its start mark; an empty one is the mark of a new text, or a new line."""
+    def prompt(self, text: Prompt) -> list[int]:
+        """The ids of a prompt with its start mark; an empty one is the mark of a new text, or a new line.
+
+        Ids are what they are: whatever marks they begin with are among them.
+        """
+        if not isinstance(text, str):
+            return list(text)
         ids = [*self.marks.opening, *self.tokenizer.encode(text)]
         ids = ids or list(self.marks.nothing) or self.tokenizer.encode("\n")
         if not ids:
@@ -141,8 +156,13 @@ class Writer:
             going = [i for i in going if any(self._steps(draft, options) for draft in drafts[i])]
         return [[self._continuation(draft, options, stop) for draft in several] for several in drafts]
 
-    def stream(self, prompt: str, options: DecodeOptions, *, stop: Sequence[str] = ()) -> Iterator[str]:
-        """The text of one continuation, piece by piece as it comes; together what a call would give."""
+    def stream(
+        self, prompt: Prompt, options: DecodeOptions, *, stop: Sequence[str] = ()
+    ) -> Generator[str, None, StreamEnd]:
+        """The text of one continuation, piece by piece as it comes; together what a call would give.
+
+        A piece for each token, which may be empty, and what was held back at the end; then how it ended.
+        """
         _check(options, stop)
         ids = self.prompt(prompt)
         draft = _Draft(self._cut(ids, options), key_of(ids))
@@ -162,10 +182,11 @@ class Writer:
                 tokens_out.append(token)
                 yield speech.add(token)
                 if speech.over:
-                    return
+                    return StreamEnd(len(draft.ids) + len(tokens_out), finished=True)
             hypothesis = Hypothesis(tokens_out, 0.0, 0.0, finished=len(tokens_out) < steps, token_log_probs=[])
             draft = draft.grown(hypothesis, _next_key(draft.key, 0))
         yield speech.rest()
+        return StreamEnd(len(draft.ids), finished=draft.finished)
 
     def _cut(self, ids: Sequence[int], options: DecodeOptions) -> list[int]:
         """A prompt as far as the model can read it and still write: its end."""

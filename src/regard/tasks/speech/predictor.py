@@ -10,6 +10,7 @@ model.look("a.wav").plot("seen.png")           which stretch of the sound it lis
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -166,6 +167,13 @@ class SpeechPredictor(Predictor[AudioInput, Transcript]):
     def check_inputs(self, inputs: Sequence[Any]) -> None:
         """Recordings are paths, samples, or samples with their rate."""
         check_recordings(inputs)
+
+    def with_models(self, wrap: Callable[[Any], Any]) -> Self:
+        """The same, writing with what `wrap` makes of its model; times are read off the model itself."""
+        other = copy(self)
+        other.quick = copy(self.quick)
+        other.quick.model = wrap(self.quick.model)
+        return other
 
     def predict(
         self,

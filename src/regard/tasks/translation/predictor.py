@@ -8,7 +8,8 @@ model.look("A dog runs along the beach.").plot("a.png")   what it looked at
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -64,6 +65,13 @@ class TranslationPredictor(Predictor[str, Prediction]):
         """The predictor of an opened model."""
         tokenizers = tokenizer_of(pretrained), pretrained.target_tokenizer
         return cls([module], Languages.of(*tokenizers, moses=recipe.data.moses), recipe, precision=precision)
+
+    def with_models(self, wrap: Callable[[Any], Any]) -> Self:
+        """The same, translating with what `wrap` makes of its models."""
+        other = copy(self)
+        other.translator = copy(self.translator)
+        other.translator.models = [wrap(model) for model in self.translator.models]
+        return other
 
     def predict(
         self,

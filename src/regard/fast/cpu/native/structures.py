@@ -36,13 +36,21 @@ class DecoderBlock(ctypes.Structure):
     _fields_ = [*_of(Linear, "all own_out query cross_out inner outer"), ("norms", Norm * 3), ("pre", COUNT)]
 
 
+class DecoderRows(ctypes.Structure):
+    """Rows of a step that share their caches."""
+
+    _fields_ = [
+        *_of(ADDRESS, "keys values source_keys source_values own source_mask"),
+        *_of(COUNT, "n_rows length capacity past_width n_source source_capacity source_width"),
+    ]
+
+
 class DecoderStep(ctypes.Structure):
     """One step of a whole decoder."""
 
     _fields_ = [
-        *_of(ADDRESS, "blocks keys values source_keys source_values own source_mask x"),
-        *_of(COUNT, "n_blocks n_rows d_model n_heads n_groups d_head"),
-        *_of(COUNT, "length capacity past_width n_source source_capacity source_width half"),
+        *_of(ADDRESS, "blocks parts x"),
+        *_of(COUNT, "n_blocks n_parts n_rows d_model n_heads n_groups d_head half"),
         ("scale", REAL),
     ]
 

@@ -1,6 +1,8 @@
 // One step of a whole decoder: n_rows new positions, each with its past and its source.
 #pragma once
 
+#include <vector>
+
 #include "parts.h"
 
 extern "C" {
@@ -10,19 +12,24 @@ struct DecoderBlock {
     int64_t pre;
 };
 
-struct DecoderStep {
-    const DecoderBlock* blocks;
+struct DecoderRows {  // rows that share their caches; a step may have several of these, and none feels the others
     void* const* keys;  // of each block's past, (past rows, groups, capacity, head); the new positions go behind
     void* const* values;
     const void* const* source_keys;  // (source rows, groups, source_capacity, head)
     const void* const* source_values;
     const uint8_t* own;          // which of its past each row may see, (rows, length + past_width), or null: all
     const uint8_t* source_mask;  // (source rows, n_source), or null
-    float* x;                    // (rows, d_model), replaced
-    int64_t n_blocks, n_rows, d_model;
-    int64_t n_heads, n_groups, d_head;
+    int64_t n_rows;
     int64_t length, capacity, past_width;             // positions so far, room, and rows that share a row of the past
     int64_t n_source, source_capacity, source_width;  // the same of the source
+};
+
+struct DecoderStep {
+    const DecoderBlock* blocks;
+    const DecoderRows* parts;
+    float* x;  // (rows, d_model), those of the parts one after another, replaced
+    int64_t n_blocks, n_parts, n_rows, d_model;
+    int64_t n_heads, n_groups, d_head;
     int64_t half;  // keys and values are bfloat16
     double scale;
 };
@@ -39,13 +46,14 @@ class Decoder {
         seen = room.take<float>(N * heads.d_query());
         inner = room.take<float>(N * d_inner());
         part = room.take<float>(N * s.d_model);
-        past = Seen{room.take<int32_t>(N * n_past()), room.take<int32_t>(N), n_past()};
-        sources = Seen{room.take<int32_t>(N * s.n_source), room.take<int32_t>(N), s.n_source};
+        for (int64_t i = 0; i < s.n_parts; i++) add(s.parts[i]);
     }
 
     void run(Team& team) {
-        list(team, s.own, N, past);
-        list(team, s.source_mask, N / s.source_width, sources);
+        for (const Rows& own : parts) {
+            list(team, own.s.own, own.s.n_rows, own.past);
+            list(team, own.s.source_mask, own.s.n_rows / own.s.source_width, own.sources);
+        }
         const DecoderBlock& first = s.blocks[0];
         settle(team, {nullptr, nullptr, first.pre ? &first.norms[0] : nullptr, &first.all});
         for (int64_t b = 0; b < s.n_blocks; b++) step(team, s.blocks[b], b);
@@ -60,15 +68,31 @@ class Decoder {
         int64_t stride;
     };
 
+    struct Rows {  // a part of the step: its first row, and how many rows of pasts and of sources come before its own
+        const DecoderRows& s;
+        int64_t first, pasts, sources_before;
+        Seen past, sources;
+    };
+
     const DecoderStep& s;
     const Heads heads;
     const int64_t N;
     Room room;
     Inputs in;
     float *all, *seen, *inner, *part;
-    Seen past, sources;
+    std::vector<Rows> parts;
+    int64_t n_pasts = 0, n_sources = 0;
 
-    int64_t n_past() const { return s.length + s.past_width; }
+    void add(const DecoderRows& rows) {
+        const int64_t n = rows.n_rows, first = parts.empty() ? 0 : parts.back().first + parts.back().s.n_rows;
+        const Seen past{room.take<int32_t>(n * n_past(rows)), room.take<int32_t>(n), n_past(rows)};
+        const Seen sources{room.take<int32_t>(n * rows.n_source), room.take<int32_t>(n), rows.n_source};
+        parts.push_back({rows, first, n_pasts, n_sources, past, sources});
+        n_pasts += n / rows.past_width;
+        n_sources += n / rows.source_width;
+    }
+
+    static int64_t n_past(const DecoderRows& rows) { return rows.length + rows.past_width; }
 
     int64_t input_bytes() const {
         const DecoderBlock& b = s.blocks[0];
@@ -79,19 +103,32 @@ class Decoder {
 
     int64_t bytes() const {
         const int64_t numbers = 1 + heads.d_all() + heads.d_query() + d_inner() + s.d_model;
-        return N * (input_bytes() + 4 * (numbers + n_past() + s.n_source + 2)) + 16 * 64;
+        int64_t listed = 0;
+        for (int64_t i = 0; i < s.n_parts; i++)
+            listed += s.parts[i].n_rows * (n_past(s.parts[i]) + s.parts[i].n_source + 2);
+        return N * (input_bytes() + 4 * numbers) + 4 * listed + (16 + 4 * s.n_parts) * 64;
+    }
+
+    // The part that the so many-th row of all pasts, or of all sources, belongs to.
+    const Rows& owner(int64_t row, int64_t Rows::*before) const {
+        size_t low = 0, high = parts.size();
+        while (high - low > 1) {
+            const size_t middle = (low + high) / 2;
+            (parts[middle].*before <= row ? low : high) = middle;
+        }
+        return parts[low];
     }
 
     void step(Team& team, const DecoderBlock& block, int64_t b) {
         const bool pre = block.pre;
         const DecoderBlock* next = b + 1 < s.n_blocks ? &block + 1 : nullptr;
         linear(team, block.all, in, N, all, &block.own_out);
-        look_back(team, (Number*)s.keys[b], (Number*)s.values[b]);
+        look_back(team, b);
         make_all_ready(team, block.own_out, seen, in, N);
         linear(team, block.own_out, in, N, part, &block.query);
         settle(team, {part, pre ? nullptr : &block.norms[0], pre ? &block.norms[1] : nullptr, &block.query});
         linear(team, block.query, in, N, all, &block.cross_out);
-        look_over(team, (const Number*)s.source_keys[b], (const Number*)s.source_values[b]);
+        look_over(team, b);
         make_all_ready(team, block.cross_out, seen, in, N);
         linear(team, block.cross_out, in, N, part, &block.inner);
         settle(team, {part, pre ? nullptr : &block.norms[1], pre ? &block.norms[2] : nullptr, &block.inner});
@@ -105,35 +142,44 @@ class Decoder {
     void settle(Team& team, const Between& between) { between.settle(team, s.x, N, s.d_model, in); }
 
     // Each row's new key and value go behind its past, and its query looks at what it may see of that and at itself.
-    void look_back(Team& team, Number* keys, Number* values) {
+    void look_back(Team& team, int64_t b) {
         const int64_t E = heads.d_head, G = heads.n_groups;
-        team.each(N / s.past_width * G, [&](int64_t item) {
-            const int64_t row = item / G * s.past_width, g = item % G, from = item * s.capacity * E;
-            const There next{keys + from + s.capacity * E, values + from + s.capacity * E, E, s.length, nullptr};
-            fetch(next);
-            for (int64_t w = 0; w < s.past_width; w++) {
+        team.each(n_pasts * G, [&](int64_t item) {
+            const Rows& own = owner(item / G, &Rows::pasts);
+            const DecoderRows& p = own.s;
+            const int64_t local = item - own.pasts * G, g = local % G, from = local * p.capacity * E;
+            const int64_t row = own.first + local / G * p.past_width;
+            Number *keys = (Number*)p.keys[b] + from, *values = (Number*)p.values[b] + from;
+            fetch({keys + p.capacity * E, values + p.capacity * E, E, p.length, nullptr});
+            for (int64_t w = 0; w < p.past_width; w++) {
                 const float* mine = all + (row + w) * heads.d_all() + heads.d_query() + g * E;
-                Number* at[] = {keys + from + (s.length + w) * E, values + from + (s.length + w) * E};
+                Number* at[] = {keys + (p.length + w) * E, values + (p.length + w) * E};
                 for (int64_t i = 0; i < E; i++) at[0][i] = (Number)mine[i], at[1][i] = (Number)mine[heads.d_key() + i];
             }
-            const There there{keys + from, values + from, E, n_past(), nullptr};
-            for (int64_t w = 0; w < s.past_width; w++)
-                look(row + w, g, s.own == nullptr ? there : listed(there, past, row + w), heads.d_all());
-        }, at_once(team, N / s.past_width));
+            const There there{keys, values, E, n_past(p), nullptr};
+            for (int64_t w = 0; w < p.past_width; w++)
+                look(row + w, g, p.own == nullptr ? there : listed(there, own.past, row + w - own.first),
+                     heads.d_all());
+        }, at_once(team, n_pasts));
     }
 
     // Rows of one source bring its keys and values together once for all.
-    void look_over(Team& team, const Number* keys, const Number* values) {
+    void look_over(Team& team, int64_t b) {
         const int64_t E = heads.d_head, G = heads.n_groups;
-        team.each(N / s.source_width * G, [&](int64_t item) {
-            const int64_t source = item / G, g = item % G, size = s.source_capacity * E, from = item * size;
-            fetch({keys + from + size, values + from + size, E, s.n_source, nullptr});
-            There there{keys + from, values + from, E, s.n_source, nullptr};
-            if (s.source_mask != nullptr) there = listed(there, sources, source);
-            if (s.source_width == 1) return look(source, g, there, heads.d_query());
+        team.each(n_sources * G, [&](int64_t item) {
+            const Rows& own = owner(item / G, &Rows::sources_before);
+            const DecoderRows& p = own.s;
+            const int64_t local = item - own.sources_before * G, source = local / G, g = local % G;
+            const int64_t size = p.source_capacity * E, row = own.first + source * p.source_width;
+            const Number* keys = (const Number*)p.source_keys[b] + local * size;
+            const Number* values = (const Number*)p.source_values[b] + local * size;
+            fetch({keys + size, values + size, E, p.n_source, nullptr});
+            There there{keys, values, E, p.n_source, nullptr};
+            if (p.source_mask != nullptr) there = listed(there, own.sources, source);
+            if (p.source_width == 1) return look(row, g, there, heads.d_query());
             const Positions<float> near = brought_together(there);
-            for (int64_t w = 0; w < s.source_width; w++) look(source * s.source_width + w, g, near, heads.d_query());
-        }, at_once(team, N / s.source_width));
+            for (int64_t w = 0; w < p.source_width; w++) look(row + w, g, near, heads.d_query());
+        }, at_once(team, n_sources));
     }
 
     static Positions<float> brought_together(const There& there) {

@@ -1,0 +1,90 @@
+"""One step for several decodings at once: each keeps its own state, and none knows of the others.
+
+    logits = step_together(steppers, tokens)        one of each a decoding: tokens (N_i,) → logits (N_i, V)
+
+A stepper that can share its products with others of its model is a `JointStepper`; others step one after another.
+Either way a decoding gets, bit for bit, what its own `step` would have given it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, cast
+
+from torch import Tensor
+
+from regard.decoding.stepper import Stepper
+
+
+class JointStepper(Stepper, Protocol):
+    """A stepper that can step together with others like it."""
+
+    def joins(self, other: object) -> bool:
+        """Whether a step of both at once gives each what its own would."""
+
+    def step_with(self, others: Sequence[Any], tokens: Sequence[Tensor]) -> list[Tensor]:
+        """The logits of this one and the others, which it joins, in their order; the first tokens are its own."""
+
+    def check_step(self, tokens: Tensor) -> None:
+        """Refuse tokens that cannot come next, before anything is changed."""
+
+
+def step_together(steppers: Sequence[Stepper], tokens: Sequence[Tensor]) -> list[Tensor | Exception]:
+    """The logits of each, or why it has none: what fails for one leaves the others as they are."""
+    results: dict[int, Tensor | Exception] = {}
+    for group in _groups(steppers):
+        results |= _step_group(group, steppers, tokens)
+    return [results[i] for i in range(len(steppers))]
+
+
+def _groups(steppers: Sequence[Stepper]) -> list[list[int]]:
+    """Which can step together, each once, in their order."""
+    groups: list[list[int]] = []
+    for i, stepper in enumerate(steppers):
+        for group in groups:
+            first = _joint(steppers[group[0]])
+            if first is not None and first.joins(stepper):
+                group.append(i)
+                break
+        else:
+            groups.append([i])
+    return groups
+
+
+def _step_group(
+    group: Sequence[int], steppers: Sequence[Stepper], tokens: Sequence[Tensor]
+) -> dict[int, Tensor | Exception]:
+    if len(group) == 1:
+        return {i: _own_step(steppers[i], tokens[i]) for i in group}
+    members = {i: cast(JointStepper, steppers[i]) for i in group}
+    problems = {i: problem for i, one in members.items() if (problem := _problem(one, tokens[i])) is not None}
+    able = [i for i in group if i not in problems]
+    joined = _joint_step([members[i] for i in able], [tokens[i] for i in able]) if able else []
+    return problems | dict(zip(able, joined, strict=True))
+
+
+def _joint(stepper: Stepper) -> JointStepper | None:
+    """The stepper, if it is one of these; `isinstance` would look at every method each time."""
+    return cast(JointStepper, stepper) if hasattr(stepper, "step_with") else None
+
+
+def _problem(stepper: JointStepper, tokens: Tensor) -> Exception | None:
+    try:
+        stepper.check_step(tokens)
+    except Exception as problem:
+        return problem
+    return None
+
+
+def _joint_step(steppers: Sequence[JointStepper], tokens: Sequence[Tensor]) -> list[Tensor | Exception]:
+    try:
+        return list(steppers[0].step_with(steppers[1:], tokens))
+    except Exception as problem:  # half a step cannot be taken back
+        return [problem] * len(steppers)
+
+
+def _own_step(stepper: Stepper, tokens: Tensor) -> Tensor | Exception:
+    try:
+        return stepper.step(tokens)
+    except Exception as problem:
+        return problem

@@ -1,0 +1,209 @@
+"""From a request to its answer: ask an engine, wait without holding anybody up, and let go when the client leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from fastapi import Request
+from starlette.datastructures import FormData, UploadFile
+
+from regard.errors import RegardError
+from regard.serve.engine import Ask, Ticket
+from regard.serve.errors import ApiError, api_error
+from regard.serve.served import ServedModel
+
+EVENT = 0.05  # seconds between two events of a stream, at least
+
+
+async def answers(request: Request, model: ServedModel, asks: Sequence[Ask]) -> list[Any]:
+    """The answer to each, or what is wrong with it; whoever leaves is no longer worked for."""
+    tickets = model.engine.submit(asks)
+    waiting: asyncio.Future[Any] = asyncio.gather(
+        *(asyncio.wrap_future(one.future) for one in tickets), return_exceptions=True
+    )
+    leaving: asyncio.Future[Any] = asyncio.ensure_future(_left(request))
+    try:
+        await asyncio.wait([waiting, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done():
+            cancel(tickets)
+        return list(await waiting)
+    finally:
+        leaving.cancel()
+        cancel(tickets)
+
+
+async def answer(request: Request, model: ServedModel, ask: Ask) -> Any:
+    """The answer to one request; what is wrong with it is raised."""
+    (given,) = await answers(request, model, [ask])
+    return raised(given)
+
+
+def raised(given: Any) -> Any:
+    """An answer; a problem is raised as an answer that is an error."""
+    if isinstance(given, BaseException):
+        raise api_error(given) from given
+    return given
+
+
+def cancel(tickets: Sequence[Ticket]) -> None:
+    """Nobody waits for these any more."""
+    for ticket in tickets:
+        ticket.cancel()
+
+
+async def pieces(model: ServedModel, ask: Ask, *, told: dict[str, Any]) -> AsyncIterator[str]:
+    """The text of a stream as it comes, in few large pieces; `told["end"]` is how it ended, when it has."""
+    loop, heard = asyncio.get_running_loop(), asyncio.Queue[str | None]()
+
+    def tell(piece: str) -> None:
+        loop.call_soon_threadsafe(heard.put_nowait, piece)
+
+    ticket = model.engine.submit([Ask(ask.input, ask.options, "stream", ask.finish, tell)])[0]
+    ticket.future.add_done_callback(lambda _: loop.call_soon_threadsafe(heard.put_nowait, None))
+    try:
+        over = False
+        while not over:
+            joined = [await heard.get()]
+            while not heard.empty():
+                joined.append(heard.get_nowait())
+            over = joined[-1] is None
+            if text := "".join(piece for piece in joined if piece is not None):
+                yield text
+            if not over:
+                await asyncio.sleep(EVENT)
+        told["end"] = raised(ticket.future.exception() or ticket.future.result())
+    finally:
+        ticket.cancel()
+
+
+async def fields_of(request: Request) -> tuple[dict[str, Any], dict[str, list[UploadFile]]]:
+    """The fields of a request, which is JSON or a form, and the files of a form."""
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind in ("multipart/form-data", "application/x-www-form-urlencoded"):
+        return _form_fields(await _form(request))
+    body = await request.body()
+    if not body:
+        return {}, {}
+    try:
+        table = json.loads(body)
+    except (ValueError, RecursionError):
+        raise ApiError(400, "the body is neither JSON nor a form") from None
+    if not isinstance(table, dict):
+        raise ApiError(400, f"the body is JSON, but no object: {type(table).__name__}")
+    return table, {}
+
+
+async def _form(request: Request) -> FormData:
+    try:
+        return await request.form(max_files=256, max_fields=256)
+    except ApiError:
+        raise
+    except Exception as problem:  # whatever a damaged form leads to
+        raise ApiError(400, f"the form cannot be read: {str(problem)[:200]}") from None
+
+
+def _form_fields(form: FormData) -> tuple[dict[str, Any], dict[str, list[UploadFile]]]:
+    fields: dict[str, Any] = {}
+    files: dict[str, list[UploadFile]] = {}
+    for name, value in form.multi_items():
+        if isinstance(value, UploadFile):
+            files.setdefault(name, []).append(value)
+        elif name.endswith("[]"):
+            fields.setdefault(name[:-2], []).append(value)
+        else:
+            fields[name] = value
+    return fields, files
+
+
+@contextmanager
+def kept_files(files: Sequence[tuple[str, bytes]], suffixes: Sequence[str]) -> Iterator[list[tuple[str, str]]]:
+    """Files where a model can read them, for as long as it does: (the path, its own name) each."""
+    with TemporaryDirectory(prefix="regard-serve-") as folder:
+        kept = []
+        for number, (name, content) in enumerate(files):
+            suffix = next((one for one in suffixes if name.lower().endswith(one)), None)
+            if suffix is None:
+                raise ApiError(400, f"{name[:100]!r} is no file for this model; it reads {', '.join(suffixes)}")
+            path = Path(folder, f"{number}{suffix}")
+            path.write_bytes(content)
+            kept.append((str(path), os.path.basename(name.replace("\\", "/"))))
+        yield kept
+
+
+def sent_file(given: Any) -> tuple[str, bytes]:
+    """A file in JSON: {"name": "dog.png", "data": base64}."""
+    if not (isinstance(given, Mapping) and isinstance(given.get("name"), str) and isinstance(given.get("data"), str)):
+        raise ApiError(400, 'this model reads files: send a form, or {"name": "a.png", "data": base64} as the input')
+    try:
+        return given["name"], base64.b64decode(given["data"], validate=True)
+    except (ValueError, binascii.Error):
+        raise ApiError(400, f"the data of {given['name'][:100]!r} is not base64") from None
+
+
+def renamed(given: Any, path: str, name: str) -> Any:
+    """A record or a problem that speaks of the file by the name it was sent with."""
+    if isinstance(given, dict):
+        return {key: name if value == path else value for key, value in given.items()}
+    if isinstance(given, RegardError):
+        told = type(given)(str(given).replace(path, name), hint=given.hint)
+        return told.with_traceback(None)
+    return given
+
+
+def whole_number(value: Any, name: str, *, low: int, high: int) -> int:
+    """A number within bounds, also of a form's text."""
+    try:
+        number = int(value)
+        exact = not isinstance(value, bool) and float(value) == number
+    except (TypeError, ValueError, OverflowError):
+        exact = False
+        number = low
+    if not exact or not low <= number <= high:
+        raise ApiError(400, f"{name} is {str(value)[:40]!r}; allowed is {low} to {high}", param=name)
+    return number
+
+
+def texts(value: Any, name: str, *, most: int, longest: int) -> list[str]:
+    """One text or several, within bounds."""
+    several = [value] if isinstance(value, str) else value
+    if not isinstance(several, list) or not several or not all(isinstance(one, str) for one in several):
+        raise ApiError(400, f"{name} has to be a text or a list of texts", param=name)
+    if len(several) > most:
+        raise ApiError(400, f"{name} holds {len(several)} texts; allowed are up to {most}", param=name)
+    if (n := max(map(len, several))) > longest:
+        raise ApiError(400, f"{name} has {n:,} characters; allowed are up to {longest:,}", param=name)
+    return several
+
+
+def decode_options(given: Any, *, name: str = "decode") -> dict[str, Any]:
+    """Options of decoding: an object, in a form as JSON."""
+    if given is None or given == "":
+        return {}
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):
+            given = None
+    if not isinstance(given, dict) or not all(isinstance(key, str) for key in given):
+        raise ApiError(400, f'{name} has to be an object of settings, such as {{"beam": 5}}', param=name)
+    plain = (str, int, float, bool)
+    for key, value in given.items():
+        listed = isinstance(value, list) and len(value) <= 1000 and all(isinstance(one, plain) for one in value)
+        if not (isinstance(value, plain) or listed):
+            raise ApiError(400, f"{name}.{key[:40]} is neither a number, a text, nor a list of them", param=name)
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+
+
+async def _left(request: Request) -> None:
+    """Until the client is gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

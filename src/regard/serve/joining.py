@@ -1,0 +1,120 @@
+"""Decodings that wait for one another at every step, so that one step of the model serves them all.
+
+A predictor decodes one input as it always does, by the same code as `regard predict`. Only its models are wrapped:
+where a decoding asks for a step, it is set aside, and goes on when the engine has made the step for all who wait.
+Setting aside a call halfway, without a thread for each, is what greenlets do: all of them run in the engine's thread.
+
+    decoding = Decoding(lambda: predictor(text, beam=5))
+    decoding.start()                            until it asks for its first step
+    advance([decoding, others])                 one step for all; whoever is done has an outcome
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from greenlet import getcurrent, greenlet
+from torch import Tensor
+
+from regard.decoding.joint import step_together
+from regard.decoding.stepper import Stepper
+
+
+@dataclass(frozen=True)
+class StepRequest:
+    """A decoding that waits: its stepper, and the last token of each of its rows (N,)."""
+
+    stepper: Stepper
+    tokens: Tensor
+
+
+class JoinedModel:
+    """A model whose steppers are stepped together with those of others; all else is the model's own."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def start(self, inputs: Any, *, capacity: int = 64, watched: bool = False) -> Stepper:
+        """Stand ready to decode the inputs; watched steps are taken alone, for their attention is kept."""
+        stepper: Stepper = self._model.start(inputs, capacity=capacity, watched=watched)
+        return stepper if watched else JoinedStepper(stepper)
+
+
+class JoinedStepper:
+    """A stepper whose steps are made by whoever runs the decoding."""
+
+    def __init__(self, stepper: Stepper) -> None:
+        self.stepper = stepper
+
+    @property
+    def device(self) -> torch.device:
+        """The model's."""
+        return self.stepper.device
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """The logits of the next tokens, when the engine has them."""
+        hub = getcurrent().parent
+        assert hub is not None, "a joined stepper is used inside a `Decoding`"
+        logits = hub.switch(StepRequest(self.stepper, tokens))
+        if isinstance(logits, Exception):
+            raise logits
+        return cast(Tensor, logits)
+
+    def select(self, rows: Tensor, *, same_source: bool) -> None:
+        """Go on with other rows."""
+        self.stepper.select(rows, same_source=same_source)
+
+    def attention(self) -> Tensor | None:
+        """What the model's own stepper offers."""
+        offer = getattr(self.stepper, "attention", None)
+        weights: Tensor | None = offer() if callable(offer) else None
+        return weights
+
+
+class Decoding:
+    """A call that is made bit by bit; `outcome` is what it gave or raised, once it is over."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._greenlet = greenlet(call)
+        self.waiting: StepRequest | None = None
+        self.outcome: Any = None
+        self.over = False
+
+    def start(self) -> None:
+        """Run until the first step is asked for."""
+        self._run(self._greenlet.switch)
+
+    def resume(self, logits: Tensor | Exception) -> None:
+        """Go on with the logits that were asked for, until the next ones are."""
+        self._run(lambda: self._greenlet.switch(logits))
+
+    def stop(self, problem: Exception) -> None:
+        """End it here and now: what it asked for is not coming."""
+        if not self.over:
+            self._run(lambda: self._greenlet.throw(problem))
+        if not self.over:  # it went on all the same
+            self.over, self.waiting, self.outcome = True, None, problem
+
+    def _run(self, switch: Callable[[], Any]) -> None:
+        try:
+            given = switch()
+        except Exception as problem:
+            given = problem
+        self.over = self._greenlet.dead
+        self.waiting = None if self.over else given
+        self.outcome = given if self.over else None
+
+
+def advance(decodings: Sequence[Decoding]) -> None:
+    """One step for all that wait."""
+    waiting = [one for one in decodings if one.waiting is not None]
+    requests = [cast(StepRequest, one.waiting) for one in waiting]
+    results = step_together([each.stepper for each in requests], [each.tokens for each in requests])
+    for one, result in zip(waiting, results, strict=True):
+        one.resume(result)

@@ -1,0 +1,156 @@
+"""The models of a server, by name: each with its predictor, its engine, and what clients are told about it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import regard
+from regard.config.schema import nearest
+from regard.data.io.languages import language_of, languages_of
+from regard.errors import UsageError
+from regard.serve.chat import ChatTemplate
+from regard.serve.engine import Engine
+from regard.serve.errors import ApiError
+from regard.serve.limits import Limits
+from regard.serve.metrics import Metrics
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """One model; `languages` are the codes of a translator's two."""
+
+    name: str
+    predictor: Any
+    engine: Engine
+    created: int
+    chat: ChatTemplate | None = None
+    languages: tuple[str, str] | None = None
+
+    @property
+    def task(self) -> str:
+        """What it does."""
+        return str(self.predictor.config.task)
+
+    def card(self) -> dict[str, Any]:
+        """What `/v1/models` says about it."""
+        facts = {"id": self.name, "object": "model", "created": self.created, "owned_by": "regard"}
+        told = {"task": self.task, "suffixes": list(self.predictor.suffixes)}
+        return facts | told | ({} if self.languages is None else {"languages": list(self.languages)})
+
+
+class Served:
+    """All models of a server, and what they have in common."""
+
+    def __init__(self, models: Sequence[ServedModel], limits: Limits, metrics: Metrics) -> None:
+        self.models: Mapping[str, ServedModel] = {model.name: model for model in models}
+        self.limits, self.metrics = limits, metrics
+        self.stopping = False
+
+    def model(self, name: object, *, tasks: Sequence[str] = ()) -> ServedModel:
+        """The model of a name, if it does one of the tasks; without a name, the only one that does."""
+        able = [one for one in self.models.values() if not tasks or one.task in tasks]
+        if name is None or name == "":
+            if len(able) == 1:
+                return able[0]
+            told = ", ".join(one.name for one in able) or "none"
+            raise ApiError(400, f"which model is not said; for this there are: {told}", param="model")
+        if not isinstance(name, str):
+            raise ApiError(400, "model has to be a name, which is a text", param="model")
+        found = self.models.get(name)
+        if found is None:
+            raise ApiError(
+                404, f"there is no model {name!r}; {_hint(name, self.models)}", param="model", code="model_not_found"
+            )
+        if found not in able:
+            raise ApiError(
+                400, f"the model {name!r} is for {found.task}; this is for {' and '.join(tasks)}", param="model"
+            )
+        return found
+
+    def stop(self, grace: float) -> None:
+        """Take nothing new, finish within so many seconds, and end the rest."""
+        self.stopping = True
+        with ThreadPoolExecutor(max(1, len(self.models))) as pool:
+            for model in self.models.values():
+                pool.submit(model.engine.stop, grace)
+
+    def exposition(self) -> bytes:
+        """All figures as Prometheus reads them."""
+        for name, model in self.models.items():
+            self.metrics.running.labels(name).set(model.engine.n_running)
+            self.metrics.waiting.labels(name).set(model.engine.n_waiting)
+        return self.metrics.text()
+
+
+def open_served(
+    places: Mapping[str, Path],
+    *,
+    limits: Limits,
+    device: str = "auto",
+    precision: str = "auto",
+    check: bool = True,
+    exact: bool = True,
+    languages: Mapping[str, tuple[str, str]] | None = None,
+) -> Served:
+    """Open models, each under its name."""
+    if strange := set(languages or {}) - set(places):
+        raise UsageError(
+            f"--languages names {sorted(strange)[0]!r}, which is no model; {_hint(sorted(strange)[0], places)}"
+        )
+    metrics = Metrics()
+    models = []
+    for name, place in places.items():
+        predictor = regard.load(place, device, precision=precision, check=check)
+        engine = Engine(predictor, limits, watcher=metrics.of(name), exact=exact)
+        spoken = (languages or {}).get(name) or _languages(predictor)
+        chat = ChatTemplate.beside(place, predictor.tokenizer) if predictor.config.task == "language" else None
+        models.append(ServedModel(name, predictor, engine, int(time.time()), chat, spoken))
+    return Served(models, limits, metrics)
+
+
+def named_places(words: Sequence[str]) -> dict[str, Path]:
+    """Models as a command line gives them, NAME=PLACE or a place whose last part is the name."""
+    places: dict[str, Path] = {}
+    for word in words:
+        name, equals, place = word.partition("=")
+        if not equals or Path(word).exists():
+            place, name = word, Path(word).resolve().name
+        if name in places:
+            raise UsageError(f"two models are called {name!r}", hint=f"give one another name: other={place}")
+        places[name] = Path(place)
+    return places
+
+
+def language_pairs(words: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Languages of translators as a command line gives them: NAME=en-de."""
+    pairs: dict[str, tuple[str, str]] = {}
+    for word in words:
+        name, _, both = word.rpartition("=")
+        first, _, second = both.partition("-")
+        codes = language_of(first), language_of(second)
+        if not name or codes[0] is None or codes[1] is None:
+            raise UsageError(f"--languages {word}: allowed is NAME=en-de", hint="the codes are those of ISO 639")
+        pairs[name] = codes[0], codes[1]
+    return pairs
+
+
+def _languages(predictor: Any) -> tuple[str, str] | None:
+    """The languages that a translator's recipe tells."""
+    if predictor.config.task != "translation":
+        return None
+    data = predictor.config.data
+    told = data.languages or data.moses
+    if told:
+        return str(told[0]), str(told[1])
+    names = list(data.columns or ()) or list(data.train or ())
+    return languages_of(*names[:2]) if len(names) >= 2 else None
+
+
+def _hint(name: str, known: Mapping[str, Any]) -> str:
+    close = nearest(name, known)
+    return f"did you mean {close!r}?" if close else f"there are: {', '.join(known)}"

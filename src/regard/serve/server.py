@@ -1,0 +1,97 @@
+"""The process: an address taken, an application run at it, and an orderly end."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from threading import Thread
+from types import FrameType, TracebackType
+
+import uvicorn
+
+from regard.config.wording import several
+from regard.errors import EnvironmentProblem
+from regard.fast.cpu.native import why
+from regard.serve.app import create_app
+from regard.serve.keys import Keys
+from regard.serve.served import Served
+
+_AFTER_GRACE = 5.0  # seconds in which the last answers, errors by then, are still sent
+
+
+class Address:
+    """A socket that listens; taken before anything is loaded, so that a port in use is known at once."""
+
+    def __init__(self, host: str, port: int) -> None:
+        try:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            self.socket = socket.socket(family, socket.SOCK_STREAM)
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self.socket.bind((host, port))
+        except OSError as problem:
+            reason = problem.strerror or problem
+            raise EnvironmentProblem(
+                f"{host}:{port} cannot be listened at: {reason}", hint="--port 0 takes a free port"
+            ) from None
+        shown = f"[{host}]" if family == socket.AF_INET6 else host
+        self.url = f"http://{shown}:{self.socket.getsockname()[1]}"
+
+    def __enter__(self) -> Address:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.socket.close()
+
+
+class Server(uvicorn.Server):
+    """A server that, told to end, takes no more, finishes what it can, and ends the rest with an error."""
+
+    def __init__(self, config: uvicorn.Config, served: Served, grace: float) -> None:
+        super().__init__(config)
+        self.served, self.grace = served, grace
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to end; a second signal ends at once. An end that was asked for is no failure: the exit code is 0."""
+        self.should_exit, self.force_exit = True, self.should_exit
+        if not self.served.stopping:
+            self.served.stopping = True
+            Thread(target=self.served.stop, args=(self.grace,), daemon=True).start()
+
+
+def run(
+    served: Served,
+    address: Address,
+    *,
+    keys: Keys,
+    cors: Sequence[str] = (),
+    grace: float = 10.0,
+    say: Callable[[str], None] = lambda text: None,
+) -> None:
+    """Serve until told to end."""
+    app = create_app(served, keys=keys, cors=cors)
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=int(grace + _AFTER_GRACE),
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+    for line in introduction(served, address.url):
+        say(line)
+    Server(config, served, grace).run(sockets=[address.socket])
+    say("stopped")
+
+
+def introduction(served: Served, url: str) -> list[str]:
+    """What is served where, and what cannot be promised."""
+    models = served.models.values()
+    lines = [f"serving {several(len(models), 'model', 'models')} at {url}"]
+    lines += [f"  {model.name}  {model.predictor!r}" for model in models]
+    if any(model.engine.gathers for model in models):
+        lines.append("answers are made in batches: their last digits may depend on who else is asking")
+    elif reason := why():
+        lines.append(f"without native kernels requests are decoded one after another: {reason}")
+    return lines

@@ -1,0 +1,118 @@
+"""Decodings that step together get, bit for bit, the logits that each would have alone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fast_only import needs_fast
+from regard.attention import Rows
+from regard.decoding.joint import step_together
+from regard.errors import UsageError
+from regard.fast.cpu.native import loaded, why
+from regard.fast.cpu.packed_linear import pack_linears
+from regard.models.registry import build
+
+GPT = {"n_tokens": 300, "d_model": 44, "n_heads": 4, "n_layers": 3, "n_positions": 64}
+LLAMA = {"norm": "rms", "positions": "rotary", "activation": "silu", "gated": True, "attention_bias": False,
+         "feedforward_bias": False, "n_kv_heads": 2, "d_model": 40}  # fmt: skip
+SEQ2SEQ = {"n_source": 300, "n_target": 300, "d_model": 44, "n_heads": 4, "d_feedforward": 33, "n_encoder_layers": 1,
+           "n_decoder_layers": 3}  # fmt: skip
+MODELS = {
+    "gpt2": ("gpt", GPT),
+    "gpt1": ("gpt", {**GPT, "order": "post"}),
+    "llama": ("gpt", {**GPT, **LLAMA}),
+    "transformer": ("transformer", SEQ2SEQ),
+    "pre": ("transformer", {**SEQ2SEQ, "order": "pre"}),
+    "rotary": ("transformer", {**SEQ2SEQ, "positions": "rotary", "d_model": 40}),
+}
+WIDTHS = (1, 3, 1, 5, 1, 2, 1, 1)  # rows of each decoding: beams and single ones
+
+
+def model(name, precision):
+    if loaded() is None:
+        pytest.skip(why())
+    kind, options = MODELS[name]
+    torch.manual_seed(0)
+    made = build(kind, options).eval()
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return pack_linears(made, precision)
+
+
+class Member:
+    """A decoding with tokens of its own choice: `width` rows of one prompt that change places now and then."""
+
+    def __init__(self, module, number):
+        self.draw = torch.Generator().manual_seed(number)
+        self.width, self.n_steps = WIDTHS[number], 0
+        ids = torch.randint(4, 300, (1, 1 + 3 * number), generator=self.draw)
+        self.stepper = module.start(Rows(ids, torch.tensor([ids.shape[1]])), capacity=4)
+        if self.width > 1:
+            self.stepper.select(torch.zeros(self.width, dtype=torch.int64), same_source=False)
+
+    def tokens(self):
+        same = self.n_steps == 0
+        drawn = torch.randint(4, 300, (1 if same else self.width,), generator=self.draw)
+        return drawn.expand(self.width).contiguous()
+
+    def move(self):
+        self.n_steps += 1
+        if self.width > 1:
+            rows = torch.randint(0, self.width, (self.width,), generator=self.draw)
+            self.stepper.select(rows, same_source=True)
+
+
+@needs_fast
+@torch.inference_mode()
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_do_not_depend_on_who_steps_along(name, precision):
+    module = model(name, precision)
+    together, alone = ([Member(module, number) for number in range(len(WIDTHS))] for _ in range(2))
+    for tick in range(14):
+        present = [n for n in range(len(WIDTHS)) if n <= tick < 8 + n]  # they come and go one after another
+        results = step_together([together[n].stepper for n in present], [together[n].tokens() for n in present])
+        for n, logits in zip(present, results, strict=True):
+            own = alone[n].stepper.step(alone[n].tokens())
+            assert isinstance(logits, torch.Tensor)
+            assert torch.equal(logits, own), (n, tick)
+            together[n].move()
+            alone[n].move()
+
+
+@needs_fast
+@torch.inference_mode()
+@pytest.mark.parametrize("name", ["gpt2", "transformer"])
+def test_they_do_step_in_one_call(name, monkeypatch):
+    module = model(name, "fp32")
+    members = [Member(module, number) for number in range(3)]
+    for member in members:
+        monkeypatch.setattr(member.stepper, "step", None)
+    results = step_together([one.stepper for one in members], [one.tokens() for one in members])
+    assert [len(logits) for logits in results] == list(WIDTHS[:3])
+
+
+@torch.inference_mode()
+def test_models_that_cannot_share_step_one_after_another():
+    torch.manual_seed(0)
+    module = build("recurrent-lm", {"n_tokens": 20, "d_model": 12, "d_hidden": 8}).eval()
+    prompts = [torch.tensor([[5, 6]]), torch.tensor([[7]])]
+    tokens = [torch.tensor([3]), torch.tensor([4])]
+    results = step_together([module.start(one) for one in prompts], tokens)
+    for prompt, own, logits in zip(prompts, tokens, results, strict=True):
+        assert torch.equal(logits, module.start(prompt).step(own))
+
+
+@needs_fast
+@torch.inference_mode()
+def test_one_that_cannot_go_on_leaves_the_others_alone():
+    module = model("gpt2", "fp32")
+    full = module.start(torch.full((1, 64), 5), capacity=4)
+    full.step(torch.tensor([5]))
+    others, alone = ([Member(module, number) for number in (0, 2)] for _ in range(2))
+    steppers = [others[0].stepper, full, others[1].stepper]
+    results = step_together(steppers, [others[0].tokens(), torch.tensor([9]), others[1].tokens()])
+    assert isinstance(results[1], UsageError)
+    for logits, own in zip(results[::2], alone, strict=True):
+        assert torch.equal(logits, own.stepper.step(own.tokens()))
