@@ -28,7 +28,7 @@ Span = tuple[Counts, Counts]  # when the future of each window begins and ends
 LATEST = 500  # windows whose scores count
 FEWEST = 20  # below these there is no interval
 _TIMES = 64  # that offsets are computed along a test set
-_RATE = 1.0  # how fast the level follows what was covered
+_QUICK = 20  # steps ahead up to which the level follows what was covered at once; that is known a horizon late
 _FILE = "intervals.json"
 
 
@@ -95,6 +95,7 @@ def rolling_offsets(
     n, at = len(scores), len(known)
     used = np.full(scores.shape, np.nan, np.float32)
     block, missed = max(1, n // _TIMES), 1 - share
+    rate = min(1.0, _QUICK / horizon)  # of what is known late it would swing
     offsets = None if first is None else first.offsets
     judged = 0  # windows whose future is over, and that had an interval
     for begin in range(0, n + block, block):
@@ -102,7 +103,7 @@ def rolling_offsets(
         done = max(0, past - at)
         if done > judged and np.isfinite(used[judged:done]).any():
             outside = float(np.nanmean((scores[judged:done] > used[judged:done])[np.isfinite(used[judged:done])]))
-            missed = float(np.clip(missed + _RATE * (1 - share - outside) * min(1, (done - judged) / 50), 0.001, 0.999))
+            missed = float(np.clip(missed + rate * (1 - share - outside) * min(1, (done - judged) / 50), 0.001, 0.999))
             judged = done
         latest = all_scores[max(0, past - LATEST * n_series) : past]
         if len(latest) >= FEWEST:
