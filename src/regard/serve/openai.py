@@ -35,9 +35,10 @@ from regard.serve.engine import Ask
 from regard.serve.errors import ApiError, api_error
 from regard.serve.limits import Limits
 from regard.serve.served import Served, ServedModel
+from regard.tasks.registry import Ability
 
 Prompt = str | list[int]
-WRITERS = ("language", "translation")
+WRITERS: tuple[Ability, ...] = ("continue", "translate")
 _STOPS = 16
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "best_of": (None, 1),
@@ -82,7 +83,7 @@ def openai_routes(served: Served) -> APIRouter:
         """Go on with texts, or translate them."""
         fields, _ = await fields_of(request)
         _refuse_strange(fields)
-        wanted = _wanted(served, fields, tasks=WRITERS, chat=False)
+        wanted = _wanted(served, fields, able=WRITERS, chat=False)
         prompts = _prompts(wanted.model, fields.get("prompt", ""), served.limits)
         return await _completed(request, wanted, prompts)
 
@@ -91,7 +92,7 @@ def openai_routes(served: Served) -> APIRouter:
         """Go on with a conversation, by the chat template of the model's tokenizer."""
         fields, _ = await fields_of(request)
         _refuse_strange(fields)
-        wanted = _wanted(served, fields, tasks=("language",), chat=True)
+        wanted = _wanted(served, fields, able=("continue",), chat=True)
         if wanted.model.chat is None:
             name = wanted.model.name
             raise ApiError(400, f"the model {name!r} has no chat template; use /v1/completions", param="model")
@@ -104,7 +105,7 @@ def openai_routes(served: Served) -> APIRouter:
         """A vector for each text."""
         fields, _ = await fields_of(request)
         _refuse_strange(fields)
-        model = served.model(fields.get("model"), tasks=("masked",))
+        model = served.model(fields.get("model"), able=("embed",))
         form = fields.get("encoding_format", "float")
         if form not in ("float", "base64"):
             raise ApiError(400, "encoding_format has to be float or base64", param="encoding_format")
@@ -120,7 +121,7 @@ def openai_routes(served: Served) -> APIRouter:
     async def transcriptions(request: Request) -> Response:
         """Write down a recording."""
         fields, files = await fields_of(request)
-        model = served.model(fields.get("model"), tasks=("speech",))
+        model = served.model(fields.get("model"), able=("transcribe",))
         form = str(fields.get("response_format") or "json")
         if form not in _TRANSCRIPTS:
             raise ApiError(400, f"response_format has to be one of {', '.join(_TRANSCRIPTS)}", param="response_format")
@@ -147,8 +148,8 @@ def _refuse_strange(fields: Mapping[str, Any]) -> None:
             raise ApiError(400, f"{name} cannot be set here; leave it out", param=name, code="unsupported_parameter")
 
 
-def _wanted(served: Served, fields: Mapping[str, Any], *, tasks: Sequence[str], chat: bool) -> Wanted:
-    model = served.model(fields.get("model"), tasks=tasks)
+def _wanted(served: Served, fields: Mapping[str, Any], *, able: Sequence[Ability], chat: bool) -> Wanted:
+    model = served.model(fields.get("model"), able=able)
     stream = fields.get("stream") in (True, "true", "True")
     usage = isinstance(fields.get("stream_options"), dict) and fields["stream_options"].get("include_usage") is True
     options = _drawing(fields) | decode_options(fields.get("decode"))
@@ -157,10 +158,10 @@ def _wanted(served: Served, fields: Mapping[str, Any], *, tasks: Sequence[str], 
     if limit is not None:
         options["max_length"] = whole_number(limit, "max_tokens", low=1, high=served.limits.length)
     if (stop := fields.get("stop")) not in (None, "", []):
-        if model.task != "language":
+        if not model.does("continue"):
             raise ApiError(400, f"stop means nothing to a model for {model.task}", param="stop")
         options["stop"] = texts(stop, "stop", most=_STOPS, longest=1000)
-    echo = fields.get("echo") is True and model.task == "language"
+    echo = fields.get("echo") is True and model.does("continue")
     return Wanted(model, options, stream, usage, echo, chat)
 
 
@@ -201,7 +202,7 @@ def _messages(given: Any, *, longest: int) -> list[dict[str, str]]:
 
 def _prompts(model: ServedModel, given: Any, limits: Limits) -> Sequence[Prompt]:
     """One text or several; of a language model also their ids."""
-    if model.task != "language" or not isinstance(given, list) or all(isinstance(one, str) for one in given):
+    if not model.does("continue") or not isinstance(given, list) or all(isinstance(one, str) for one in given):
         return texts(given, "prompt", most=limits.inputs, longest=limits.text)
     several = [given] if all(type(one) is int for one in given) else given
     if len(several) > limits.inputs or any(not isinstance(one, list) or len(one) > limits.text for one in several):
@@ -265,7 +266,7 @@ def _echo(wanted: Wanted, prompt: Prompt) -> str:
 
 
 def _n_prompt(model: ServedModel, prompt: Prompt) -> int:
-    if model.task == "language":
+    if model.does("continue"):
         return len(model.predictor.writer.prompt(prompt))
     return len(model.predictor.languages.source.encode([prompt])[0])
 

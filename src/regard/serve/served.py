@@ -18,6 +18,7 @@ from regard.serve.engine import Engine
 from regard.serve.errors import ApiError
 from regard.serve.limits import Limits
 from regard.serve.metrics import Metrics
+from regard.tasks.registry import Ability, task_spec
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,10 @@ class ServedModel:
         """What it does."""
         return str(self.predictor.config.task)
 
+    def does(self, ability: Ability) -> bool:
+        """Whether programs of others may ask this of it."""
+        return ability in task_spec(self.task).serves
+
     def card(self) -> dict[str, Any]:
         """What `/v1/models` says about it."""
         facts = {"id": self.name, "object": "model", "created": self.created, "owned_by": "regard"}
@@ -51,13 +56,13 @@ class Served:
         self.limits, self.metrics = limits, metrics
         self.stopping = False
 
-    def model(self, name: object, *, tasks: Sequence[str] = ()) -> ServedModel:
-        """The model of a name, if it does one of the tasks; without a name, the only one that does."""
-        able = [one for one in self.models.values() if not tasks or one.task in tasks]
+    def model(self, name: object, *, able: Sequence[Ability] = ()) -> ServedModel:
+        """The model of a name, if it is able to do one of these; without a name, the only one that is."""
+        fit = [one for one in self.models.values() if not able or any(map(one.does, able))]
         if name is None or name == "":
-            if len(able) == 1:
-                return able[0]
-            told = ", ".join(one.name for one in able) or "none"
+            if len(fit) == 1:
+                return fit[0]
+            told = ", ".join(one.name for one in fit) or "none"
             raise ApiError(400, f"which model is not said; for this there are: {told}", param="model")
         if not isinstance(name, str):
             raise ApiError(400, "model has to be a name, which is a text", param="model")
@@ -66,10 +71,9 @@ class Served:
             raise ApiError(
                 404, f"there is no model {name!r}; {_hint(name, self.models)}", param="model", code="model_not_found"
             )
-        if found not in able:
-            raise ApiError(
-                400, f"the model {name!r} is for {found.task}; this is for {' and '.join(tasks)}", param="model"
-            )
+        if found not in fit:
+            asked = " or ".join(able)
+            raise ApiError(400, f"the model {name!r} is for {found.task}; it cannot {asked}", param="model")
         return found
 
     def stop(self, grace: float) -> None:
@@ -108,7 +112,11 @@ def open_served(
         predictor = regard.load(place, device, precision=precision, check=check)
         engine = Engine(predictor, limits, watcher=metrics.of(name), exact=exact)
         spoken = (languages or {}).get(name) or _languages(predictor)
-        chat = ChatTemplate.beside(place, predictor.tokenizer) if predictor.config.task == "language" else None
+        chat = (
+            ChatTemplate.beside(place, predictor.tokenizer)
+            if "continue" in task_spec(predictor.config.task).serves
+            else None
+        )
         models.append(ServedModel(name, predictor, engine, int(time.time()), chat, spoken))
     return Served(models, limits, metrics)
 
@@ -141,7 +149,7 @@ def language_pairs(words: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 def _languages(predictor: Any) -> tuple[str, str] | None:
     """The languages that a translator's recipe tells."""
-    if predictor.config.task != "translation":
+    if "translate" not in task_spec(predictor.config.task).serves:
         return None
     data = predictor.config.data
     told = data.languages or data.moses

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from regard.config.recipe import SECTIONS
 from regard.config.settings import Settings, setting
@@ -26,6 +26,7 @@ from regard.tasks.use import Use
 
 OURS = ("translation", "language", "masked", "labels", "answers", "words", "series", "images", "captions", "speech")
 Where = str | Callable[..., Any]  # "package.module:name", or the thing itself
+Ability = Literal["continue", "translate", "transcribe", "embed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,7 @@ class TaskSpec:
     inputs          the files that its data files name, such as a table's images, from `[data]` and the data root
     flags           the options of the command line that mean something to it, besides those of every task
     use             what it is good for, in words
+    serves          what programs of others may ask of its models: to continue, translate, transcribe or embed
     """
 
     name: str
@@ -73,6 +75,7 @@ class TaskSpec:
     predictor: Where
     flags: tuple[str, ...] = ()
     use: Use | None = None
+    serves: tuple[Ability, ...] = ()
 
     def model(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The `[model]` section with what goes without saying."""

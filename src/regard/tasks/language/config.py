@@ -41,6 +41,7 @@ TASK = TaskSpec(
     setup="regard.tasks.language.setup:LanguageSetup",
     predictor="regard.tasks.language.predictor:LanguagePredictor",
     flags=("beam", "n_best", "stop", "stream", "few_shot", "task", "stride"),
+    serves=("continue",),
     use=Use(
         does="goes on with a text",
         figures=("perplexity",),

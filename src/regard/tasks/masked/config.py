@@ -45,6 +45,7 @@ TASK = TaskSpec(
     setup="regard.tasks.masked.setup:MaskedSetup",
     predictor="regard.tasks.masked.predictor:MaskedPredictor",
     flags=("embed",),
+    serves=("embed",),
     use=Use(
         does="guesses the words that are left out of a text, and gives texts vectors",
         figures=("mlm_accuracy",),

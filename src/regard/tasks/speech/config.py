@@ -143,6 +143,7 @@ TASK = TaskSpec(
     inputs="regard.tasks.speech.data:named_files",
     predictor="regard.tasks.speech.predictor:SpeechPredictor",
     flags=("beam", "n_best", "target", "format", "language", "translate", "initial_prompt"),
+    serves=("transcribe",),
     use=Use(
         does="writes down what is said in a recording",
         figures=("wer",),

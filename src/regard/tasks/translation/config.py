@@ -52,6 +52,7 @@ TASK = TaskSpec(
     setup="regard.tasks.translation.setup:TranslationSetup",
     predictor="regard.tasks.translation.predictor:TranslationPredictor",
     flags=("beam", "n_best", "prefix", "align", "ensemble", "by_length", "target"),
+    serves=("translate",),
     use=Use(
         does="translates text, a line at a time",
         figures=("bleu",),
