@@ -58,8 +58,11 @@ def test_a_lock_of_a_killed_process_is_taken_over(tmp_path: Path) -> None:
     while read_lock(tmp_path) is None or not _is_zombie(pid):
         time.sleep(0.01)
     with locked(tmp_path):  # also as long as nobody has waited for it
-        pass
+        holder = read_lock(tmp_path)
+        assert holder is not None
+        assert holder.pid == os.getpid() != pid
     os.waitpid(pid, 0)
+    assert read_lock(tmp_path) is None
 
 
 def _is_zombie(pid: int) -> bool:
