@@ -546,3 +546,15 @@ def test_mistakes_are_told(arguments, told, monkeypatch):
     monkeypatch.chdir(RUNS)
     with pytest.raises(RegardError, match=told):
         app(["serve", *arguments, "--port", "0"], standalone_mode=False)
+
+
+def test_json_that_curl_calls_a_form_is_read_as_json(server):
+    with TestClient(create_app(server[1])) as browser:
+        kind = {"content-type": "application/x-www-form-urlencoded"}
+        asked = '{"model": "language", "prompt": "the cat", "max_tokens": 2}'
+        answers = [browser.post("/v1/completions", content=asked, headers=one) for one in (kind, {})]
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert answers[0].json()["choices"] == answers[1].json()["choices"]
+        broken = browser.post("/v1/completions", content="{bad", headers=kind)
+        assert broken.status_code == 400
+        assert "neither JSON nor a form" in broken.json()["error"]["message"]

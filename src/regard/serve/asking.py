@@ -86,11 +86,16 @@ async def pieces(model: ServedModel, ask: Ask, *, told: dict[str, Any]) -> Async
 
 
 async def fields_of(request: Request) -> tuple[dict[str, Any], dict[str, list[UploadFile]]]:
-    """The fields of a request, which is JSON or a form, and the files of a form."""
+    """The fields of a request, which is JSON or a form, and the files of a form.
+
+    `curl -d '{…}'` calls its JSON a form; what begins as an object is none.
+    """
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    if kind in ("multipart/form-data", "application/x-www-form-urlencoded"):
+    if kind == "multipart/form-data":
         return _form_fields(await _form(request))
     body = await request.body()
+    if kind == "application/x-www-form-urlencoded" and not body.lstrip().startswith(b"{"):
+        return _form_fields(await _form(request))
     if not body:
         return {}, {}
     try:
