@@ -19,11 +19,11 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 pytestmark = pytest.mark.gpu
 
 
-def slots_at(length, *, rows, capacity, starts):
-    """StaticSlots whose rows have changed places at every step so far."""
-    slots = StaticSlots(rows, capacity=capacity, device=DEVICE)
-    slots.restart(length, starts=torch.tensor(starts, device=DEVICE))
-    slots.ancestors[:length] = torch.randint(0, rows, (length, rows), device=DEVICE)
+def slots_at(*positions, capacity):
+    """StaticSlots whose rows have changed places at every step that all of them have behind them."""
+    slots, shared = StaticSlots(len(positions), capacity=capacity, device=DEVICE), min(positions)
+    slots.restart(torch.tensor(positions, device=DEVICE))
+    slots.ancestors[:shared] = torch.randint(0, len(positions), (shared, len(positions)), device=DEVICE)
     return slots
 
 
@@ -47,11 +47,11 @@ def copied(cache):
     return copy
 
 
-def plainly(q, k, v, cache, length, scale):
+def plainly(q, k, v, cache, scale):
     """Row by row, time by time: what the past is, and `attend` over it."""
     slots, outputs = cache.slots, []
     for row in range(len(q)):
-        times = range(int(slots.starts[row]), length)
+        times = range(int(slots.positions[row]))
         keys, values = (
             torch.stack([held[t, int(slots.ancestors[t, row])] for t in times] + [new[row]])
             for held, new in ((cache.keys, k), (cache.values, v))
@@ -61,19 +61,19 @@ def plainly(q, k, v, cache, length, scale):
     return torch.stack(outputs)
 
 
-@pytest.mark.parametrize("starts", [(0, 0, 0), (0, 3, 5)], ids=["even", "ragged"])
+@pytest.mark.parametrize("shorter", [(0, 0, 0), (0, 3, 5)], ids=["even", "ragged"])
 @pytest.mark.parametrize(("heads", "groups", "width"), [(4, 4, 16), (4, 2, 12), (3, 1, 7)], ids=str)
 @pytest.mark.parametrize("length", [0, 5, 20])
-def test_slots_hold_each_row_s_own_past(heads, groups, width, length, starts):
-    starts = [min(start, length) for start in starts]
-    slots = slots_at(length, rows=3, capacity=24, starts=starts)
+def test_slots_hold_each_row_s_own_past(heads, groups, width, length, shorter):
+    positions = [max(0, length - by) for by in shorter]
+    slots = slots_at(*positions, capacity=24)
     cache = filled(slots, groups, width)
     q, k, v = step_of(3, heads, groups, width)
-    expected = plainly(q, k, v, cache, length, 0.3)
+    expected = plainly(q, k, v, cache, 0.3)
     output = attend_past_explicitly(q, k, v, cache=cache, scale=0.3)
     torch.testing.assert_close(output, expected, atol=1e-5, rtol=0)
-    assert torch.equal(cache.keys[length], k)
-    assert torch.equal(cache.values[length], v)
+    assert torch.equal(cache.keys[positions, range(3)], k)
+    assert torch.equal(cache.values[positions, range(3)], v)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
@@ -81,12 +81,11 @@ def test_slots_hold_each_row_s_own_past(heads, groups, width, length, starts):
 @pytest.mark.parametrize("length", [0, 5, 40])
 def test_past_kernel_equals_its_twin(heads, groups, width, length, dtype):
     kernels = pytest.importorskip("regard.fast.gpu.decode_attention", reason="Triton is not installed")
-    starts = (0, min(3, length), min(33, length))
-    slots = slots_at(length, rows=3, capacity=48, starts=starts)
+    slots = slots_at(length, max(0, length - 3), max(0, length - 33), capacity=48)
     cache = filled(slots, groups, width, dtype)
     twin = copied(cache)
     q, k, v = step_of(3, heads, groups, width, dtype)
-    found = kernels.attend_past(q, k, v, cache.keys, cache.values, slots.position, slots.ancestors, slots.starts, 0.3)
+    found = kernels.attend_past(q, k, v, cache.keys, cache.values, slots.positions, slots.ancestors, 0.3)
     expected = attend_past_explicitly(q, k, v, cache=twin, scale=0.3)
     tolerance = 2e-6 if dtype == torch.float32 else 2e-2
     torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
@@ -98,11 +97,11 @@ def test_past_kernel_equals_its_twin(heads, groups, width, length, dtype):
 def test_blocks_go_on_where_the_last_one_ended(block, monkeypatch):
     kernels = pytest.importorskip("regard.fast.gpu.decode_attention", reason="Triton is not installed")
     monkeypatch.setattr(kernels, "_block", lambda *sizes: block)
-    slots = slots_at(70, rows=2, capacity=80, starts=(0, 37))
+    slots = slots_at(70, 33, capacity=80)
     cache = filled(slots, 2, 16)
     q, k, v = step_of(2, 2, 2, 16)
-    expected = plainly(q, k, v, cache, 70, 1.0)
-    found = kernels.attend_past(q, k, v, cache.keys, cache.values, slots.position, slots.ancestors, slots.starts, 1.0)
+    expected = plainly(q, k, v, cache, 1.0)
+    found = kernels.attend_past(q, k, v, cache.keys, cache.values, slots.positions, slots.ancestors, 1.0)
     torch.testing.assert_close(found, expected, atol=2e-6, rtol=1e-5)
 
 
@@ -153,9 +152,9 @@ def test_heads_step_over_static_caches_as_over_a_cache(rotary):
         hidden = torch.randn(3, 1, 12, device=DEVICE)
         with torch.no_grad():
             expected = heads(hidden, cache=plain)
-            found = step_heads(heads, hidden, cache, slots.positions())
+            found = step_heads(heads, hidden, cache, slots.positions[:, None])
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
-        slots.position.add_(1)
+        slots.positions.add_(1)
         plain.reorder(rows)
         slots.reorder(rows, length=length + 1)
 
@@ -170,4 +169,4 @@ def test_refusals():
         source.attend(two, scale=1.0)
     additive = MultiHeadAttention(12, 2, kind="masked", score=Additive(6, 6)).to(DEVICE)
     with pytest.raises(UsageError, match="static caches compare by dot products, and the score is Additive"):
-        step_heads(additive, torch.zeros(3, 1, 12, device=DEVICE), cache, slots.positions())
+        step_heads(additive, torch.zeros(3, 1, 12, device=DEVICE), cache, slots.positions[:, None])

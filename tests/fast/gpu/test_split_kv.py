@@ -25,7 +25,7 @@ def merged(outputs, sums):
 def test_splits_come_to_the_same(rows, heads, groups, width, length, monkeypatch):
     monkeypatch.setattr(split_kv, "BLOCK", 16)
     monkeypatch.setattr(split_kv, "SPLITS", 2)  # so that a part has several blocks
-    slots = slots_at(length, rows=rows, capacity=96, starts=[0, min(3, length), length][:rows])
+    slots = slots_at(*[length, max(0, length - 3), 0][:rows], capacity=96)
     cache = filled(slots, groups, width)
     twin = copied(cache)
     q, k, v = step_of(rows, heads, groups, width)
@@ -38,7 +38,7 @@ def test_splits_come_to_the_same(rows, heads, groups, width, length, monkeypatch
 
 
 def test_a_row_is_the_same_to_the_bit_whoever_is_beside_it():
-    slots, alone = (slots_at(20, rows=rows, capacity=32, starts=[0] * rows) for rows in (3, 1))
+    slots, alone = (slots_at(*[20] * rows, capacity=32) for rows in (3, 1))
     slots.ancestors[:] = torch.arange(3, device=DEVICE)
     cache, own = filled(slots, 2, 16), filled(alone, 2, 16)
     own.keys[:, 0], own.values[:, 0] = cache.keys[:, 1], cache.values[:, 1]
@@ -49,7 +49,7 @@ def test_a_row_is_the_same_to_the_bit_whoever_is_beside_it():
 
 
 def test_half_precision():
-    slots = slots_at(40, rows=1, capacity=300, starts=[0])
+    slots = slots_at(40, capacity=300)
     cache = filled(slots, 2, 64, torch.bfloat16)
     twin = copied(cache)
     q, k, v = step_of(1, 4, 2, 64, torch.bfloat16)

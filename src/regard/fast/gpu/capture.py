@@ -97,7 +97,7 @@ class CapturedDecoding:
 
         def work() -> None:
             self._keep(self._compute(model), stream=stream)
-            self.cache.slots.position.add_(1)
+            self.cache.slots.positions.add_(1)
 
         self._launch("step", work, stream=stream)
         assert self.logits is not None
@@ -115,15 +115,15 @@ class CapturedDecoding:
 
     def greedy_step(self, model: GraphModel[Any], state: GreedyState, *, stream: torch.cuda.Stream | None) -> None:
         """Feed the tokens that lie ready, and choose the next ones."""
-        marks, position = (state.eos_id, state.pad_id), self.cache.slots.position
-        self._launch(marks, lambda: state.choose(self._compute(model), position), stream=stream)
+        marks, positions = (state.eos_id, state.pad_id), self.cache.slots.positions
+        self._launch(marks, lambda: state.choose(self._compute(model), positions), stream=stream)
 
     def contents(self, n_rows: int, length: int) -> CacheContents:
         """What the first rows hold after `length` positions."""
         cache, per_source = self.cache, self.shape.per_source
         return CacheContents(
             cache.slots.ancestors[:length, :n_rows],
-            cache.slots.starts[:n_rows],
+            cache.slots.positions[:n_rows],
             [(layer.keys, layer.values) for layer in cache.past] if length else [],
             [(layer.keys, layer.values) for layer in cache.source],
             torch.arange(n_rows // per_source, device=self.tokens.device),

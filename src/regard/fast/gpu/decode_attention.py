@@ -3,9 +3,10 @@
     attend_past      over the row's own past      query (N, H, E), key and value (N, G, E), caches (capacity, N, G, E)
     attend_source    over its source              query (N, H, E), keys and values (n, G, S, E), lengths (n,)
 
-Where a row stands in time is read from the device, so that a recorded step can be replayed at every position; only
+Where each row stands in time is read from the device, so that a recorded step can be replayed at every position; only
 positions that are filled are read. At time t the past of row r lies in row ancestors[t, r]: beams that change places
-move numbers in this table, never keys. The new key and value are written by the kernel that uses them.
+move numbers in this table, never keys. The new key and value are written by the kernel that uses them, and so is the
+row's own number at its position.
 Softmax is computed as the blocks come, in base 2, and sums are in single precision.
 """
 
@@ -40,11 +41,11 @@ def look(q, keys, values, seen, peak, total, output):
 
 
 @triton.jit
-def past(begin, start, position, row, kv_head, ANCESTORS, n_rows, G,
+def past(begin, position, row, kv_head, ANCESTORS, n_rows, G,
           E: tl.constexpr, BLOCK: tl.constexpr, ALONE: tl.constexpr):  # fmt: skip
     """Where a block of the past lies, and which of it counts; a row that is alone has no past but its own."""
     times = begin + tl.arange(0, BLOCK)
-    seen = (times >= start) & (times < position)
+    seen = times < position
     if ALONE:
         places = (times * G + kv_head) * E
     else:
@@ -54,25 +55,27 @@ def past(begin, start, position, row, kv_head, ANCESTORS, n_rows, G,
 
 
 @triton.jit
-def _past_kernel(Q, K, V, OUT, KEYS, VALUES, POSITION, ANCESTORS, STARTS, scale, sq, sk, sv, n_rows, G,
+def _past_kernel(Q, K, V, OUT, KEYS, VALUES, POSITIONS, ANCESTORS, scale, sq, sk, sv, n_rows, G,
                   E: tl.constexpr, WIDTH: tl.constexpr, GROUP: tl.constexpr, BLOCK: tl.constexpr,
                   ALONE: tl.constexpr):  # fmt: skip
     row, head = tl.program_id(0), tl.program_id(1)
     kv_head = head // GROUP
-    position, start = tl.load(POSITION), tl.load(STARTS + row)
+    position = tl.load(POSITIONS + row)
     features = tl.arange(0, WIDTH)
     real = features < E
     q = tl.load(Q + row * sq + head * E + features, real, other=0.0).to(tl.float32)
     q = (q * scale).to(tl.float32)  # a compiler hands the scale over in double precision
     k = tl.load(K + row * sk + kv_head * E + features, real, other=0.0)
     v = tl.load(V + row * sv + kv_head * E + features, real, other=0.0)
+    if head == 0 and not ALONE:
+        tl.store(ANCESTORS + position * n_rows + row, row)
     if head % GROUP == 0:
         at = ((position * n_rows + row) * G + kv_head) * E + features
         tl.store(KEYS + at, k, real)
         tl.store(VALUES + at, v, real)
     peak, total, output = tl.sum(q * k.to(tl.float32), 0), 1.0, v.to(tl.float32)
-    for begin in range(start // BLOCK * BLOCK, position, BLOCK):
-        places, seen = past(begin, start, position, row, kv_head, ANCESTORS, n_rows, G, E, BLOCK, ALONE)
+    for begin in range(0, position, BLOCK):
+        places, seen = past(begin, position, row, kv_head, ANCESTORS, n_rows, G, E, BLOCK, ALONE)
         keys, values = read(KEYS, VALUES, places, seen, features, real)
         peak, total, output = look(q, keys, values, seen, peak, total, output)
     tl.store(OUT + (row * tl.num_programs(1) + head) * E + features, output / total, real)
@@ -97,15 +100,15 @@ def _source_kernel(Q, OUT, KEYS, VALUES, LENGTHS, scale, sq, S, G, per_source,
     tl.store(OUT + (row * tl.num_programs(1) + head) * E + features, output / tl.maximum(total, 1e-30), real)
 
 
-@triton_op("regard::attend_past", mutates_args={"keys", "values"})
+@triton_op("regard::attend_past", mutates_args={"keys", "values", "ancestors"})
 def attend_past(
     query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor,
-    position: Tensor, ancestors: Tensor, starts: Tensor, scale: float,
+    positions: Tensor, ancestors: Tensor, scale: float,
 ) -> Tensor:  # fmt: skip
-    """Write key and value (N, G, E) at `position` (1,) and attend from `starts` (N,) up to there: (N, H, E).
+    """Write key and value (N, G, E) at `positions` (N,) and attend up to there: (N, H, E).
 
-    ancestors (capacity, N). Caches lie together in memory, of the others the last two dimensions do. `position` and
-    `starts` are int64, so that what is counted from them can exceed 2³¹.
+    ancestors (capacity, N), where the rows are noted as their own at this time. Caches lie together in memory, of the others the last two dimensions do. `positions` are
+    int64, so that what is counted from them can exceed 2³¹.
     """
     N, H, E = query.shape
     G = key.shape[1]
@@ -113,7 +116,7 @@ def attend_past(
     width = triton.next_power_of_2(E)
     block = _block(keys.shape[0], width, N * H)
     wrap_triton(_past_kernel)[(N, H)](
-        query, key, value, output, keys, values, position, ancestors, starts, scale * math.log2(math.e),
+        query, key, value, output, keys, values, positions, ancestors, scale * math.log2(math.e),
         query.stride(0), key.stride(0), value.stride(0), N, G,
         E=E, WIDTH=width, GROUP=H // G, BLOCK=block, ALONE=N == 1, num_warps=_warps(block, width),
     )  # fmt: skip

@@ -9,7 +9,7 @@ what surrounds a product is a few numbers, so every program does it for itself r
 Numbers are rounded where separate layers round theirs; sums are in single precision, of doubles in double.
 
     gemv(x, weight, bias, norm=…)        a product with what surrounds it
-    embed_step(tokens, slots, table=…)   E[token] + P[position − start], which a step begins with, one program a row
+    embed_step(tokens, slots, table=…)   E[token] + P[position], which a step begins with, one program a row
     with GemvLinears(most=1): model(...)        every `F.linear` of at most so many rows, and no other, goes this way
 """
 
@@ -129,13 +129,13 @@ def _gemv_kernel(X, SPLIT_SUMS, W, BIAS, SCALE, SHIFT, RESIDUAL, OUT, n_outputs,
 
 
 @triton.jit
-def _embed_kernel(TOKENS, POSITION, STARTS, TABLE, PLACES, OUT, n_places,
+def _embed_kernel(TOKENS, POSITIONS, TABLE, PLACES, OUT, n_places,
                   D: tl.constexpr, WIDTH: tl.constexpr, EXACT: tl.constexpr, PLACED: tl.constexpr):  # fmt: skip
     row, features = tl.program_id(0), tl.arange(0, WIDTH)
     inside = features < D
     vector = tl.load(TABLE + tl.load(TOKENS + row) * D + features, inside, other=0.0).to(EXACT)
     if PLACED:
-        place = tl.minimum(tl.load(POSITION) - tl.load(STARTS + row), n_places - 1)
+        place = tl.minimum(tl.load(POSITIONS + row), n_places - 1)
         vector += tl.load(PLACES + place * D + features, inside, other=0.0).to(EXACT)
     tl.store(OUT + row * D + features, vector, inside)
 
@@ -190,7 +190,7 @@ def embed_step(tokens: Tensor, slots: StaticSlots, *, table: Tensor, places: Ten
     D = table.shape[1]
     output = table.new_empty((len(tokens), D))
     _embed_kernel[(len(tokens),)](
-        tokens, slots.position, slots.starts, table, table if places is None else places, output,
+        tokens, slots.positions, table, table if places is None else places, output,
         0 if places is None else len(places),
         D=D, WIDTH=triton.next_power_of_2(D), EXACT=tl.float64 if table.dtype == torch.float64 else tl.float32,
         PLACED=places is not None, num_warps=4,

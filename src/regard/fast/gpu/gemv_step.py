@@ -131,7 +131,7 @@ class GemvStep:
 
     def __call__(self, tokens: Tensor, cache: StaticDecoderCache) -> Tensor:
         """The last token of each row (N,) → logits of the next (N, V)."""
-        places = cache.slots.positions() if self.is_rotary else None
+        places = cache.slots.positions[:, None] if self.is_rotary else None
         x = embed_step(tokens, cache.slots, table=self.table, places=self.places)
         for block, past in zip(self.blocks, cache.past, strict=True):
             x = block(x, past, places)

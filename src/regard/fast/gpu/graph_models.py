@@ -69,7 +69,7 @@ class GraphTransformer(GraphModel[Transformer]):
 
     def step(self, tokens: Tensor, cache: StaticDecoderCache) -> Tensor:
         """As `TransformerStepper.step`."""
-        model, positions = self.module, cache.slots.positions()
+        model, positions = self.module, cache.slots.positions[:, None]
         hidden: Tensor = model.target_embedding(tokens[:, None])
         if model.positions is not None:
             hidden = model.positions(hidden, positions=positions)
@@ -88,12 +88,15 @@ class GraphGPT(GraphModel[GPT]):
         """The prompts' keys and values, layer by layer."""
         read = GPTStepper(self.module, Rows.of(inputs), capacity=1, watched=False)
         past = [(_time_first(cache.keys), _time_first(cache.values)) for cache in read.caches if cache.length]
-        starts = torch.zeros(read.n_rows, dtype=torch.int64, device=read.device) if read.starts is None else read.starts
-        return CacheContents.of_past(past, starts)
+        lengths = torch.full((read.n_rows,), read.length, device=read.device)
+        if read.starts is None:
+            return CacheContents.of_past(past, lengths)
+        pushed = [(_pushed_left(keys, read.starts), _pushed_left(values, read.starts)) for keys, values in past]
+        return CacheContents.of_past(pushed, lengths - read.starts)
 
     def step(self, tokens: Tensor, cache: StaticDecoderCache) -> Tensor:
         """As `GPTStepper.step`."""
-        model, positions = self.module, cache.slots.positions()
+        model, positions = self.module, cache.slots.positions[:, None]
         if model.position_limit is not None:
             positions = positions.clamp(max=model.position_limit - 1)
         hidden = step_stack(model.stack, model.embed(tokens[:, None], positions=positions), cache, positions)
@@ -104,7 +107,7 @@ class GraphGPT(GraphModel[GPT]):
         limit = self.module.position_limit
         if limit is not None and length >= limit:
             pad_id = self.module.config.pad_id
-            refuse_beyond(limit, tokens[length - slots.starts[: len(tokens)] >= limit], pad_id=pad_id)
+            refuse_beyond(limit, tokens[slots.positions[: len(tokens)] >= limit], pad_id=pad_id)
 
     def gemv_step(self) -> Step | None:
         """In half as many kernels."""
@@ -166,3 +169,9 @@ def step_heads(
 def _time_first(heads: Tensor) -> Tensor:
     """(N, G, T, E) → (T, N, G, E)."""
     return heads.permute(2, 0, 1, 3)
+
+
+def _pushed_left(heads: Tensor, starts: Tensor) -> Tensor:
+    """Rows (T, N, G, E) that begin at `starts` (N,), brought to time 0; what is behind their ends means nothing."""
+    times = torch.arange(len(heads), device=starts.device)[:, None] + starts
+    return heads[times.clamp(max=len(heads) - 1), torch.arange(len(starts), device=starts.device)]

@@ -1,7 +1,7 @@
 """Greedy writing that never leaves the device: what a step's logits are followed by, as fixed buffers and one kernel.
 
     state.begin(limits, step=0, min_length=0)    the rows stand before their first token
-    state.choose(logits, position)               the likeliest token of each row: noted, and fed to the next step
+    state.choose(logits, positions)              the likeliest token of each row: noted, and fed to the next step
 
 Where the rows stand is read from the device and moved on there, so that a model's step and the choice after it are
 recorded as one piece of work. The host only looks now and then who is done.
@@ -25,7 +25,7 @@ NOTHING = -1  # in a table: the row was done, as in `decoding.paths`
 
 
 @triton.jit
-def _choose_kernel(VALUES, COLUMNS, PEAKS, SUMS, TOKENS, LIMITS, DONE, CHOSEN, LOG_PROBS, STEPS, POSITION,
+def _choose_kernel(VALUES, COLUMNS, PEAKS, SUMS, TOKENS, LIMITS, DONE, CHOSEN, LOG_PROBS, STEPS, POSITIONS,
                    MIN_LENGTH, BANNED, n_chunks, eos, pad, NOTHING: tl.constexpr, CHUNKS: tl.constexpr):  # fmt: skip
     row, n_rows = tl.program_id(0), tl.num_programs(0)
     step = tl.load(STEPS + row)
@@ -44,8 +44,8 @@ def _choose_kernel(VALUES, COLUMNS, PEAKS, SUMS, TOKENS, LIMITS, DONE, CHOSEN, L
     tl.store(DONE + row, done)
     tl.store(TOKENS + row, tl.where(done, pad, token))
     tl.store(STEPS + row, step + 1)
+    tl.store(POSITIONS + row, tl.load(POSITIONS + row) + 1)
     if row == 0:  # what is one for all is for one of them to move on: none reads it here
-        tl.store(POSITION, tl.load(POSITION) + 1)
         tl.store(BANNED, tl.where(step + 1 < tl.load(MIN_LENGTH), eos, -1))
 
 
@@ -71,13 +71,13 @@ class GreedyState:
         self._min_length.fill_(min_length)
         self._banned.fill_(self.eos_id if step < min_length else -1)
 
-    def choose(self, logits: Tensor, position: Tensor) -> None:
-        """From logits (N, V) the token of each row; the rows' position (1,) moves on."""
+    def choose(self, logits: Tensor, positions: Tensor) -> None:
+        """From logits (N, V) the token of each row; the rows' positions (N,) move on."""
         best = top_k_of_chunks(logits, 1, banned=self._banned)
         n_chunks = best.peaks.shape[1]
         _choose_kernel[(len(logits),)](
             best.values, best.columns, best.peaks, best.sums, self.tokens, self.limits, self.done,
-            self.chosen, self.log_probs, self._steps, position, self._min_length, self._banned,
+            self.chosen, self.log_probs, self._steps, positions, self._min_length, self._banned,
             n_chunks, self.eos_id, self.pad_id,
             NOTHING=NOTHING, CHUNKS=triton.next_power_of_2(n_chunks), num_warps=1,
         )  # fmt: skip

@@ -29,7 +29,7 @@ SPLITS = 8  # at most
 
 
 @triton.jit
-def _split_kv_kernel(Q, K, V, OUTPUTS, SUMS, KEYS, VALUES, POSITION, ANCESTORS, STARTS, scale, sq, sk, sv, n_rows, G,
+def _split_kv_kernel(Q, K, V, OUTPUTS, SUMS, KEYS, VALUES, POSITIONS, ANCESTORS, scale, sq, sk, sv, n_rows, G,
                    E: tl.constexpr, WIDTH: tl.constexpr, GROUP: tl.constexpr, BLOCK: tl.constexpr,
                    ALONE: tl.constexpr, PDL: tl.constexpr):  # fmt: skip
     if PDL:
@@ -37,10 +37,10 @@ def _split_kv_kernel(Q, K, V, OUTPUTS, SUMS, KEYS, VALUES, POSITION, ANCESTORS, 
     row, head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     n_heads, n_splits = tl.num_programs(1), tl.num_programs(2)
     kv_head = head // GROUP
-    position, start = tl.load(POSITION), tl.load(STARTS + row)
+    position = tl.load(POSITIONS + row)
     features = tl.arange(0, WIDTH)
     real = features < E
-    places, seen = past(split * BLOCK, start, position, row, kv_head, ANCESTORS, n_rows, G, E, BLOCK, ALONE)
+    places, seen = past(split * BLOCK, position, row, kv_head, ANCESTORS, n_rows, G, E, BLOCK, ALONE)
     keys, values = read(KEYS, VALUES, places, seen, features, real)
     if PDL:
         tl.extra.cuda.gdc_wait()
@@ -49,6 +49,8 @@ def _split_kv_kernel(Q, K, V, OUTPUTS, SUMS, KEYS, VALUES, POSITION, ANCESTORS, 
     new = features < tl.where(split == 0, E, 0)  # the first split has the new key and value
     k = tl.load(K + row * sk + kv_head * E + features, new, other=0.0)
     v = tl.load(V + row * sv + kv_head * E + features, new, other=0.0)
+    if head == 0 and split == 0 and not ALONE:
+        tl.store(ANCESTORS + position * n_rows + row, row)
     if head % GROUP == 0:
         at = ((position * n_rows + row) * G + kv_head) * E + features
         tl.store(KEYS + at, k, new)
@@ -57,7 +59,7 @@ def _split_kv_kernel(Q, K, V, OUTPUTS, SUMS, KEYS, VALUES, POSITION, ANCESTORS, 
     total, output = 1.0, v.to(tl.float32)
     peak, total, output = look(q, keys, values, seen, peak, total, output)
     for begin in range((split + n_splits) * BLOCK, position, n_splits * BLOCK):
-        places, seen = past(begin, start, position, row, kv_head, ANCESTORS, n_rows, G, E, BLOCK, ALONE)
+        places, seen = past(begin, position, row, kv_head, ANCESTORS, n_rows, G, E, BLOCK, ALONE)
         keys, values = read(KEYS, VALUES, places, seen, features, real)
         peak, total, output = look(q, keys, values, seen, peak, total, output)
     at = (row * n_splits + split) * n_heads + head
@@ -68,7 +70,7 @@ def _split_kv_kernel(Q, K, V, OUTPUTS, SUMS, KEYS, VALUES, POSITION, ANCESTORS, 
 def attend_split_kv(
     query: Tensor, key: Tensor, value: Tensor, *, cache: StaticKVCache, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """Cache key and value (N, G, E) at the rows' position, and attend up to it: outputs (N, S, H · E), sums (N, S, H).
+    """Cache key and value (N, G, E) at the rows' positions, and attend up to there: outputs (N, S, H · E), sums (N, S, H).
 
     Of all three, each row lies together in memory.
     """
@@ -79,7 +81,7 @@ def attend_split_kv(
     outputs = torch.empty((N, n_splits, H * E), dtype=torch.float32, device=query.device)
     sums = torch.empty((N, n_splits, H), dtype=torch.float32, device=query.device)
     _split_kv_kernel[(N, H, n_splits)](
-        query, key, value, outputs, sums, cache.keys, cache.values, slots.position, slots.ancestors, slots.starts,
+        query, key, value, outputs, sums, cache.keys, cache.values, slots.positions, slots.ancestors,
         scale * math.log2(math.e), query.stride(0), key.stride(0), value.stride(0), N, G,
         E=E, WIDTH=width, GROUP=H // G, BLOCK=block, ALONE=N == 1, num_warps=WARPS, **programmatic_launch(query.device),
     )  # fmt: skip

@@ -1,15 +1,15 @@
 """KV caches that stay where they are, for rows that are decoded step by step: what a CUDA graph is captured over.
 
-    StaticSlots         where N rows stand: position (1,), ancestors (capacity, N), starts (N,); shared by all layers
+    StaticSlots         where N rows stand: positions (N,), ancestors (capacity, N); shared by all layers
     StaticKVCache       the past keys and values of one layer, (capacity, N, G, E)
     StaticCrossCache    the source's keys and values of one layer, (n, G, S, E), with lengths (n,)
     StaticDecoderCache  those of all layers
     CacheContents       what rows hold before it is copied into such caches, or between two of them
 
-Every row of N writes its key of time t into its own row of the caches, once. Row r's past lies in rows ancestors[t, r]
-instead of r, so that beams change places by moving these numbers. Times before starts[r] are not in its past: prompts
-of different lengths stand at the right end. `attend` is one Triton kernel on a GPU, see `decode_attention`; elsewhere
-it is written out, which is what the kernels are tested against.
+Every row of N writes its key of time t into its own row of the caches, once, and its own number into ancestors[t, r].
+Row r's past lies in the rows that stand there, so that beams change places by moving these numbers. Each row stands at a position of its own: prompts of
+different lengths begin at time 0 all the same, and rows may come and go while others go on. `attend` is one Triton
+kernel on a GPU, see `decode_attention`; elsewhere it is written out, which is what the kernels are tested against.
 """
 
 from __future__ import annotations
@@ -28,20 +28,18 @@ Layers = list[tuple[Tensor, Tensor]]  # keys and values, layer by layer
 
 
 class StaticSlots:
-    """Where N rows stand in time, and whose past is whose."""
+    """Where N rows stand in time, and whose past is whose: row r holds times 0 to positions[r] − 1."""
 
     def __init__(self, n_rows: int, *, capacity: int, device: torch.device) -> None:
         self.n_rows, self.capacity = n_rows, capacity
-        self.position = torch.zeros(1, dtype=torch.int64, device=device)
-        self.starts = torch.zeros(n_rows, dtype=torch.int64, device=device)
+        self.positions = torch.zeros(n_rows, dtype=torch.int64, device=device)
         self.ancestors = self._themselves().expand(capacity, -1).contiguous()
         self._spare = torch.empty_like(self.ancestors)
 
-    def restart(self, length: int, *, starts: Tensor) -> None:
-        """Stand after `length` positions, each row with its own past, the first of them from `starts` on."""
-        self.position.fill_(length)
-        self.starts.zero_()
-        self.starts[: len(starts)] = starts
+    def restart(self, positions: Tensor) -> None:
+        """The first rows stand at these positions, those behind them at 0, each with its own past."""
+        self.positions.zero_()
+        self.positions[: len(positions)] = positions
         self.ancestors.copy_(self._themselves())
 
     def reorder(self, rows: Tensor, *, length: int) -> None:
@@ -50,12 +48,8 @@ class StaticSlots:
         torch.index_select(self.ancestors[:length], 1, rows, out=moved)
         self.ancestors[:length, : len(rows)] = moved
 
-    def positions(self) -> Tensor:
-        """Where each row's new token stands in its own text: (N, 1)."""
-        return (self.position - self.starts)[:, None]
-
     def _themselves(self) -> Tensor:
-        return torch.arange(self.n_rows, dtype=torch.int32, device=self.position.device)
+        return torch.arange(self.n_rows, dtype=torch.int32, device=self.positions.device)
 
 
 class StaticKVCache:
@@ -65,11 +59,11 @@ class StaticKVCache:
         shape = (slots.capacity, slots.n_rows, n_kv_heads, width)
         self.slots = slots
         # Zeros, because what is hidden is weighed by zero where attention is written out, and must be a number.
-        self.keys = torch.zeros(shape, dtype=dtype, device=slots.position.device)
+        self.keys = torch.zeros(shape, dtype=dtype, device=slots.positions.device)
         self.values = torch.zeros_like(self.keys)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float) -> Tensor:
-        """Cache key and value (N, G, E) at the rows' position, and attend up to it: query (N, H, E) → (N, H, E)."""
+        """Cache key and value (N, G, E) at the rows' positions, and attend up to there: query (N, H, E) → (N, H, E)."""
         if len(query) != self.slots.n_rows:
             raise ShapeError(f"a cache of {self.slots.n_rows} rows cannot take {len(query)} rows")
         if not query.is_cuda:
@@ -78,9 +72,7 @@ class StaticKVCache:
 
         slots = self.slots
         query, key, value = _together(query), _together(key), _together(value)
-        output: Tensor = attend_past(
-            query, key, value, self.keys, self.values, slots.position, slots.ancestors, slots.starts, scale
-        )
+        output: Tensor = attend_past(query, key, value, self.keys, self.values, slots.positions, slots.ancestors, scale)
         return output
 
     def fill(self, keys: Tensor, values: Tensor, *, ancestors: Tensor) -> None:
@@ -130,13 +122,13 @@ class StaticDecoderCache:
 class CacheContents:
     """What N rows hold, wherever it lies; selecting rows moves numbers, not keys.
 
-    past       (T, ·, G, E) a layer; the past of row r lies in rows ancestors[:, r] and counts from starts[r]
+    past       (T, ·, G, E) a layer; the past of row r lies in rows ancestors[:, r], up to positions[r]
     source     (·, G, S, E) a layer; `per_source` rows that follow one another share a row of `sources`
     lengths    (·,) of the sources
     """
 
     ancestors: Tensor  # (T, N)
-    starts: Tensor  # (N,)
+    positions: Tensor  # (N,)
     past: Layers = field(default_factory=list)
     source: Layers = field(default_factory=list)
     sources: Tensor | None = None  # (n,)
@@ -150,22 +142,22 @@ class CacheContents:
         return cls(rows.expand(0, -1), torch.zeros_like(rows), source=source, sources=rows, lengths=lengths)
 
     @classmethod
-    def of_past(cls, past: Layers, starts: Tensor) -> CacheContents:
-        """Rows that have read prompts: past (T, N, G, E), or nothing at all."""
-        rows = torch.arange(len(starts), device=starts.device)
-        return cls(rows.expand(len(past[0][0]) if past else 0, -1), starts, past)
+    def of_past(cls, past: Layers, positions: Tensor) -> CacheContents:
+        """Rows that have read prompts of so many positions: past (T, N, G, E), or nothing at all."""
+        rows = torch.arange(len(positions), device=positions.device)
+        return cls(rows.expand(len(past[0][0]) if past else 0, -1), positions, past)
 
     @property
     def n_rows(self) -> int:
         """How many rows there are."""
-        return len(self.starts)
+        return len(self.positions)
 
     def select(self, rows: Tensor, *, same_source: bool) -> CacheContents:
         """Row i of these is what row rows[i] was."""
         ancestors = self.ancestors[:, rows]
         if same_source:
             return replace(self, ancestors=ancestors)
-        chosen = replace(self, ancestors=ancestors, starts=self.starts[rows])
+        chosen = replace(self, ancestors=ancestors, positions=self.positions[rows])
         if self.sources is None or not self.source:
             return chosen
         per_source, kept = shared_sources(rows // self.per_source)
@@ -173,7 +165,7 @@ class CacheContents:
 
     def copy_into(self, cache: StaticDecoderCache) -> None:
         """Copy it all into the first rows of static caches; rows behind them stand at nothing."""
-        cache.slots.restart(len(self.ancestors), starts=self.starts)
+        cache.slots.restart(self.positions)
         for layer, held in zip(cache.past, self.past, strict=bool(self.past)):
             layer.fill(*held, ancestors=self.ancestors)
         if self.source and self.sources is not None and self.lengths is not None:
@@ -185,11 +177,13 @@ class CacheContents:
 def attend_past_explicitly(query: Tensor, key: Tensor, value: Tensor, *, cache: StaticKVCache, scale: float) -> Tensor:
     """What `StaticKVCache.attend` computes, written out over the whole capacity."""
     slots, times = cache.slots, torch.arange(cache.slots.capacity, device=query.device)
-    cache.keys.index_copy_(0, slots.position, key[None].to(cache.keys.dtype))
-    cache.values.index_copy_(0, slots.position, value[None].to(cache.values.dtype))
+    here = torch.arange(slots.n_rows, device=query.device)
+    slots.ancestors[slots.positions, here] = here.int()
+    cache.keys[slots.positions, here] = key.to(cache.keys.dtype)
+    cache.values[slots.positions, here] = value.to(cache.values.dtype)
     rows = slots.ancestors.long()
     k_NGSE, v_NGSE = (x[times[:, None], rows].permute(1, 2, 0, 3) for x in (cache.keys, cache.values))
-    allowed_NS = (times <= slots.position) & (times >= slots.starts[:, None])
+    allowed_NS = times <= slots.positions[:, None]
     return _written_out(query, k_NGSE, v_NGSE, allowed_NS, scale=scale)
 
 
