@@ -70,7 +70,7 @@ def _split_kv_kernel(Q, K, V, OUTPUTS, SUMS, KEYS, VALUES, POSITIONS, ANCESTORS,
 def attend_split_kv(
     query: Tensor, key: Tensor, value: Tensor, *, cache: StaticKVCache, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """Cache key and value (N, G, E) at the rows' positions, and attend up to there: outputs (N, S, H · E), sums (N, S, H).
+    """Cache key and value (N, G, E) at the rows' positions, and attend: outputs (N, S, H · E), sums (N, S, H).
 
     Of all three, each row lies together in memory.
     """

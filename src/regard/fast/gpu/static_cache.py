@@ -7,9 +7,10 @@
     CacheContents       what rows hold before it is copied into such caches, or between two of them
 
 Every row of N writes its key of time t into its own row of the caches, once, and its own number into ancestors[t, r].
-Row r's past lies in the rows that stand there, so that beams change places by moving these numbers. Each row stands at a position of its own: prompts of
-different lengths begin at time 0 all the same, and rows may come and go while others go on. `attend` is one Triton
-kernel on a GPU, see `decode_attention`; elsewhere it is written out, which is what the kernels are tested against.
+Row r's past lies in the rows that stand there, so that beams change places by moving these numbers. Each row stands at
+a position of its own: prompts of different lengths all begin at time 0, and rows come and go while others go on.
+`attend` is one Triton kernel on a GPU, see `decode_attention`; elsewhere it is written out, which is what the kernels
+are tested against.
 """
 
 from __future__ import annotations
