@@ -46,28 +46,21 @@ class CapturedDecoding:
     """Static caches of one shape, and the step captured over them."""
 
     def __init__(
-        self, model: GraphModel[Any], shape: CaptureShape, *, compiled: bool = False, gemv_rows: int = 0
+        self,
+        model: GraphModel[Any],
+        shape: CaptureShape,
+        *,
+        compiled: bool = False,
+        gemv_rows: int = 0,
+        first_of: CapturedDecoding | None = None,
     ) -> None:
-        device = model.module.output_weight.device
-        masked, cross = model.attentions("masked"), model.attentions("cross")
-        slots = StaticSlots(shape.n_rows, capacity=shape.capacity, device=device)
-        n_sources = shape.n_rows // shape.per_source
-        lengths = torch.zeros(n_sources, dtype=torch.int64, device=device)
+        """`first_of` has caches already, and this is a step of its first rows alone."""
         self.shape, self.compiled, self.gemv_rows = shape, compiled, gemv_rows
-        self.tokens = torch.zeros(shape.n_rows, dtype=torch.int64, device=device)
-        self.cache = StaticDecoderCache(
-            slots,
-            [StaticKVCache(slots, a.n_kv_heads, a.d_head, dtype=shape.dtype) for a in masked],
-            [
-                StaticCrossCache(
-                    lengths,
-                    (n_sources, a.n_kv_heads, shape.n_source, a.d_head),
-                    per_source=shape.per_source,
-                    dtype=shape.dtype,
-                )
-                for a in cross
-            ],
-        )
+        if first_of is not None:
+            self.tokens, self.cache = first_of.tokens[: shape.n_rows], first_of.cache.first(shape.n_rows)
+        else:
+            self.tokens = torch.zeros(shape.n_rows, dtype=torch.int64, device=model.module.output_weight.device)
+            self.cache = static_caches(model, shape)
         self.logits: Tensor | None = None
         # A graph knows addresses only: what lies there is held, and has to be what the model still uses.
         self._weights = [tensor.detach() for tensor in chain(model.module.parameters(), model.module.buffers())]
@@ -185,6 +178,27 @@ class CapturedDecoding:
             if self.logits is not None:
                 self.logits.record_stream(here)
             self._graphs[name] = None
+
+
+def static_caches(model: GraphModel[Any], shape: CaptureShape) -> StaticDecoderCache:
+    """Caches of this shape for a model, with nothing in them."""
+    device = model.module.output_weight.device
+    slots = StaticSlots(shape.n_rows, capacity=shape.capacity, device=device)
+    n_sources = shape.n_rows // shape.per_source
+    lengths = torch.zeros(n_sources, dtype=torch.int64, device=device)
+    return StaticDecoderCache(
+        slots,
+        [StaticKVCache(slots, a.n_kv_heads, a.d_head, dtype=shape.dtype) for a in model.attentions("masked")],
+        [
+            StaticCrossCache(
+                lengths,
+                (n_sources, a.n_kv_heads, shape.n_source, a.d_head),
+                per_source=shape.per_source,
+                dtype=shape.dtype,
+            )
+            for a in model.attentions("cross")
+        ],
+    )
 
 
 def _captured(work: Callable[[], None], stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:

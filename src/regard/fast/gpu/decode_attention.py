@@ -107,7 +107,7 @@ def attend_past(
 ) -> Tensor:  # fmt: skip
     """Write key and value (N, G, E) at `positions` (N,) and attend up to there: (N, H, E).
 
-    ancestors (capacity, N), where rows are noted as their own at this time. Caches lie together in memory, of the
+    These are the first rows of the caches, which may have more. ancestors (capacity, ·), where rows are noted as their own at this time. Caches lie together in memory, of the
     others the last two dimensions do. `positions` are int64, so that what is counted from them can exceed 2³¹.
     """
     N, H, E = query.shape
@@ -117,8 +117,8 @@ def attend_past(
     block = _block(keys.shape[0], width, N * H)
     wrap_triton(_past_kernel)[(N, H)](
         query, key, value, output, keys, values, positions, ancestors, scale * math.log2(math.e),
-        query.stride(0), key.stride(0), value.stride(0), N, G,
-        E=E, WIDTH=width, GROUP=H // G, BLOCK=block, ALONE=N == 1, num_warps=_warps(block, width),
+        query.stride(0), key.stride(0), value.stride(0), keys.shape[1], G,
+        E=E, WIDTH=width, GROUP=H // G, BLOCK=block, ALONE=keys.shape[1] == 1, num_warps=_warps(block, width),
     )  # fmt: skip
     return output
 

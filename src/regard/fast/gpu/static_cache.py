@@ -15,6 +15,7 @@ are tested against.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -49,6 +50,12 @@ class StaticSlots:
         torch.index_select(self.ancestors[:length], 1, rows, out=moved)
         self.ancestors[:length, : len(rows)] = moved
 
+    def first(self, n_rows: int) -> StaticSlots:
+        """The first rows alone, in the same memory."""
+        some = copy(self)
+        some.n_rows, some.positions = n_rows, self.positions[:n_rows]
+        return some
+
     def _themselves(self) -> Tensor:
         return torch.arange(self.n_rows, dtype=torch.int32, device=self.positions.device)
 
@@ -76,13 +83,19 @@ class StaticKVCache:
         output: Tensor = attend_past(query, key, value, self.keys, self.values, slots.positions, slots.ancestors, scale)
         return output
 
-    def fill(self, keys: Tensor, values: Tensor, *, ancestors: Tensor) -> None:
-        """Take over a past (T, ·, G, E) in which the row of each time and slot is ancestors (T, N)."""
-        length, n_rows = ancestors.shape
+    def fill(self, keys: Tensor, values: Tensor, *, ancestors: Tensor, into: Tensor | slice) -> None:
+        """Take over a past (T, ·, G, E) in which the row of each time and slot is ancestors (T, N), into some rows."""
+        length = len(ancestors)
         times = torch.arange(length, device=ancestors.device)[:, None]
         rows = ancestors.long()
-        self.keys[:length, :n_rows] = keys[times, rows]
-        self.values[:length, :n_rows] = values[times, rows]
+        self.keys[:length, into] = keys[times, rows]
+        self.values[:length, into] = values[times, rows]
+
+    def first(self, slots: StaticSlots) -> StaticKVCache:
+        """The rows of these first slots alone, in the same memory."""
+        some = copy(self)
+        some.slots = slots
+        return some
 
 
 class StaticCrossCache:
@@ -104,10 +117,16 @@ class StaticCrossCache:
         output: Tensor = attend_source(_together(query), self.keys, self.values, self.lengths, self.per_source, scale)
         return output
 
-    def fill(self, keys: Tensor, values: Tensor, *, rows: Tensor) -> None:
-        """Take over some rows of the sources (·, G, S, E)."""
-        self.keys[: len(rows), :, : keys.shape[2]] = keys.index_select(0, rows)
-        self.values[: len(rows), :, : values.shape[2]] = values.index_select(0, rows)
+    def fill(self, keys: Tensor, values: Tensor, *, rows: Tensor, into: Tensor | slice) -> None:
+        """Take over some rows of the sources (·, G, S, E), into some of our own."""
+        self.keys[into, :, : keys.shape[2]] = keys.index_select(0, rows)
+        self.values[into, :, : values.shape[2]] = values.index_select(0, rows)
+
+    def first(self, n_sources: int) -> StaticCrossCache:
+        """The first sources alone, in the same memory."""
+        some = copy(self)
+        some.lengths, some.keys, some.values = (x[:n_sources] for x in (self.lengths, self.keys, self.values))
+        return some
 
 
 @dataclass
@@ -117,6 +136,12 @@ class StaticDecoderCache:
     slots: StaticSlots
     past: list[StaticKVCache]
     source: list[StaticCrossCache] = field(default_factory=list)
+
+    def first(self, n_rows: int) -> StaticDecoderCache:
+        """The first rows alone, in the same memory."""
+        slots = self.slots.first(n_rows)
+        source = [layer.first(n_rows // layer.per_source) for layer in self.source]
+        return StaticDecoderCache(slots, [layer.first(slots) for layer in self.past], source)
 
 
 @dataclass(frozen=True)
@@ -167,12 +192,26 @@ class CacheContents:
     def copy_into(self, cache: StaticDecoderCache) -> None:
         """Copy it all into the first rows of static caches; rows behind them stand at nothing."""
         cache.slots.restart(self.positions)
+        self._fill(cache, rows=slice(self.n_rows), sources=slice(self.n_rows // self.per_source))
+
+    def copy_to(self, cache: StaticDecoderCache, rows: Tensor) -> None:
+        """Copy it all into these rows (N,) of static caches with a source a row; the others stay as they are."""
+        cache.slots.positions[rows] = self.positions
+        cache.slots.ancestors[:, rows] = rows.int()
+        each = self if self.sources is None else self._with_a_source_a_row()
+        each._fill(cache, rows=rows, sources=rows)
+
+    def _fill(self, cache: StaticDecoderCache, *, rows: Tensor | slice, sources: Tensor | slice) -> None:
         for layer, held in zip(cache.past, self.past, strict=bool(self.past)):
-            layer.fill(*held, ancestors=self.ancestors)
+            layer.fill(*held, ancestors=self.ancestors, into=rows)
         if self.source and self.sources is not None and self.lengths is not None:
-            cache.source[0].lengths[: len(self.sources)] = self.lengths[self.sources]
+            cache.source[0].lengths[sources] = self.lengths[self.sources]
             for source, kept in zip(cache.source, self.source, strict=True):
-                source.fill(*kept, rows=self.sources)
+                source.fill(*kept, rows=self.sources, into=sources)
+
+    def _with_a_source_a_row(self) -> CacheContents:
+        assert self.sources is not None
+        return replace(self, sources=self.sources.repeat_interleave(self.per_source), per_source=1)
 
 
 def attend_past_explicitly(query: Tensor, key: Tensor, value: Tensor, *, cache: StaticKVCache, scale: float) -> Tensor:
@@ -182,7 +221,7 @@ def attend_past_explicitly(query: Tensor, key: Tensor, value: Tensor, *, cache: 
     slots.ancestors[slots.positions, here] = here.int()
     cache.keys[slots.positions, here] = key.to(cache.keys.dtype)
     cache.values[slots.positions, here] = value.to(cache.values.dtype)
-    rows = slots.ancestors.long()
+    rows = slots.ancestors[:, : slots.n_rows].long()
     k_NGSE, v_NGSE = (x[times[:, None], rows].permute(1, 2, 0, 3) for x in (cache.keys, cache.values))
     allowed_NS = times <= slots.positions[:, None]
     return _written_out(query, k_NGSE, v_NGSE, allowed_NS, scale=scale)
