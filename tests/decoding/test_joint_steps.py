@@ -7,8 +7,9 @@ import torch
 
 from fast_only import needs_fast
 from regard.attention import Rows
-from regard.decoding.joint import step_together
-from regard.errors import UsageError
+from regard.decoding.joint import Start, start_together, step_together
+from regard.errors import ShapeError, UsageError
+from regard.fast.cpu.fused_stack import FusedEncoder
 from regard.fast.cpu.native import loaded, why
 from regard.fast.cpu.packed_linear import pack_linears
 from regard.models.registry import build
@@ -79,6 +80,58 @@ def test_logits_do_not_depend_on_who_steps_along(name, precision):
             assert torch.equal(logits, own), (n, tick)
             together[n].move()
             alone[n].move()
+
+
+def some_inputs():
+    """Prompts and sources of many lengths, one of several rows, one that is padded."""
+    draw = torch.Generator().manual_seed(5)
+    single = [torch.randint(4, 300, (1, n), generator=draw) for n in (1, 7, 2, 33, 16, 1, 60)]
+    several = torch.randint(4, 300, (3, 9), generator=draw)
+    return [*single[:4], Rows(several, torch.tensor([9, 2, 5])), *single[4:], Rows(single[3], torch.tensor([20]))]
+
+
+@needs_fast
+@torch.inference_mode()
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_do_not_depend_on_who_is_read_along(name, precision):
+    module, inputs = model(name, precision), some_inputs()
+    started = start_together([Start(module, one, capacity) for capacity, one in enumerate(inputs, start=1)])
+    for one, stepper in zip(inputs, started, strict=True):
+        own = module.start(one, capacity=4)
+        n_rows = len(Rows.of(one).ids)
+        for token in (5, 9, 200):
+            tokens = torch.full((n_rows,), token)
+            assert torch.equal(stepper.step(tokens), own.step(tokens)), one
+
+
+@needs_fast
+@torch.inference_mode()
+def test_prompts_are_read_in_one_pass():
+    module, calls = model("gpt2", "int8"), []
+    module.get_submodule("stack.blocks.0.attention.query_key_value").register_forward_hook(lambda *_: calls.append(1))
+    start_together([Start(module, one, 4) for one in some_inputs() if isinstance(one, torch.Tensor)])
+    assert len(calls) == 1
+
+
+@needs_fast
+@torch.inference_mode()
+def test_sources_are_encoded_in_one_pass(monkeypatch):
+    module, calls, run = model("transformer", "int8"), [], FusedEncoder.run
+    monkeypatch.setattr(FusedEncoder, "run", lambda *given: calls.append(1) or run(*given))
+    start_together([Start(module, one, 4) for one in some_inputs() if isinstance(one, torch.Tensor)])
+    assert len(calls) == 1
+
+
+@torch.inference_mode()
+def test_one_that_cannot_begin_leaves_the_others_alone():
+    torch.manual_seed(0)
+    module = build("gpt", GPT).eval()
+    good, bad = torch.tensor([[5, 6, 7]]), torch.full((1, 65), 5)
+    first, refused, last = start_together([Start(module, one, 4) for one in (good, bad, good)])
+    assert isinstance(refused, ShapeError)
+    own = module.start(good, capacity=4).step(torch.tensor([7]))
+    assert all(torch.equal(one.step(torch.tensor([7])), own) for one in (first, last))
 
 
 @needs_fast

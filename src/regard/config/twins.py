@@ -23,9 +23,11 @@ TABLE = {
     "attend": "regard.fast.select.attend",  # few queries on a CPU; packed documents
     "encoder": "regard.fast.select.encoder",  # a stack of encoder blocks
     "prefill": "regard.fast.select.prefill",  # the caches that a decoder's faster step needs
+    "prefill_each": "regard.fast.select.prefill_each",  # the same for several decodings, made together
     "decoder_step": "regard.fast.select.decoder_step",  # one step of a stack of decoder blocks
     "decoder_steps": "regard.fast.select.decoder_steps",  # one step of several decodings, each with its own caches
     "rows_independent": "regard.fast.select.rows_independent",  # whether a model's products leave rows alone
+    "sentences_independent": "regard.fast.select.sentences_independent",  # whether a packed row leaves its own alone
     "stepper": "regard.fast.select.stepper",  # a model's decoding steps as CUDA graphs
     "search": "regard.fast.select.search",  # greedy and beam search on a GPU
     "top_k": "regard.fast.select.top_k",  # the largest scores of a vocabulary

@@ -1,14 +1,17 @@
-"""One step for several decodings at once: each keeps its own state, and none knows of the others.
+"""Several decodings at once: each keeps its own state, and none knows of the others.
 
+    steppers = start_together(starts)               what is to be read: sources, prompts
     logits = step_together(steppers, tokens)        one of each a decoding: tokens (N_i,) → logits (N_i, V)
 
-A stepper that can share its products with others of its model is a `JointStepper`; others step one after another.
-Either way a decoding gets, bit for bit, what its own `step` would have given it.
+A model that can read several inputs at once is a `JointModel`, a stepper that can share its products with others of its
+model is a `JointStepper`; others begin and step one after another. Either way a decoding gets, bit for bit, what its
+own `start` and `step` would have given it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from torch import Tensor
@@ -27,6 +30,56 @@ class JointStepper(Stepper, Protocol):
 
     def check_step(self, tokens: Tensor) -> None:
         """Refuse tokens that cannot come next, before anything is changed."""
+
+
+class JointModel(Protocol):
+    """A model that can begin several decodings at once."""
+
+    def start(self, inputs: Any, *, capacity: int) -> Stepper:
+        """Stand ready to decode some inputs, one row each."""
+
+    def start_each(self, inputs: Sequence[Any], *, capacities: Sequence[int]) -> Sequence[Stepper]:
+        """What `start` gives to each of several."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """A decoding that is to begin: with what model, on which inputs, and with room for so many steps."""
+
+    model: Any
+    inputs: Any
+    capacity: int
+
+    def alone(self) -> Stepper | Exception:
+        """The stepper, or why there is none."""
+        try:
+            stepper: Stepper = self.model.start(self.inputs, capacity=self.capacity)
+        except Exception as problem:
+            return problem
+        return stepper
+
+
+def start_together(starts: Sequence[Start]) -> list[Stepper | Exception]:
+    """The stepper of each, or why it has none: what fails for one leaves the others as they are."""
+    results: dict[int, Stepper | Exception] = {}
+    by_model: dict[int, list[int]] = {}
+    for i, start in enumerate(starts):
+        by_model.setdefault(id(start.model), []).append(i)
+    for group in by_model.values():
+        results |= dict(zip(group, _start_group([starts[i] for i in group]), strict=True))
+    return [results[i] for i in range(len(starts))]
+
+
+def _start_group(starts: Sequence[Start]) -> Sequence[Stepper | Exception]:
+    """Those of one model."""
+    model = starts[0].model
+    if len(starts) == 1 or not hasattr(model, "start_each"):
+        return [one.alone() for one in starts]
+    joint = cast(JointModel, model)
+    try:
+        return joint.start_each([one.inputs for one in starts], capacities=[one.capacity for one in starts])
+    except Exception:  # whose fault it is shows when each begins by itself
+        return [one.alone() for one in starts]
 
 
 def step_together(steppers: Sequence[Stepper], tokens: Sequence[Tensor]) -> list[Tensor | Exception]:

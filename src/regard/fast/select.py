@@ -23,8 +23,8 @@ from regard.decoding.beam import BeamSearch
 from regard.decoding.paths import Paths
 from regard.decoding.plan import Plan
 from regard.decoding.stepper import Stepper
-from regard.fast.cpu.decoding_step import BlockStep, PackedDecoderKVCache, joint_step
-from regard.fast.cpu.fused_stack import FusedDecoder, FusedEncoder
+from regard.fast.cpu.decoding_step import BlockStep, PackedDecoder, PackedDecoderKVCache, joint_step
+from regard.fast.cpu.fused_stack import LONGEST, FusedDecoder, FusedEncoder
 from regard.fast.cpu.native import why as native_why
 from regard.fast.cpu.packed_linear import PackedLinear, pack_linears
 from regard.fast.cpu.small_query import SMALL_QUERY_TYPES, attend_small, suits_small
@@ -67,9 +67,21 @@ def encoder(blocks: nn.ModuleList, hidden: Tensor, mask: Mask | Tensor | None) -
 
 def prefill(blocks: nn.ModuleList, memory: Tensor, *, capacity: int) -> DecoderKVCache | None:
     """The caches of a packed decoder, which know its step."""
+    decoder = _packed_decoder(blocks)
+    return None if decoder is None else decoder.prefill(memory, capacity=capacity)
+
+
+def prefill_each(
+    blocks: nn.ModuleList, memory: Tensor, lengths: Sequence[int], *, capacities: Sequence[int]
+) -> Sequence[DecoderKVCache] | None:
+    """The caches of several decodings by a packed decoder, made together: memory (T, D) of one after another."""
+    decoder = _packed_decoder(blocks)
+    return None if decoder is None else decoder.prefill_each(memory, lengths, capacities=capacities)
+
+
+def _packed_decoder(blocks: nn.ModuleList) -> PackedDecoder | None:
     stack = [block for block in blocks if isinstance(block, DecoderBlock)]
-    suits = bool(stack) and all(map(BlockStep.suits, stack))
-    return PackedDecoderKVCache(stack, memory, capacity=capacity) if suits else None
+    return PackedDecoder(stack) if stack and all(map(BlockStep.suits, stack)) else None
 
 
 def decoder_step(
@@ -94,6 +106,12 @@ def rows_independent(module: nn.Module) -> bool:
     linears = [part for part in module.modules() if isinstance(part, PackedLinear | nn.Linear)]
     native = all(isinstance(one, PackedLinear) and one.native is not None for one in linears)
     return native and bool(linears) and not module.training
+
+
+def sentences_independent(stack: EncoderStack, longest: int) -> bool:
+    """Whether sentences in a packed row, the longest so long, are encoded bit for bit as each would be alone."""
+    blocks = [block for block in stack.blocks if isinstance(block, EncoderBlock)]
+    return longest <= LONGEST and FusedEncoder.of(blocks) is not None and rows_independent(stack)
 
 
 def stepper(model: nn.Module, inputs: Tensor | Rows, *, capacity: int) -> Stepper | None:

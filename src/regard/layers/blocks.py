@@ -226,6 +226,22 @@ class DecoderStack(nn.Module):
         blocks = [block for block in self.blocks if isinstance(block, DecoderBlock)]
         return DecoderKVCache([Cache(capacity) for _ in blocks], [block.cross.prefill(memory) for block in blocks])
 
+    def prefill_each(
+        self, memory: Tensor, lengths: Sequence[int], *, capacities: Sequence[int]
+    ) -> Sequence[DecoderKVCache]:
+        """The same for several decodings, whose memories stand one after another (T, D): each gets caches of its own.
+
+        A product makes its rows together; where it leaves them alone, each gets what it would get by itself.
+        """
+        fast = twin("prefill_each")
+        made: Sequence[DecoderKVCache] | None = (
+            None if fast is None else fast(self.blocks, memory, lengths, capacities=capacities)
+        )
+        if made is not None:
+            return made
+        each = zip(memory.split(list(lengths)), capacities, strict=True)
+        return [self.prefill(own[None], capacity=capacity) for own, capacity in each]
+
 
 @dataclass(frozen=True, kw_only=True)
 class StackMaker:

@@ -18,13 +18,14 @@ from regard.attention import Causal, Padding
 from regard.attention.masks import materialize
 from regard.config.twins import twin
 from regard.layers.blocks import DecoderStack
+from regard.layers.kv_cache import DecoderKVCache
 
 
 class DecoderStepper:
     """One token a row at a time; `embed` is called with tokens (N, 1) and how many came before.
 
     The memory is (B, S, D), row b real up to lengths[b]; without lengths all of it. `watched` steps keep their
-    attention.
+    attention. `kv_cache` is what `prefill` makes of the memory, where somebody has done it.
     """
 
     def __init__(
@@ -37,11 +38,12 @@ class DecoderStepper:
         unembed: Callable[[Tensor], Tensor],
         capacity: int,
         watched: bool,
+        kv_cache: DecoderKVCache | None = None,
     ) -> None:
         self.decoder, self.embed, self.unembed, self.watched = decoder, embed, unembed, watched
         self.lengths, self.n_source = lengths, memory.shape[1]
         self.device: torch.device = memory.device
-        self.kv_cache = decoder.prefill(memory, capacity=capacity)
+        self.kv_cache = kv_cache or decoder.prefill(memory, capacity=capacity)
         self._weights: Tensor | None = None
         self._materialize_mask()
 

@@ -1,6 +1,7 @@
-"""One decoding step of several decodings through the same blocks: products are shared, attention is each one's own.
+"""Several decodings through the same blocks at once: products are shared, attention is each one's own.
 
-    hidden (N, 1, D) → (N, 1, D)        N rows, those of one decoding side by side
+    joint_step    hidden (N, 1, D) → (N, 1, D)        a position a row, N rows, those of one decoding side by side
+    joint_read    hidden (1, T, D) → (1, T, D)        prompts of a row each, one after another
 
 Every decoding keeps its caches, its mask and its positions. Linear layers and norms see all rows at once; attention and
 activations are computed decoding by decoding, on the very tensors that it would have alone. So where a product leaves
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -41,34 +43,55 @@ def takes_joint_steps(stack: EncoderStack) -> bool:
 
 def joint_step(stack: EncoderStack, hidden: Tensor, parts: Sequence[StackRows]) -> Tensor:
     """One new position a row."""
+    return _through(stack, hidden, parts, _Cut([part.n_rows for part in parts], 0))
+
+
+def joint_read(stack: EncoderStack, hidden: Tensor, parts: Sequence[StackRows], lengths: Sequence[int]) -> Tensor:
+    """The first positions of decodings of one row, so many of each."""
+    return _through(stack, hidden, parts, _Cut(list(lengths), 1))
+
+
+class _Cut(NamedTuple):
+    """Where what belongs to one decoding ends and what belongs to the next begins."""
+
+    sizes: list[int]
+    dim: int
+
+    def apart(self, joined: Tensor) -> Sequence[Tensor]:
+        parts: Sequence[Tensor] = joined.split(self.sizes, self.dim)
+        return parts
+
+    def joined(self, parts: Sequence[Tensor]) -> Tensor:
+        return torch.cat(list(parts), self.dim)
+
+
+def _through(stack: EncoderStack, hidden: Tensor, parts: Sequence[StackRows], cut: _Cut) -> Tensor:
     for number, block in enumerate(stack.blocks):
         assert isinstance(block, EncoderBlock)
-        hidden = block.around_attention(hidden, _attention(block, number, parts))
-        hidden = block.around_feedforward(hidden, _feedforward(block.feedforward, parts))
+        hidden = block.around_attention(hidden, _attention(block, number, parts, cut))
+        hidden = block.around_feedforward(hidden, _feedforward(block.feedforward, cut))
     return hidden if stack.final_norm is None else stack.final_norm(hidden)
 
 
-def _attention(block: EncoderBlock, number: int, parts: Sequence[StackRows]) -> Callable[[Tensor], Tensor]:
+def _attention(block: EncoderBlock, number: int, parts: Sequence[StackRows], cut: _Cut) -> Callable[[Tensor], Tensor]:
     heads = block.attention
 
     def attend(x: Tensor) -> Tensor:
-        rows = heads.query_key_value(x).split([part.n_rows for part in parts])
         seen = [
             heads.look_back(own, mask=part.mask, cache=part.caches[number], positions=part.positions)
-            for own, part in zip(rows, parts, strict=True)
+            for own, part in zip(cut.apart(heads.query_key_value(x)), parts, strict=True)
         ]
-        output: Tensor = heads.out(torch.cat(seen))
+        output: Tensor = heads.out(cut.joined(seen))
         return output
 
     return attend
 
 
-def _feedforward(layer: nn.Module, parts: Sequence[StackRows]) -> Callable[[Tensor], Tensor]:
+def _feedforward(layer: nn.Module, cut: _Cut) -> Callable[[Tensor], Tensor]:
     assert isinstance(layer, FeedForward | GatedFeedForward)
 
     def compute(x: Tensor) -> Tensor:
-        rows = layer.first(x).split([part.n_rows for part in parts])
-        output: Tensor = layer.outer(torch.cat([layer.activate(own) for own in rows]))
+        output: Tensor = layer.outer(cut.joined([layer.activate(own) for own in cut.apart(layer.first(x))]))
         return output
 
     return compute

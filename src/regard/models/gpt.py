@@ -27,7 +27,7 @@ from regard.config.twins import twin
 from regard.errors import ShapeError, UsageError
 from regard.layers import ActivationName, Dropout, Embedding, FeedForward, GatedFeedForward, Order, StackMaker
 from regard.layers.embeddings import VocabularyOutput, in_working_precision
-from regard.layers.joint_step import StackRows, joint_step, takes_joint_steps
+from regard.layers.joint_step import StackRows, joint_read, joint_step, takes_joint_steps
 from regard.layers.norms import NormName, norm_of
 from regard.models.entry import Entry
 from regard.models.interfaces.text import Seq2SeqStepper
@@ -155,6 +155,23 @@ class GPT(VocabularyOutput):
         stepper: Seq2SeqStepper | None = None if fast is None else fast(self, prompts, capacity=capacity)
         return stepper or GPTStepper(self, Rows.of(prompts), capacity=capacity, watched=watched)
 
+    def start_each(self, prompts: Sequence[Tensor | Rows], *, capacities: Sequence[int]) -> list[Seq2SeqStepper]:
+        """What `start` gives to each of several, bit for bit; prompts of one row are read side by side."""
+        if self.embedding.weight.device.type != "cpu":
+            each = zip(prompts, capacities, strict=True)
+            return [self.start(own, capacity=capacity) for own, capacity in each]
+        rows = [Rows.of(own) for own in prompts]
+        steppers = [
+            GPTStepper(self, own, capacity=capacity, watched=False, reads=False)
+            for own, capacity in zip(rows, capacities, strict=True)
+        ]
+        together = [one for one in steppers if one.reads_with_others]
+        if len(together) > 1:
+            GPTStepper.read_together(together)
+        for one in steppers:
+            one.read()
+        return list(steppers)
+
 
 class GPTStepper:
     """A language model in the middle of writing N rows: caches of what each has read and written so far.
@@ -162,9 +179,11 @@ class GPTStepper:
     Prompts of different lengths are pushed to the right end of the caches, so that all rows write to the same place at
     every step. Row b begins at column starts[b]: keys before it are hidden, and positions count from there, which makes
     a row's result its own, whatever stands beside it. Rows of one length have no starts and need no mask at all.
+
+    Without `reads` the prompts are still to be read when it is made: by `read`, or by `read_together` with others'.
     """
 
-    def __init__(self, model: GPT, prompts: Rows, *, capacity: int, watched: bool) -> None:
+    def __init__(self, model: GPT, prompts: Rows, *, capacity: int, watched: bool, reads: bool = True) -> None:
         ids, lengths = _checked_prompts(prompts)
         self.model, self.watched = model, watched
         self.n_rows, self.n_prompt = ids.shape
@@ -173,8 +192,9 @@ class GPTStepper:
         self._weights: Tensor | None = None
         if model.positions is not None:
             model.positions.reserve(self.n_prompt)
-        if self.n_prompt > 1:
-            self._read(_pushed_right(ids, self.starts)[:, :-1])
+        self._unread: Tensor | None = _pushed_right(ids, self.starts)[:, :-1] if self.n_prompt > 1 else None
+        if reads:
+            self.read()
 
     @property
     def device(self) -> torch.device:
@@ -238,9 +258,29 @@ class GPTStepper:
         """How the last step looked at the tokens of its prompt (N, P), averaged over layers and heads, if watched."""
         return self._weights
 
+    @property
+    def reads_with_others(self) -> bool:
+        """Whether there is a prompt to be read, of one row, that stays what it is beside others."""
+        return self._unread is not None and self.n_rows == 1 and self._independent
+
+    @staticmethod
     @torch.no_grad()
-    def _read(self, ids: Tensor) -> None:
-        """Fill the caches with the prompts (N, P − 1) in one pass."""
+    def read_together(steppers: Sequence[GPTStepper]) -> None:
+        """Fill the caches of several of one model, each with the prompt of its one row, in one pass."""
+        model = steppers[0].model
+        prompts = [ids for one in steppers if (ids := one._unread) is not None]
+        parts = [StackRows(1, one.caches, Causal(), None) for one in steppers]
+        hidden = torch.cat([model.embed(ids) for ids in prompts], 1)
+        joint_read(model.stack, hidden, parts, [ids.shape[1] for ids in prompts])
+        for one in steppers:
+            one._unread = None
+
+    @torch.no_grad()
+    def read(self) -> None:
+        """Fill the caches with the prompts (N, P − 1) in one pass, if that is still to do."""
+        ids, self._unread = self._unread, None
+        if ids is None:
+            return
         if self.starts is None:
             self._run(ids, mask=Causal(), positions=None)
             return

@@ -8,6 +8,7 @@ Sizes `base` and `big` are the paper's; `tiny` is the one that does best on smal
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -24,6 +25,7 @@ from regard.errors import ConfigError, ShapeError
 from regard.layers import ActivationName, Dropout, Embedding, FeedForward, NormName, Order, StackMaker, norm_of
 from regard.layers.decoder_stepper import DecoderStepper
 from regard.layers.embeddings import VocabularyOutput
+from regard.layers.kv_cache import DecoderKVCache
 from regard.models.entry import Entry
 from regard.models.interfaces.text import Seq2SeqStepper
 
@@ -118,6 +120,33 @@ class Transformer(VocabularyOutput):
         stepper: Seq2SeqStepper | None = None if fast is None else fast(self, source, capacity=capacity)
         return stepper or TransformerStepper(self, Rows.of(source), capacity=capacity, watched=watched)
 
+    def start_each(self, sources: Sequence[Tensor | Rows], *, capacities: Sequence[int]) -> list[Seq2SeqStepper]:
+        """What `start` gives to each of several sources, bit for bit; those that can be are encoded side by side."""
+        rows = [Rows.of(source) for source in sources]
+        packed = [i for i, one in enumerate(rows) if self._packs(one)]
+        started: dict[int, Seq2SeqStepper] = {}
+        if len(packed) > 1:
+            made = self._start_packed([rows[i].ids[0] for i in packed], [capacities[i] for i in packed])
+            started = dict(zip(packed, made, strict=True))
+        return [started[i] if i in started else self.start(one, capacity=capacities[i]) for i, one in enumerate(rows)]
+
+    def _packs(self, rows: Rows) -> bool:
+        """Whether rows are one sentence, which stays what it is beside others."""
+        fast = twin("sentences_independent")
+        single = rows.documents is None and len(rows.ids) == 1 and rows.ids.device.type == "cpu"
+        whole = rows.lengths is None or int(rows.lengths[0]) == rows.ids.shape[1]
+        return single and whole and fast is not None and fast(self.encoder, rows.ids.shape[1]) and not self.training
+
+    @torch.no_grad()
+    def _start_packed(self, sentences: Sequence[Tensor], capacities: Sequence[int]) -> list[Seq2SeqStepper]:
+        lengths = [len(ids) for ids in sentences]
+        memory = self.encode(Rows.packed(torch.cat(list(sentences)), torch.tensor(lengths), longest=max(lengths)))[0]
+        kv_caches = self.decoder.prefill_each(memory, lengths, capacities=capacities)
+        return [
+            TransformerStepper(self, Rows(ids[None]), memory=own[None], kv_cache=kv_cache)
+            for ids, own, kv_cache in zip(sentences, memory.split(lengths), kv_caches, strict=True)
+        ]
+
     def _embed(self, embedding: Embedding, rows: Rows) -> Tensor:
         embedded: Tensor = embedding(rows.ids)
         if self.positions is not None:
@@ -127,9 +156,21 @@ class Transformer(VocabularyOutput):
 
 
 class TransformerStepper(DecoderStepper):
-    """A Transformer in the middle of decoding: caches of the target's past and of the source's keys and values."""
+    """A Transformer in the middle of decoding: caches of the target's past and of the source's keys and values.
 
-    def __init__(self, model: Transformer, source: Rows, *, capacity: int, watched: bool) -> None:
+    `memory` and `kv_cache` are what the source was encoded to and what the decoder keeps of it, where that is known.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        source: Rows,
+        *,
+        capacity: int = 64,
+        watched: bool = False,
+        memory: Tensor | None = None,
+        kv_cache: DecoderKVCache | None = None,
+    ) -> None:
         lengths, n_source = padded_rows(source).lengths, source.ids.shape[1]
         if lengths is not None and materialize(Padding(lengths), 1, n_source, device=source.ids.device) is None:
             lengths = None  # nothing is padded
@@ -141,12 +182,13 @@ class TransformerStepper(DecoderStepper):
 
         super().__init__(
             model.decoder,
-            model.encode(Rows(source.ids, lengths)),
+            model.encode(Rows(source.ids, lengths)) if memory is None else memory,
             lengths=lengths,
             embed=embed,
             unembed=model.unembed,
             capacity=capacity,
             watched=watched,
+            kv_cache=kv_cache,
         )
 
     def _narrowed(self, tokens: Tensor) -> tuple[Tensor, int]:

@@ -19,13 +19,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import torch
 
 from regard.decoding import DecodeOptions
 from regard.errors import RegardError, UsageError
-from regard.serve.joining import Decoding, JoinedModel, advance
+from regard.serve.joining import Decoding, JoinedModel, advance, begin
 from regard.serve.limits import Limits
 
 log = logging.getLogger("regard.serve")
@@ -217,8 +218,7 @@ class Engine:
     def _work(self) -> None:
         """Let go, take on, and make one step."""
         self._let_go()
-        for ticket in self._admitted():
-            self._begin(ticket)
+        self._begin(self._admitted())
         if self._live:
             self._step()
 
@@ -245,13 +245,20 @@ class Engine:
                 chosen.append(self._queue.popleft())
         return self._predicted_together(chosen) if self.gathers else chosen
 
-    def _begin(self, ticket: Ticket) -> None:
-        """Start a decoding, which reads its input and asks for its first step; others are answered at once."""
-        self.watcher.began(time.monotonic() - ticket.came)
-        decoding = Decoding(lambda: self._answer(ticket.ask))
-        self._live[ticket] = decoding
-        decoding.start()
-        self._settle(ticket, decoding)
+    def _begin(self, tickets: Sequence[Ticket]) -> None:
+        """Start decodings, whose inputs are read together; what decodes nothing is answered at once."""
+        for ticket in tickets:
+            self.watcher.began(time.monotonic() - ticket.came)
+            self._live[ticket] = decoding = Decoding(partial(self._answer, ticket.ask))
+            decoding.start()
+            self._settle(ticket, decoding)
+        self._read_inputs()
+
+    def _read_inputs(self) -> None:
+        """For all who wait for that: who has just begun, or goes on with another input."""
+        begin(list(self._live.values()))
+        for ticket, decoding in list(self._live.items()):
+            self._settle(ticket, decoding)
 
     def _answer(self, ask: Ask) -> Any:
         """What one request asks for, in full."""
@@ -266,11 +273,11 @@ class Engine:
 
     def _step(self) -> None:
         """One step for everybody who is waiting for one."""
-        begin = time.monotonic()
-        n_rows = sum(len(one.waiting.tokens) for one in self._live.values() if one.waiting is not None)
+        before = time.monotonic()
+        n_rows = sum(one.n_rows for one in self._live.values())
         advance(list(self._live.values()))
         now = time.monotonic()
-        self.watcher.stepped(n_rows, now - begin)
+        self.watcher.stepped(n_rows, now - before)
         for ticket, decoding in list(self._live.items()):
             ticket.n_steps += 1
             if ticket.n_steps == 1:

@@ -1,11 +1,13 @@
 """Decodings that wait for one another at every step, so that one step of the model serves them all.
 
 A predictor decodes one input as it always does, by the same code as `regard predict`. Only its models are wrapped:
-where a decoding asks for a step, it is set aside, and goes on when the engine has made the step for all who wait.
+where a decoding asks for its input to be read, or for a step, it is set aside, and goes on when the engine has done it
+for all who wait.
 Setting aside a call halfway, without a thread for each, is what greenlets do: all of them run in the engine's thread.
 
     decoding = Decoding(lambda: predictor(text, beam=5))
-    decoding.start()                            until it asks for its first step
+    decoding.start()                            until it asks for something
+    begin([decoding, others])                   inputs are read for all; now they ask for their first step
     advance([decoding, others])                 one step for all; whoever is done has an outcome
 """
 
@@ -19,7 +21,7 @@ import torch
 from greenlet import getcurrent, greenlet
 from torch import Tensor
 
-from regard.decoding.joint import step_together
+from regard.decoding.joint import Start, start_together, step_together
 from regard.decoding.stepper import Stepper
 
 
@@ -42,8 +44,11 @@ class JoinedModel:
 
     def start(self, inputs: Any, *, capacity: int = 64, watched: bool = False) -> Stepper:
         """Stand ready to decode the inputs; watched steps are taken alone, for their attention is kept."""
-        stepper: Stepper = self._model.start(inputs, capacity=capacity, watched=watched)
-        return stepper if watched else JoinedStepper(stepper)
+        if watched:
+            alone: Stepper = self._model.start(inputs, capacity=capacity, watched=watched)
+            return alone
+        stepper = _handed_over(Start(self._model, inputs, capacity))
+        return JoinedStepper(cast(Stepper, stepper))
 
 
 class JoinedStepper:
@@ -59,12 +64,7 @@ class JoinedStepper:
 
     def step(self, tokens: Tensor) -> Tensor:
         """The logits of the next tokens, when the engine has them."""
-        hub = getcurrent().parent
-        assert hub is not None, "a joined stepper is used inside a `Decoding`"
-        logits = hub.switch(StepRequest(self.stepper, tokens))
-        if isinstance(logits, Exception):
-            raise logits
-        return cast(Tensor, logits)
+        return cast(Tensor, _handed_over(StepRequest(self.stepper, tokens)))
 
     def select(self, rows: Tensor, *, same_source: bool) -> None:
         """Go on with other rows."""
@@ -77,22 +77,37 @@ class JoinedStepper:
         return weights
 
 
+def _handed_over(request: Start | StepRequest) -> Any:
+    """What whoever runs the decoding makes of a request."""
+    hub = getcurrent().parent
+    assert hub is not None, "joined models are used inside a `Decoding`"
+    given = hub.switch(request)
+    if isinstance(given, Exception):
+        raise given
+    return given
+
+
 class Decoding:
     """A call that is made bit by bit; `outcome` is what it gave or raised, once it is over."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self._greenlet = greenlet(call)
-        self.waiting: StepRequest | None = None
+        self.waiting: Start | StepRequest | None = None
         self.outcome: Any = None
         self.over = False
 
     def start(self) -> None:
-        """Run until the first step is asked for."""
+        """Run until something is asked for."""
         self._run(self._greenlet.switch)
 
-    def resume(self, logits: Tensor | Exception) -> None:
-        """Go on with the logits that were asked for, until the next ones are."""
-        self._run(lambda: self._greenlet.switch(logits))
+    @property
+    def n_rows(self) -> int:
+        """The rows that it wants a step for."""
+        return len(self.waiting.tokens) if isinstance(self.waiting, StepRequest) else 0
+
+    def resume(self, given: Stepper | Tensor | Exception) -> None:
+        """Go on with what was asked for, until more is."""
+        self._run(lambda: self._greenlet.switch(given))
 
     def stop(self, problem: Exception) -> None:
         """End it here and now: what it asked for is not coming."""
@@ -111,10 +126,17 @@ class Decoding:
         self.outcome = given if self.over else None
 
 
+def begin(decodings: Sequence[Decoding]) -> None:
+    """Read the inputs of all that wait for that, and of several models in turn where there are several."""
+    while waiting := {one: one.waiting for one in decodings if isinstance(one.waiting, Start)}:
+        for one, stepper in zip(waiting, start_together(list(waiting.values())), strict=True):
+            one.resume(stepper)
+
+
 def advance(decodings: Sequence[Decoding]) -> None:
-    """One step for all that wait."""
-    waiting = [one for one in decodings if one.waiting is not None]
-    requests = [cast(StepRequest, one.waiting) for one in waiting]
+    """One step for all that wait for one."""
+    waiting = {one: one.waiting for one in decodings if isinstance(one.waiting, StepRequest)}
+    requests = list(waiting.values())
     results = step_together([each.stepper for each in requests], [each.tokens for each in requests])
     for one, result in zip(waiting, results, strict=True):
         one.resume(result)

@@ -26,14 +26,37 @@ from regard.layers.norms import LayerNorm
 Part = Callable[[Tensor], Tensor]
 
 
+class PackedDecoder:
+    """What all decodings by the same packed blocks have in common."""
+
+    def __init__(self, blocks: Sequence[DecoderBlock]) -> None:
+        self.blocks = list(blocks)
+        self.fused = FusedDecoder.of(self.blocks)
+        self.steps = [BlockStep(block) for block in self.blocks]
+        self.cache = Cache if self.fused is None else self.fused.cache
+
+    def prefill(self, memory: Tensor, *, capacity: int) -> PackedDecoderKVCache:
+        """The caches of sentences (B, S, D)."""
+        source = [block.cross.prefill(memory, kind=self.cache) for block in self.blocks]
+        return PackedDecoderKVCache(self, source, capacity=capacity)
+
+    def prefill_each(
+        self, memory: Tensor, lengths: Sequence[int], *, capacities: Sequence[int]
+    ) -> list[PackedDecoderKVCache] | None:
+        """The caches of several decodings whose sentences stand one after another in memory (T, D)."""
+        if self.fused is None or not self.fused.prefills or memory.dtype != torch.float32:
+            return None
+        sources = self.fused.prefill(memory, lengths)
+        pairs = zip(sources, capacities, strict=True)
+        return [PackedDecoderKVCache(self, source, capacity=capacity) for source, capacity in pairs]
+
+
 class PackedDecoderKVCache(DecoderKVCache):
     """The caches of a packed decoder, which know its step."""
 
-    def __init__(self, blocks: Sequence[DecoderBlock], memory: Tensor, *, capacity: int) -> None:
-        self.fused = FusedDecoder.of(blocks)
-        self.steps = [BlockStep(block) for block in blocks]
-        kind = Cache if self.fused is None else self.fused.cache
-        super().__init__([kind(capacity) for _ in blocks], [block.cross.prefill(memory, kind=kind) for block in blocks])
+    def __init__(self, decoder: PackedDecoder, source: list[Cache], *, capacity: int) -> None:
+        self.fused, self.steps = decoder.fused, decoder.steps
+        super().__init__([decoder.cache(capacity) for _ in source], source)
 
     @property
     def is_plain(self) -> bool:

@@ -1,7 +1,8 @@
 """Whole stacks of packed blocks in one call of the kernels of our own (`regard.fast.cpu.native`).
 
     FusedDecoder.of(blocks).step(x, ...)       one decoding step, x (N, D) → (N, D)
-    FusedEncoder.of(blocks).run(x, ...)        sentences, x (B, T, D) → (B, T, D)
+    FusedDecoder.of(blocks).prefill(memory, lengths)      what it keeps of the sentences it will attend to
+    FusedEncoder.of(blocks).run(x, ...)        sentences, x (B, T, D) → (B, T, D); or (1, T, D), one after another
 
 A step of a few rows is hundreds of small computations. Called one by one, most of the time goes to the calling. Here
 PyTorch hands over the addresses of weights and caches once a step. Blocks of the usual make suit: scaled dot products,
@@ -13,14 +14,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Cache, Mask, MultiHeadAttention, Padding, ScaledDot
+from regard.attention import Cache, Documents, Mask, MultiHeadAttention, Padding, ScaledDot
 from regard.fast.cpu.head_cache import HalfHeadCache, HeadCache
 from regard.fast.cpu.native import Kernels
-from regard.fast.cpu.native.structures import SINGLE, DecoderRows, DecoderStep, EncoderRun, Linear, Norm
+from regard.fast.cpu.native.structures import SINGLE, DecoderRows, DecoderStep, EncoderRun, Linear, Norm, Prefill
 from regard.fast.cpu.native.structures import DecoderBlock as DecoderBlockFacts
 from regard.fast.cpu.native.structures import EncoderBlock as EncoderBlockFacts
 from regard.fast.cpu.packed_linear import PackedLinear
@@ -95,6 +97,14 @@ class FusedDecoder(_FusedStack):
         suit = all(_suits(block, heads=(block.attention, block.cross)) for block in blocks) and _alike(blocks)
         return cls(blocks, kernels) if kernels is not None and suit else None
 
+    @property
+    def prefills(self) -> bool:
+        """Whether the layers that make keys and values of what is attended to suit as well."""
+        layers = [block.cross.key_value for block in self.blocks if isinstance(block, DecoderBlock)]
+        if not all(isinstance(layer, PackedLinear) and layer.native is not None for layer in layers):
+            return False
+        return len({(one.n_in, one.n_out, one.kind, one.positive) for one in map(_linear, layers)}) == 1
+
     def step(self, x: Tensor, parts: Sequence[FusedRows]) -> Tensor:
         """One new position for each row of x (N, D), which are those of the parts, one after the other."""
         x = x.clone(memory_format=torch.contiguous_format)
@@ -116,6 +126,25 @@ class FusedDecoder(_FusedStack):
         self.kernels.decoder_step(self.kernels.threads, ctypes.addressof(call))
         return x
 
+    def prefill(self, memory: Tensor, lengths: Sequence[int]) -> list[list[Cache]]:
+        """The caches of sentences that stand one after another in memory (T, D): a list of each, a cache a block."""
+        G, E, memory = self.heads.n_kv_heads, self.heads.d_head, memory.contiguous()
+        layers = [_linear(block.cross.key_value) for block in self.blocks if isinstance(block, DecoderBlock)]
+        rooms = [torch.empty(2 * len(layers), 1, G, n, E, dtype=self.cache.dtype) for n in lengths]
+        addresses = (ctypes.c_void_p * len(layers))(*map(ctypes.addressof, layers))
+        places = (ctypes.c_void_p * len(rooms))(*(room.data_ptr() for room in rooms))
+        starts = _starts(lengths)
+        call = Prefill(
+            ctypes.addressof(addresses),
+            memory.data_ptr(),
+            ctypes.addressof(starts),
+            ctypes.addressof(places),
+            *(len(layers), len(rooms), G, E, self.cache.dtype == torch.bfloat16),
+        )
+        self.kernels.prefill(self.kernels.threads, ctypes.addressof(call))
+        pairs = (room.unbind() for room in rooms)
+        return [[self.cache.held(*both) for both in zip(one[::2], one[1::2], strict=True)] for one in pairs]
+
 
 class FusedEncoder(_FusedStack):
     """One pass through an encoder."""
@@ -131,28 +160,47 @@ class FusedEncoder(_FusedStack):
 
     @staticmethod
     def takes(x: Tensor, mask: Mask | Tensor | None) -> bool:
-        """Whether sentences (B, T, D) and their mask are such as `run` can have: the mask is padding or nothing."""
-        plain = x.device.type == "cpu" and x.dtype == torch.float32 and x.ndim == 3 and 0 < x.shape[1] <= LONGEST
+        """Whether sentences (B, T, D) and their mask are such as `run` can have.
+
+        The mask is padding or nothing, or tells the sentences of a single row apart.
+        """
+        plain = x.device.type == "cpu" and x.dtype == torch.float32 and x.ndim == 3
         learns = x.requires_grad or torch.is_autocast_enabled("cpu")
-        return plain and not learns and (mask is None or (type(mask) is Padding and mask.lengths.ndim == 1))
+        if not plain or learns:
+            return False
+        if type(mask) is Documents:
+            return mask.key_lengths is mask.lengths and len(x) == 1 and mask.longest <= LONGEST
+        fits = 0 < x.shape[1] <= LONGEST
+        return fits and (mask is None or (type(mask) is Padding and mask.lengths.ndim == 1))
 
     def run(self, x: Tensor, mask: Mask | Tensor | None) -> Tensor:
-        """Sentences x (B, T, D), attending to what is no padding."""
+        """Sentences x (B, T, D), attending to what is no padding and to no other sentence."""
         x = x.clone(memory_format=torch.contiguous_format)
-        B, T, _ = x.shape
-        allowed = None
-        if isinstance(mask, Mask):
+        B, T, D = x.shape
+        allowed, lengths = None, [T] * B
+        if isinstance(mask, Documents):
+            mask.check(T, T)
+            lengths = mask.lengths.tolist()
+        elif isinstance(mask, Mask):
             allowed = mask.dense(T, T, n_leading=1, device=x.device).expand(B, 1, T).contiguous()
+        starts = _starts(lengths)
         call = EncoderRun(
             ctypes.addressof(self.facts),
             None if allowed is None else allowed.data_ptr(),
+            ctypes.addressof(starts),
             x.data_ptr(),
-            *(len(self.blocks), *x.shape),
+            *(len(self.blocks), len(starts) - 1, D),
             *(self.heads.n_heads, self.heads.n_kv_heads, self.heads.d_head),
             self.scale,
         )
         self.kernels.encoder_run(self.kernels.threads, ctypes.addressof(call))
         return x
+
+
+def _starts(lengths: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
+    """Where sentences of these lengths begin that stand one after another, and where the last one ends."""
+    starts = [0, *accumulate(lengths)]
+    return (ctypes.c_int64 * len(starts))(*starts)
 
 
 def _kernels_of(blocks: Sequence[DecoderBlock] | Sequence[EncoderBlock]) -> Kernels | None:

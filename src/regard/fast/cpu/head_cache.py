@@ -24,9 +24,13 @@ class HeadCache(Cache):
     @classmethod
     def filled(cls, keys: Tensor, values: Tensor) -> HeadCache:
         """A cache that holds exactly these: the memory of cross-attention."""
+        return cls.held(*(tensor.to(cls.dtype).contiguous() for tensor in (keys, values)))
+
+    @classmethod
+    def held(cls, keys: Tensor, values: Tensor) -> HeadCache:
+        """A cache whose room these are (B, G, S, E), in its precision."""
         cache = cls(max(1, keys.shape[-2]))
-        cache._rooms = [tensor.to(cls.dtype).contiguous() for tensor in (keys, values)]
-        cache.length, cache._borrowed = keys.shape[-2], True
+        cache._rooms, cache.length, cache._borrowed = [keys, values], keys.shape[-2], True
         return cache
 
     def claim(self, n: int, shape: tuple[int, int, int]) -> None:

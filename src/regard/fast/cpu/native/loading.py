@@ -29,6 +29,7 @@ class Kernels:
         address, count = ctypes.c_void_p, ctypes.c_int64
         self.linear = _function(library.regard_linear, address, address, address, count, address)
         self.decoder_step = _function(library.regard_decoder_step, address, address)
+        self.prefill = _function(library.regard_prefill, address, address)
         self.encoder_run = _function(library.regard_encoder_run, address, address)
         self.largest = _function(library.regard_largest, address, address, count, count, count, address, address)
         self.log_sums = _function(library.regard_log_sums, address, address, count, count, address)

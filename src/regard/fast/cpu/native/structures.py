@@ -55,6 +55,15 @@ class DecoderStep(ctypes.Structure):
     ]
 
 
+class Prefill(ctypes.Structure):
+    """What a whole decoder keeps of the sentences it attends to."""
+
+    _fields_ = [
+        *_of(ADDRESS, "layers x starts rooms"),
+        *_of(COUNT, "n_layers n_sentences n_groups d_head half"),
+    ]
+
+
 class EncoderBlock(ctypes.Structure):
     """The layers of an encoder block."""
 
@@ -65,7 +74,7 @@ class EncoderRun(ctypes.Structure):
     """One pass through a whole encoder."""
 
     _fields_ = [
-        *_of(ADDRESS, "blocks mask x"),
-        *_of(COUNT, "n_blocks n_sentences n_positions d_model n_heads n_groups d_head"),
+        *_of(ADDRESS, "blocks mask starts x"),
+        *_of(COUNT, "n_blocks n_sentences d_model n_heads n_groups d_head"),
         ("scale", REAL),
     ]

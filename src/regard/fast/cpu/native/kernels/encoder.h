@@ -1,4 +1,5 @@
-// A whole encoder: sentences of n_positions each, padded where a mask says so.
+// A whole encoder: sentences one after another, each of its own length, padded where a mask says so. Attention aside, all
+// positions go through the layers together, and none feels the others.
 #pragma once
 
 #include "parts.h"
@@ -12,9 +13,10 @@ struct EncoderBlock {
 
 struct EncoderRun {
     const EncoderBlock* blocks;
-    const uint8_t* mask;  // (sentences, positions), or null
-    float* x;             // (sentences · positions, d_model), replaced
-    int64_t n_blocks, n_sentences, n_positions, d_model;
+    const uint8_t* mask;    // (positions), or null
+    const int64_t* starts;  // (sentences + 1), where each begins and the last one ends
+    float* x;               // (positions, d_model), replaced
+    int64_t n_blocks, n_sentences, d_model;
     int64_t n_heads, n_groups, d_head;
     double scale;
 };
@@ -23,7 +25,7 @@ struct EncoderRun {
 class Encoder {
   public:
     Encoder(const EncoderRun& run, int64_t n_threads)
-        : r(run), heads{r.n_heads, r.n_groups, r.d_head, (float)r.scale}, T(r.n_positions), N(r.n_sentences * T),
+        : r(run), heads{r.n_heads, r.n_groups, r.d_head, (float)r.scale}, N(r.starts[r.n_sentences]),
           n_threads(n_threads), room(bytes()) {
         in = Inputs{room.take<uint8_t>(N * input_bytes()), room.take<float>(N), input_bytes()};
         all = room.take<float>(N * heads.d_all());
@@ -57,7 +59,7 @@ class Encoder {
 
     const EncoderRun& r;
     const Heads heads;
-    const int64_t T, N, n_threads;
+    const int64_t N, n_threads;
     Room room;
     Inputs in;
     float *all, *seen;
@@ -81,9 +83,10 @@ class Encoder {
         const int64_t E = heads.d_head, G = heads.n_groups, per_group = heads.n_heads / G, stride = heads.d_all();
         team.each(r.n_sentences * G, [&](int64_t item) {
             static thread_local std::vector<float> together;
-            const int64_t sentence = item / G, g = item % G;
-            const float* rows = all + sentence * T * stride;
-            const uint8_t* mask = r.mask == nullptr ? nullptr : r.mask + sentence * T;
+            const int64_t sentence = item / G, g = item % G, first = r.starts[sentence];
+            const int64_t T = r.starts[sentence + 1] - first;
+            const float* rows = all + first * stride;
+            const uint8_t* mask = r.mask == nullptr ? nullptr : r.mask + first;
             together.resize(2 * T * E);
             float *keys = together.data(), *values = keys + T * E;
             int64_t n = 0;
@@ -97,7 +100,7 @@ class Encoder {
             for (int64_t t = 0; t < T; t++)
                 for (int64_t h = g * per_group; h < (g + 1) * per_group; h++)
                     attend(rows + t * stride + h * E, Positions<float>{keys, values, E, n, nullptr}, heads.scale,
-                           seen + (sentence * T + t) * heads.d_query() + h * E);
+                           seen + (first + t) * heads.d_query() + h * E);
         });
     }
 

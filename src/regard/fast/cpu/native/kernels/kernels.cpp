@@ -1,6 +1,7 @@
 // The functions that Python calls. What they compute, `regard.layers` computes with PyTorch: the readable twins.
 #include "decoder.h"
 #include "encoder.h"
+#include "prefill.h"
 #include "vocabulary.h"
 
 extern "C" {
@@ -36,6 +37,12 @@ void regard_decoder_step(const Runtime* runtime, const DecoderStep* step) {
     const auto run = [&](auto decoder) { together(*runtime, [&](Team team) { decoder.run(team); }); };
     if (step->half) run(Decoder<Half>(*step));
     else run(Decoder<float>(*step));
+}
+
+void regard_prefill(const Runtime* runtime, const Prefill* call) {
+    const auto run = [&](auto filling) { together(*runtime, [&](Team team) { filling.run(team); }); };
+    if (call->half) run(Filling<Half>(*call));
+    else run(Filling<float>(*call));
 }
 
 void regard_encoder_run(const Runtime* runtime, const EncoderRun* run) {
