@@ -29,6 +29,7 @@ TABLE = {
     "rows_independent": "regard.fast.select.rows_independent",  # whether a model's products leave rows alone
     "sentences_independent": "regard.fast.select.sentences_independent",  # whether a packed row leaves its own alone
     "stepper": "regard.fast.select.stepper",  # a model's decoding steps as CUDA graphs
+    "shared_model": "regard.fast.select.shared_model",  # a model whose decodings share rows on a GPU
     "search": "regard.fast.select.search",  # greedy and beam search on a GPU
     "top_k": "regard.fast.select.top_k",  # the largest scores of a vocabulary
     "log_sum_exp": "regard.fast.select.log_sum_exp",  # what a vocabulary's scores sum up to

@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -13,9 +14,10 @@ from regard.config.twins import twin
 from regard.decoding.beam import BeamSearch
 from regard.decoding.options import DecodeOptions
 from regard.decoding.paths import Paths
-from regard.decoding.plan import Prefixes, SyncPolicy, make_plan
+from regard.decoding.plan import Plan, Prefixes, SyncPolicy, make_plan
 from regard.decoding.ranking import Hypothesis
 from regard.decoding.stepper import Stepper
+from regard.decoding.written import WrittenPaths
 from regard.errors import UsageError
 
 
@@ -56,14 +58,40 @@ def decode(
         row_keys=row_keys,
         sync=sync,
     )
-    fast = twin("search")
-    search: BeamSearch | Paths | None = None if fast is None else fast(stepper, plan)
-    if search is None:
-        search = BeamSearch(stepper, plan) if options.strategy == "beam" else Paths(stepper, plan)
+    search = _search(stepper, plan)
     search.advance()
     while not search.is_over():
         search.advance()
     return search.hypotheses()
+
+
+class Search(Protocol):
+    """A search under way."""
+
+    def advance(self) -> None:
+        """Go on by a step, or by some."""
+
+    def is_over(self) -> bool:
+        """Whether nothing is left to search."""
+
+    def hypotheses(self) -> list[list[Hypothesis]]:
+        """What each row came to."""
+
+
+def _search(stepper: Stepper, plan: Plan) -> Search:
+    """The stepper's own way to do what is planned, if it has one; a faster twin; or the textbook."""
+    paths = _own_paths(stepper, plan)
+    fast = twin("search")
+    search: Search | None = paths or (None if fast is None else fast(stepper, plan))
+    if search is not None:
+        return search
+    return BeamSearch(stepper, plan) if plan.options.strategy == "beam" else Paths(stepper, plan)
+
+
+def _own_paths(stepper: Stepper, plan: Plan) -> WrittenPaths | None:
+    own = getattr(stepper, "paths", None)
+    paths: WrittenPaths | None = own(plan) if callable(own) else None
+    return paths
 
 
 def stream(
@@ -75,8 +103,11 @@ def stream(
     options: DecodeOptions,
     prefix: Sequence[int] = (),
     row_key: int = 0,
-) -> Iterator[int]:
-    """Yield the tokens of a single row one by one, without the end mark: the ones `decode` would return."""
+) -> Iterator[list[int]]:
+    """Yield the tokens of a single row as they come, without the end mark: the ones `decode` would return.
+
+    They come one by one, or several at once from a stepper that writes by itself.
+    """
     if options.strategy == "beam" or options.n_samples > 1:
         raise UsageError(
             f"strategy is {options.strategy!r} with n_samples={options.n_samples}; "
@@ -94,15 +125,15 @@ def stream(
         row_keys=[row_key],
         sync=SyncPolicy(check_every=1, shrink_below=1.0, skip_identity=True),
     )
-    return _tokens(Paths(stepper, plan), eos_id)
+    return _tokens(_own_paths(stepper, plan) or Paths(stepper, plan), eos_id)
 
 
 @torch.inference_mode()  # on a generator: switched on while it runs, off while its caller does
-def _tokens(paths: Paths, eos_id: int) -> Iterator[int]:
+def _tokens(paths: Paths | WrittenPaths, eos_id: int) -> Iterator[list[int]]:
     over = False
     while not over:
         paths.advance()
-        token = int(paths.chosen[paths.step - 1, 0])
+        tokens = paths.latest()
         over = paths.is_over()
-        if token != eos_id:
-            yield token
+        if written := [token for token in tokens if token != eos_id]:
+            yield written

@@ -16,6 +16,7 @@ from typing import Any, Protocol, cast
 
 from torch import Tensor
 
+from regard.decoding.plan import Plan
 from regard.decoding.stepper import Stepper
 
 
@@ -30,6 +31,34 @@ class JointStepper(Stepper, Protocol):
 
     def check_step(self, tokens: Tensor) -> None:
         """Refuse tokens that cannot come next, before anything is changed."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a row has written since it was last looked at, and how likely each token was."""
+
+    tokens: list[int]
+    log_probs: list[float]
+
+
+class WritingStepper(JointStepper, Protocol):
+    """A joint stepper whose device chooses tokens by itself, several before anybody looks."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows it has."""
+
+    def writes(self, plan: Plan) -> bool:
+        """Whether it can do what is planned."""
+
+    def begin_writing(self, plan: Plan) -> None:
+        """The rows write by themselves from now on."""
+
+    def write_with(self, others: Sequence[Any], *, launch: bool) -> list[list[Written]]:
+        """What each row of this one and of others, which it joins, has written; an empty list is nothing yet."""
+
+    def close(self) -> None:
+        """Its rows are for others."""
 
 
 class JointModel(Protocol):
@@ -87,6 +116,21 @@ def step_together(steppers: Sequence[Stepper], tokens: Sequence[Tensor]) -> list
     results: dict[int, Tensor | Exception] = {}
     for group in _groups(steppers):
         results |= _step_group(group, steppers, tokens)
+    return [results[i] for i in range(len(steppers))]
+
+
+def write_together(steppers: Sequence[WritingStepper], *, launch: bool) -> list[list[Written] | Exception]:
+    """What each row of each has written since it was last asked, which may be nothing yet.
+
+    `launch` has the device go on; else what is on its way is waited for.
+    """
+    results: dict[int, list[Written] | Exception] = {}
+    for group in _groups(steppers):
+        first, others = steppers[group[0]], [steppers[i] for i in group[1:]]
+        try:
+            results |= dict(zip(group, first.write_with(others, launch=launch), strict=True))
+        except Exception as problem:  # what a launch has done cannot be told apart
+            results |= dict.fromkeys(group, problem)
     return [results[i] for i in range(len(steppers))]
 
 

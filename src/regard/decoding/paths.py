@@ -77,19 +77,28 @@ class Paths:
 
     def hypotheses(self) -> list[list[Hypothesis]]:
         """What each row came to, its samples in the order they were drawn."""
-        chosen = self.chosen[: self.step].T.tolist()
-        log_probs = self.log_probs[: self.step].T.tolist()
-        each = [self._hypothesis(*pair) for pair in zip(chosen, log_probs, strict=True)]
-        n_each = self.plan.options.n_samples
-        return [each[start : start + n_each] for start in range(0, len(each), n_each)]
+        chosen = [_before_nothing(tokens) for tokens in self.chosen[: self.step].T.tolist()]
+        return path_hypotheses(self.plan, chosen, self.log_probs[: self.step].T.tolist())
+
+    def latest(self) -> list[int]:
+        """The token that the first path got last."""
+        return [int(self.chosen[self.step - 1, 0])]
 
     def _moment(self) -> Moment:
         known = self.step if self.filters.needs_history else 0
         return Moment(self.step, self.inputs, self.chosen[:known, self.paths].T.clamp(min=0))
 
-    def _hypothesis(self, chosen: list[int], log_probs: list[float]) -> Hypothesis:
-        length = chosen.index(NOTHING) if NOTHING in chosen else len(chosen)
-        tokens, terms = chosen[:length], log_probs[:length]
-        finished = tokens[-1] == self.plan.eos_id
-        score = Ranking.of(self.plan.options).score(sum(terms), length)
-        return hypothesis(tokens[:-1] if finished else tokens, terms, score=score, finished=finished)
+
+def path_hypotheses(plan: Plan, chosen: list[list[int]], log_probs: list[list[float]]) -> list[list[Hypothesis]]:
+    """What each row of a plan came to: the tokens of its paths, side by side, and how likely each was."""
+    ranking, each = Ranking.of(plan.options), []
+    for tokens, terms in zip(chosen, log_probs, strict=True):
+        own, finished = terms[: len(tokens)], tokens[-1] == plan.eos_id
+        score = ranking.score(sum(own), len(tokens))
+        each.append(hypothesis(tokens[:-1] if finished else tokens, own, score=score, finished=finished))
+    n_each = plan.options.n_samples
+    return [each[start : start + n_each] for start in range(0, len(each), n_each)]
+
+
+def _before_nothing(tokens: list[int]) -> list[int]:
+    return tokens[: tokens.index(NOTHING)] if NOTHING in tokens else tokens

@@ -56,9 +56,13 @@ def stream_keys(keys: Tensor, *, seed: int, n_samples: int) -> Tensor:
     return mix64(of_rows[:, None] ^ mix64(samples)[None]).flatten()
 
 
-def random_bits(streams: Tensor, *, step: int, n: int) -> Tensor:
-    """32 random bits for each of n tokens at one step of each stream: int64 (N,) → int32 (N, n)."""
-    halves = mix64(streams + _signed((step + 1) * _GOLDEN_64)).view(int32).view(-1, 2)
+def random_bits(streams: Tensor, *, step: int | Tensor, n: int) -> Tensor:
+    """32 random bits for each of n tokens at one step, or each at its own (N,), of streams: int64 (N,) → int32 (N, n).
+
+    Whole numbers of 64 bits run over, so that steps of a tensor and plain ones come to the same.
+    """
+    offset = (step + 1) * _signed(_GOLDEN_64)
+    halves = mix64(streams + (_signed(offset) if isinstance(offset, int) else offset)).view(int32).view(-1, 2)
     first, second = halves[:, :1], halves[:, 1:]
     ids = arange(n, dtype=int32, device=streams.device) * _signed(_GOLDEN_32, 32)
     x = _fold(ids[None] ^ first, 16, 32)
@@ -66,7 +70,7 @@ def random_bits(streams: Tensor, *, step: int, n: int) -> Tensor:
     return _fold(x.mul_(_signed(0x846CA68B, 32)), 16, 32)
 
 
-def log_waits(streams: Tensor, *, step: int, n: int) -> Tensor:
+def log_waits(streams: Tensor, *, step: int | Tensor, n: int) -> Tensor:
     """Logarithms of standard exponential draws, the negative of Gumbel noise: int64 (N,) → float32 (N, n).
 
     The token with the shortest wait wins, so short waits are kept exact: 31 bits count from zero upwards.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,9 @@ from regard.fast.loss.cross_entropy import chunked_cross_entropy as cross_entrop
 from regard.fast.loss.symmetric_kl import chunked_symmetric_kl as symmetric_kl
 from regard.layers.blocks import DecoderBlock, DecoderStack, EncoderBlock, EncoderStack
 from regard.layers.kv_cache import DecoderKVCache
+
+if TYPE_CHECKING:
+    from regard.fast.gpu.shared_decoding import SharedModel
 
 # These fit wherever they are asked, or say so themselves.
 __all__ = ["Choice", "cross_entropy", "explain", "log_sum_exp", "symmetric_kl", "top_k"]
@@ -126,6 +129,20 @@ def stepper(model: nn.Module, inputs: Tensor | Rows, *, capacity: int) -> Steppe
     if adapter is None or pool_of(model).why_not(adapter):
         return None
     return GraphStepper(adapter, adapter.read(inputs), capacity=capacity)
+
+
+def shared_model(model: nn.Module, *, n_rows: int, exact: bool) -> SharedModel | None:
+    """A model whose decodings share the rows of CUDA graphs, for a server."""
+    if not next(model.parameters()).is_cuda:
+        return None
+    from regard.fast.gpu.graph_models import graph_model
+    from regard.fast.gpu.graph_pool import pool_of
+    from regard.fast.gpu.shared_decoding import SharedDecoding, SharedModel
+
+    adapter = graph_model(model)
+    if adapter is None or pool_of(model).why_not(adapter):
+        return None
+    return SharedModel(model, SharedDecoding(adapter, n_rows=n_rows, exact=exact))
 
 
 def search(stepper: Stepper, plan: Plan) -> BeamSearch | Paths | None:

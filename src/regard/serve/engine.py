@@ -24,6 +24,7 @@ from typing import Any, Literal, Protocol
 
 import torch
 
+from regard.config.twins import twin
 from regard.decoding import DecodeOptions
 from regard.errors import RegardError, UsageError
 from regard.serve.joining import Decoding, JoinedModel, advance, begin
@@ -106,7 +107,7 @@ class Ticket:
         self.future: Future[Any] = Future()
         self.future.set_running_or_notify_cancel()  # it ends when the engine says so, and not before
         self.cancelled = False
-        self.n_steps = 0
+        self.has_begun = False
 
     def cancel(self) -> None:
         """Whoever asked has gone: it leaves before the next step."""
@@ -130,16 +131,20 @@ class Ticket:
 class Engine:
     """A model, its thread, and the requests it works on.
 
-    `exact` keeps a model on a CPU that decodes nothing from batches: there the last digits of its answers would depend
-    on the company.
+    `exact` keeps the bits of an answer from depending on the company: on a CPU, where that costs little, unless told
+    otherwise, on a GPU only when told so.
     """
 
-    def __init__(self, predictor: Any, limits: Limits, *, watcher: Watcher | None = None, exact: bool = True) -> None:
+    def __init__(
+        self, predictor: Any, limits: Limits, *, watcher: Watcher | None = None, exact: bool | None = None
+    ) -> None:
         self.predictor, self.limits = predictor, limits
         self.watcher: Watcher = watcher or NobodyWatches()
         on_cpu = predictor.device.type == "cpu"
-        self.joined = predictor.with_models(JoinedModel) if on_cpu else None
-        self.gathers = not on_cpu or (self.joined is None and not exact)
+        self.exact = on_cpu if exact is None else exact
+        self.joined = predictor.with_models(self._joined_model)
+        self.gathers = self.joined is None and not self.exact
+        self._starts = limits.starts if on_cpu else limits.batch
         self._queue: deque[Ticket] = deque()
         self._live: dict[Ticket, Decoding] = {}
         self._changed = threading.Condition()
@@ -181,6 +186,11 @@ class Engine:
             self._ended = True
             self._changed.notify()
         self._thread.join(timeout=10.0)
+
+    def _joined_model(self, model: Any) -> JoinedModel:
+        shared = twin("shared_model")
+        rows = None if shared is None else shared(model, n_rows=self.limits.rows, exact=self.exact)
+        return JoinedModel(model if rows is None else rows)
 
     # ---- what a request will take
 
@@ -234,7 +244,7 @@ class Engine:
         """Those whose turn it is, in the order they came; the rest stay in the queue."""
         rows = sum(ticket.rows for ticket in self._live)
         tokens = sum(ticket.tokens for ticket in self._live)
-        most = self.limits.batch if self.gathers else self.limits.starts
+        most = self.limits.batch if self.gathers else self._starts
         chosen: list[Ticket] = []
         with self._changed:
             while self._queue and len(chosen) < most:
@@ -279,8 +289,8 @@ class Engine:
         now = time.monotonic()
         self.watcher.stepped(n_rows, now - before)
         for ticket, decoding in list(self._live.items()):
-            ticket.n_steps += 1
-            if ticket.n_steps == 1:
+            if decoding.n_steps and not ticket.has_begun:
+                ticket.has_begun = True
                 self.watcher.first_token(now - ticket.came)
             self._settle(ticket, decoding)
 

@@ -21,8 +21,10 @@ import torch
 from greenlet import getcurrent, greenlet
 from torch import Tensor
 
-from regard.decoding.joint import Start, start_together, step_together
+from regard.decoding.joint import Start, WritingStepper, Written, start_together, step_together, write_together
+from regard.decoding.plan import Plan
 from regard.decoding.stepper import Stepper
+from regard.decoding.written import WrittenPaths
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,13 @@ class StepRequest:
 
     stepper: Stepper
     tokens: Tensor
+
+
+@dataclass(frozen=True)
+class WriteRequest:
+    """A decoding that waits for what its stepper has written by itself."""
+
+    stepper: WritingStepper
 
 
 class JoinedModel:
@@ -70,6 +79,13 @@ class JoinedStepper:
         """Go on with other rows."""
         self.stepper.select(rows, same_source=same_source)
 
+    def paths(self, plan: Plan) -> WrittenPaths | None:
+        """What is planned, written by the device itself, where it can."""
+        writing = cast(WritingStepper, self.stepper)
+        if not hasattr(writing, "writes") or not writing.writes(plan):
+            return None
+        return WrittenPaths(writing, plan, lambda: cast(list[Written], _handed_over(WriteRequest(writing))))
+
     def attention(self) -> Tensor | None:
         """What the model's own stepper offers."""
         offer = getattr(self.stepper, "attention", None)
@@ -77,7 +93,7 @@ class JoinedStepper:
         return weights
 
 
-def _handed_over(request: Start | StepRequest) -> Any:
+def _handed_over(request: Request) -> Any:
     """What whoever runs the decoding makes of a request."""
     hub = getcurrent().parent
     assert hub is not None, "joined models are used inside a `Decoding`"
@@ -87,14 +103,19 @@ def _handed_over(request: Start | StepRequest) -> Any:
     return given
 
 
+Request = Start | StepRequest | WriteRequest
+
+
 class Decoding:
     """A call that is made bit by bit; `outcome` is what it gave or raised, once it is over."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self._greenlet = greenlet(call)
-        self.waiting: Start | StepRequest | None = None
+        self.waiting: Request | None = None
         self.outcome: Any = None
         self.over = False
+        self.n_steps = 0
+        self._steppers: list[Any] = []
 
     def start(self) -> None:
         """Run until something is asked for."""
@@ -103,10 +124,16 @@ class Decoding:
     @property
     def n_rows(self) -> int:
         """The rows that it wants a step for."""
+        if isinstance(self.waiting, WriteRequest):
+            return self.waiting.stepper.n_rows
         return len(self.waiting.tokens) if isinstance(self.waiting, StepRequest) else 0
 
-    def resume(self, given: Stepper | Tensor | Exception) -> None:
+    def resume(self, given: Stepper | Tensor | list[Written] | Exception) -> None:
         """Go on with what was asked for, until more is."""
+        if isinstance(self.waiting, Start):
+            self._steppers.append(given)
+        else:
+            self.n_steps += 1
         self._run(lambda: self._greenlet.switch(given))
 
     def stop(self, problem: Exception) -> None:
@@ -115,6 +142,7 @@ class Decoding:
             self._run(lambda: self._greenlet.throw(problem))
         if not self.over:  # it went on all the same
             self.over, self.waiting, self.outcome = True, None, problem
+            self._close()
 
     def _run(self, switch: Callable[[], Any]) -> None:
         try:
@@ -124,6 +152,15 @@ class Decoding:
         self.over = self._greenlet.dead
         self.waiting = None if self.over else given
         self.outcome = given if self.over else None
+        if self.over:
+            self._close()
+
+    def _close(self) -> None:
+        """Give back what its steppers hold that is shared."""
+        for stepper in self._steppers:
+            if hasattr(stepper, "close"):
+                stepper.close()
+        self._steppers = []
 
 
 def begin(decodings: Sequence[Decoding]) -> None:
@@ -134,9 +171,14 @@ def begin(decodings: Sequence[Decoding]) -> None:
 
 
 def advance(decodings: Sequence[Decoding]) -> None:
-    """One step for all that wait for one."""
-    waiting = {one: one.waiting for one in decodings if isinstance(one.waiting, StepRequest)}
-    requests = list(waiting.values())
-    results = step_together([each.stepper for each in requests], [each.tokens for each in requests])
-    for one, result in zip(waiting, results, strict=True):
+    """One step for all that wait for one; those that write by themselves get what there is, if there is any."""
+    stepping = {one: one.waiting for one in decodings if isinstance(one.waiting, StepRequest)}
+    writing = {one: one.waiting for one in decodings if isinstance(one.waiting, WriteRequest)}
+    requests = list(stepping.values())
+    logits = step_together([each.stepper for each in requests], [each.tokens for each in requests])
+    written = write_together([each.stepper for each in writing.values()], launch=not stepping)
+    for one, result in zip(stepping, logits, strict=True):
         one.resume(result)
+    for one, pieces in zip(writing, written, strict=True):
+        if pieces:
+            one.resume(pieces)

@@ -56,11 +56,15 @@ class CapturedDecoding:
     ) -> None:
         """`first_of` has caches already, and this is a step of its first rows alone."""
         self.shape, self.compiled, self.gemv_rows = shape, compiled, gemv_rows
-        if first_of is not None:
-            self.tokens, self.cache = first_of.tokens[: shape.n_rows], first_of.cache.first(shape.n_rows)
-        else:
-            self.tokens = torch.zeros(shape.n_rows, dtype=torch.int64, device=model.module.output_weight.device)
-            self.cache = static_caches(model, shape)
+        device = model.module.output_weight.device
+        self.tokens: Tensor = (
+            torch.zeros(shape.n_rows, dtype=torch.int64, device=device)
+            if first_of is None
+            else first_of.tokens[: shape.n_rows]
+        )
+        self.cache: StaticDecoderCache = (
+            static_caches(model, shape) if first_of is None else first_of.cache.first(shape.n_rows)
+        )
         self.logits: Tensor | None = None
         # A graph knows addresses only: what lies there is held, and has to be what the model still uses.
         self._weights = [tensor.detach() for tensor in chain(model.module.parameters(), model.module.buffers())]
@@ -95,6 +99,28 @@ class CapturedDecoding:
         self._launch("step", work, stream=stream)
         assert self.logits is not None
         return self.logits if full else self.logits[:n_rows]
+
+    def run(
+        self,
+        model: GraphModel[Any],
+        name: object,
+        choose: Callable[[Tensor], None],
+        *,
+        keeps: bool,
+        stream: torch.cuda.Stream | None,
+    ) -> None:
+        """Feed the tokens that lie ready, and do with the logits (N, V) what is called `name`; keep them if asked to.
+
+        `choose` may be recorded: it works on fixed places in memory, and moves the rows' positions on.
+        """
+
+        def work() -> None:
+            logits = self._compute(model)
+            if keeps:
+                self._keep(logits, stream=stream)
+            choose(logits)
+
+        self._launch((name, keeps), work, stream=stream)
 
     def greedy_state(self, *, eos_id: int, pad_id: int) -> GreedyState:
         """Where greedy search with these marks notes what it chose."""

@@ -107,8 +107,9 @@ def attend_past(
 ) -> Tensor:  # fmt: skip
     """Write key and value (N, G, E) at `positions` (N,) and attend up to there: (N, H, E).
 
-    These are the first rows of the caches, which may have more. ancestors (capacity, ·), where rows are noted as their own at this time. Caches lie together in memory, of the
-    others the last two dimensions do. `positions` are int64, so that what is counted from them can exceed 2³¹.
+    These are the first rows of the caches, which may have more. ancestors (capacity, ·), where rows are noted as their
+    own at this time. Caches lie together in memory, of the others the last two dimensions do. `positions` are int64, so
+    that what is counted from them can exceed 2³¹.
     """
     N, H, E = query.shape
     G = key.shape[1]

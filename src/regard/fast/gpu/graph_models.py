@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from regard.attention import MultiHeadAttention, Rows
+from regard.attention import Learned, MultiHeadAttention, Rows
 from regard.errors import UsageError
 from regard.fast.gpu.static_cache import CacheContents, StaticCrossCache, StaticDecoderCache, StaticKVCache, StaticSlots
 from regard.layers.blocks import DecoderBlock, DecoderStack, EncoderBlock, EncoderStack
@@ -44,6 +44,12 @@ class GraphModel(ABC, Generic[Module]):
     @abstractmethod
     def check_step(self, tokens: Tensor, *, length: int, slots: StaticSlots) -> None:
         """Refuse the step after `length` positions if there is no position for it."""
+
+    @property
+    def position_limit(self) -> int | None:
+        """How many positions were learned; None where any number can be had."""
+        positions = self.module.positions
+        return len(positions.table.weight) if isinstance(positions, Learned) else None
 
     def gemv_step(self) -> Step | None:
         """The same as `step`, made for few rows on a GPU; None where the model's parts do not allow it."""
@@ -97,14 +103,14 @@ class GraphGPT(GraphModel[GPT]):
     def step(self, tokens: Tensor, cache: StaticDecoderCache) -> Tensor:
         """As `GPTStepper.step`."""
         model, positions = self.module, cache.slots.positions[:, None]
-        if model.position_limit is not None:
-            positions = positions.clamp(max=model.position_limit - 1)
+        if self.position_limit is not None:
+            positions = positions.clamp(max=self.position_limit - 1)
         hidden = step_stack(model.stack, model.embed(tokens[:, None], positions=positions), cache, positions)
         return model.unembed(hidden[:, 0])
 
     def check_step(self, tokens: Tensor, *, length: int, slots: StaticSlots) -> None:
         """Refuse a step beyond the last learned position, unless all rows that have come there are done."""
-        limit = self.module.position_limit
+        limit = self.position_limit
         if limit is not None and length >= limit:
             pad_id = self.module.config.pad_id
             refuse_beyond(limit, tokens[slots.positions[: len(tokens)] >= limit], pad_id=pad_id)

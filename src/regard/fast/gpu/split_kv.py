@@ -83,6 +83,7 @@ def attend_split_kv(
     _split_kv_kernel[(N, H, n_splits)](
         query, key, value, outputs, sums, cache.keys, cache.values, slots.positions, slots.ancestors,
         scale * math.log2(math.e), query.stride(0), key.stride(0), value.stride(0), cache.keys.shape[1], G,
-        E=E, WIDTH=width, GROUP=H // G, BLOCK=block, ALONE=cache.keys.shape[1] == 1, num_warps=WARPS, **programmatic_launch(query.device),
+        E=E, WIDTH=width, GROUP=H // G, BLOCK=block, ALONE=cache.keys.shape[1] == 1,
+        num_warps=WARPS, **programmatic_launch(query.device),
     )  # fmt: skip
     return outputs, sums

@@ -36,13 +36,16 @@ class IncrementalDetokenizer:
     def __init__(self, tokenizer: Tokenizer, before: Sequence[int], stops: Sequence[str]) -> None:
         self.tokenizer, self.before, self.stops = tokenizer, before, stops
         self.ids: list[int] = []
-        self.n_shown = 0
+        self.n_shown = self.n_tokens = 0
         self.over = False
 
-    def add(self, token: int) -> str:
-        """What can be said now that this token has come."""
-        self.ids.append(token)
-        text, self.over = cut_at(text_after(self.tokenizer, self.before, self.ids), self.stops)
+    def add(self, tokens: Sequence[int]) -> str:
+        """What can be said now that these tokens have come; of those, the first up to a stop string count."""
+        text, self.over = self._text([*self.ids, *tokens])
+        if self.over:
+            tokens = self._up_to_stop(tokens)
+        self.ids += tokens
+        self.n_tokens += len(tokens)
         new = self._say(text if self.over else text[: len(text) - self._held(text)])
         # Spelling all of it each time would take ever longer.
         if len(self.ids) >= 4 * _OVERLAP and self.n_shown == len(text):
@@ -51,7 +54,14 @@ class IncrementalDetokenizer:
 
     def rest(self) -> str:
         """What was held back, when nothing more comes."""
-        return self._say(cut_at(text_after(self.tokenizer, self.before, self.ids), self.stops)[0])
+        return self._say(self._text(self.ids)[0])
+
+    def _text(self, ids: Sequence[int]) -> tuple[str, bool]:
+        return cut_at(text_after(self.tokenizer, self.before, ids), self.stops)
+
+    def _up_to_stop(self, tokens: Sequence[int]) -> Sequence[int]:
+        n = next(n for n in range(1, len(tokens) + 1) if self._text([*self.ids, *tokens[:n]])[1])
+        return tokens[:n]
 
     def _held(self, text: str) -> int:
         broken = len(text) - len(text.rstrip("\N{REPLACEMENT CHARACTER}"))

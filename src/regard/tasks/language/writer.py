@@ -161,7 +161,8 @@ class Writer:
     ) -> Generator[str, None, StreamEnd]:
         """The text of one continuation, piece by piece as it comes; together what a call would give.
 
-        A piece for each token, which may be empty, and what was held back at the end; then how it ended.
+        A piece for each token, or for several that come at once, which may be empty, and what was held back at the
+        end; then how it ended.
         """
         _check(options, stop)
         ids = self.prompt(prompt)
@@ -178,11 +179,11 @@ class Writer:
                 row_key=draft.key,
             )
             tokens_out: list[int] = []
-            for token in tokens:
-                tokens_out.append(token)
-                yield speech.add(token)
+            for several in tokens:
+                tokens_out += several
+                yield speech.add(several)
                 if speech.over:
-                    return StreamEnd(len(draft.ids) + len(tokens_out), finished=True)
+                    return StreamEnd(speech.n_tokens, finished=True)
             hypothesis = Hypothesis(tokens_out, 0.0, 0.0, finished=len(tokens_out) < steps, token_log_probs=[])
             draft = draft.grown(hypothesis, _next_key(draft.key, 0))
         yield speech.rest()

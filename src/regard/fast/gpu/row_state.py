@@ -1,0 +1,136 @@
+"""What the rows of many decodings are to write, each in its own way, and what they have written: all on the device.
+
+A row goes on by itself from step to step: the likeliest token, or one drawn from its own random stream, until its end
+mark or its limit. Rows that somebody else chooses for step when they are told to, once, and nothing is chosen for them.
+
+    state.put(rows, records)                    these rows begin
+    state.choose(logits, positions, marks)      a token for each row that writes; all that step move on
+
+    N rows · K ticks, the steps of one launch
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.decoding.paths import NOTHING
+from regard.decoding.sampling import log_waits
+
+_FIELDS = ("tokens", "limits", "steps", "done", "sampled", "streams", "temperatures", "stepping", "ticks")
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What a model's tokens mean: the end, what fills up, and which may never come."""
+
+    eos_id: int
+    pad_id: int
+    banned: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class RowRecord:
+    """How a row begins: the token it is fed first, and how many it writes; drawn ones follow a stream."""
+
+    token: int
+    limit: int = 0
+    done: bool = True
+    stream: int | None = None
+    temperature: float = 1.0
+
+    def column(self) -> list[int]:
+        """What stands in the table."""
+        (bits,) = struct.unpack("q", struct.pack("d", self.temperature))
+        return [self.token, self.limit, 0, self.done, self.stream is not None, self.stream or 0, bits, 0, 0]
+
+
+class RowState:
+    """The state of N rows, a column each of one table, so that what changes between launches is brought over at once.
+
+    done rows write nothing; `stepping` ones take part in the next step although they write nothing themselves.
+    """
+
+    def __init__(self, n_rows: int, *, n_ticks: int, device: torch.device) -> None:
+        self.table = torch.zeros((len(_FIELDS), n_rows), dtype=torch.int64, device=device)
+        self.chosen = torch.full((n_ticks, n_rows), NOTHING, dtype=torch.int64, device=device)
+        self.log_probs = torch.zeros((n_ticks, n_rows), device=device)
+        self.tokens = self.table[0]
+        self._rows = torch.arange(n_rows, device=device)
+        self._banned: dict[Marks, Tensor] = {}
+        self.table[_FIELDS.index("done")] = 1
+
+    def put(self, rows: Tensor, records: Sequence[RowRecord]) -> None:
+        """These rows (n,) stand as the records say."""
+        columns = torch.tensor([one.column() for one in records], dtype=torch.int64)
+        self.table.index_copy_(1, rows, columns.T.to(rows.device, non_blocking=True))
+
+    def end(self, rows: Tensor) -> None:
+        """These rows write no more."""
+        self.table[_FIELDS.index("done")].index_fill_(0, rows, 1)
+
+    def step_next(self, rows: Tensor, tokens: Tensor) -> None:
+        """These rows take part in the next step, fed with these tokens."""
+        self.tokens.index_copy_(0, rows, tokens)
+        self.table[_FIELDS.index("stepping")].index_fill_(0, rows, 1)
+
+    def begin_ticks(self) -> None:
+        """The next step is the first of a launch."""
+        self.table[-1].zero_()
+
+    def choose(self, logits: Tensor, positions: Tensor, marks: Marks, *, drawn: bool) -> None:
+        """From logits (n, V) of the first rows, the next token of each that writes; `drawn` says that some are drawn.
+
+        Positions (n,) move on where a row has stepped.
+        """
+        tokens, limits, steps, done, sampled, streams, temperatures, stepping, ticks = self.table[:, : len(logits)]
+        going = done == 0
+        allowed = self._allowed(logits, marks)
+        if drawn:
+            waits = log_waits(streams, step=steps, n=logits.shape[1])
+            allowed = allowed.float() / temperatures.view(torch.float64).float()[:, None] - waits * sampled[:, None]
+        token = _largest(allowed)
+        log_prob = logits.gather(1, token[:, None])[:, 0].float() - _log_sum_exp(logits)
+        over = (token == marks.eos_id) | (limits <= steps + 1)
+        rows = self._rows[: len(logits)]
+        self.chosen[ticks, rows] = token.masked_fill(~going, NOTHING)
+        self.log_probs[ticks, rows] = log_prob
+        tokens.copy_(torch.where(going, token.masked_fill(over, marks.pad_id), tokens))
+        done.copy_(done | (going & over))
+        positions.add_(going | (stepping > 0))
+        steps.add_(going)
+        stepping.zero_()
+        ticks.add_(1)
+
+    def _allowed(self, logits: Tensor, marks: Marks) -> Tensor:
+        if not marks.banned:
+            return logits
+        if marks not in self._banned:
+            self._banned[marks] = torch.tensor(marks.banned, device=logits.device)
+        return logits.index_fill(1, self._banned[marks], -torch.inf)
+
+
+def _largest(scores: Tensor) -> Tensor:
+    """The column of each row's largest value, (N, V) → (N,)."""
+    if not scores.is_cuda:
+        return scores.argmax(1)
+    from regard.fast.gpu.topk import top_k_of_chunks  # here, because Triton comes with GPU builds only
+
+    best = top_k_of_chunks(scores, 1)
+    chunk = best.values[:, :, 0].argmax(1, keepdim=True)
+    return best.columns[:, :, 0].gather(1, chunk)[:, 0]
+
+
+def _log_sum_exp(logits: Tensor) -> Tensor:
+    """(N, V) → (N,), in single precision."""
+    if not logits.is_cuda:
+        return logits.float().logsumexp(1)
+    from regard.fast.gpu.topk import top_k_of_chunks  # here, because Triton comes with GPU builds only
+
+    parts = top_k_of_chunks(logits, 1)
+    peak = parts.peaks.amax(1, keepdim=True)
+    return (parts.sums * (parts.peaks - peak).exp()).sum(1).log() + peak[:, 0]
