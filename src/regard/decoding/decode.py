@@ -4,7 +4,7 @@
 `n_samples` in the order they were drawn. `stream` follows a single row and yields its tokens as they come.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -13,9 +13,10 @@ from regard.config.twins import twin
 from regard.decoding.beam import BeamSearch
 from regard.decoding.options import DecodeOptions
 from regard.decoding.paths import Paths
-from regard.decoding.plan import Prefixes, SyncPolicy, make_plan
+from regard.decoding.plan import Plan, Prefixes, SyncPolicy, make_plan
 from regard.decoding.ranking import Hypothesis
 from regard.decoding.stepper import Stepper
+from regard.decoding.walks import Walk
 from regard.errors import UsageError
 
 
@@ -56,6 +57,8 @@ def decode(
         row_keys=row_keys,
         sync=sync,
     )
+    if (walked := _walked(stepper, plan)) is not None:
+        return [[walked.hypothesis()]]
     fast = twin("search")
     search: BeamSearch | Paths | None = None if fast is None else fast(stepper, plan)
     if search is None:
@@ -64,6 +67,13 @@ def decode(
     while not search.is_over():
         search.advance()
     return search.hypotheses()
+
+
+def _walked(stepper: Stepper, plan: Plan) -> Walk | None:
+    """The path of a plain greedy decoding, where the stepper is run by somebody who follows such paths."""
+    follow: Callable[[Walk], Walk] | None = getattr(stepper, "walk", None)
+    walk = None if follow is None else Walk.of(stepper, plan)
+    return None if walk is None or follow is None else follow(walk)
 
 
 def stream(

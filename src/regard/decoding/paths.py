@@ -89,7 +89,11 @@ class Paths:
 
     def _hypothesis(self, chosen: list[int], log_probs: list[float]) -> Hypothesis:
         length = chosen.index(NOTHING) if NOTHING in chosen else len(chosen)
-        tokens, terms = chosen[:length], log_probs[:length]
-        finished = tokens[-1] == self.plan.eos_id
-        score = Ranking.of(self.plan.options).score(sum(terms), length)
-        return hypothesis(tokens[:-1] if finished else tokens, terms, score=score, finished=finished)
+        return path_hypothesis(self.plan, chosen[:length], log_probs[:length])
+
+
+def path_hypothesis(plan: Plan, tokens: list[int], log_probs: list[float]) -> Hypothesis:
+    """A path as a hypothesis, from all its tokens, the end mark included, and their log-probabilities."""
+    finished = tokens[-1] == plan.eos_id
+    score = Ranking.of(plan.options).score(sum(log_probs), len(tokens))
+    return hypothesis(tokens[:-1] if finished else tokens, log_probs, score=score, finished=finished)

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from regard.decoding.joint import Start, start_together, step_together
 from regard.decoding.stepper import Stepper
+from regard.decoding.walks import Walk
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,9 @@ class StepRequest:
 
     stepper: Stepper
     tokens: Tensor
+
+
+Request = Start | StepRequest | Walk  # what a decoding can wait for: to begin, one step, or all steps of a plain path
 
 
 class JoinedModel:
@@ -66,6 +70,11 @@ class JoinedStepper:
         """The logits of the next tokens, when the engine has them."""
         return cast(Tensor, _handed_over(StepRequest(self.stepper, tokens)))
 
+    def walk(self, walk: Walk) -> Walk:
+        """The walk, when it is over."""
+        walk.stepper = self.stepper
+        return cast(Walk, _handed_over(walk))
+
     def select(self, rows: Tensor, *, same_source: bool) -> None:
         """Go on with other rows."""
         self.stepper.select(rows, same_source=same_source)
@@ -77,7 +86,7 @@ class JoinedStepper:
         return weights
 
 
-def _handed_over(request: Start | StepRequest) -> Any:
+def _handed_over(request: Request) -> Any:
     """What whoever runs the decoding makes of a request."""
     hub = getcurrent().parent
     assert hub is not None, "joined models are used inside a `Decoding`"
@@ -92,7 +101,7 @@ class Decoding:
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self._greenlet = greenlet(call)
-        self.waiting: Start | StepRequest | None = None
+        self.waiting: Request | None = None
         self.outcome: Any = None
         self.over = False
 
@@ -103,9 +112,11 @@ class Decoding:
     @property
     def n_rows(self) -> int:
         """The rows that it wants a step for."""
-        return len(self.waiting.tokens) if isinstance(self.waiting, StepRequest) else 0
+        if isinstance(self.waiting, StepRequest):
+            return len(self.waiting.tokens)
+        return 1 if isinstance(self.waiting, Walk) else 0
 
-    def resume(self, given: Stepper | Tensor | Exception) -> None:
+    def resume(self, given: Stepper | Tensor | Walk | Exception) -> None:
         """Go on with what was asked for, until more is."""
         self._run(lambda: self._greenlet.switch(given))
 
@@ -134,9 +145,15 @@ def begin(decodings: Sequence[Decoding]) -> None:
 
 
 def advance(decodings: Sequence[Decoding]) -> None:
-    """One step for all that wait for one."""
+    """One step for all that wait for one; who walks goes on when the walk is over."""
     waiting = {one: one.waiting for one in decodings if isinstance(one.waiting, StepRequest)}
+    walking = {one: one.waiting for one in decodings if isinstance(one.waiting, Walk)}
     requests = list(waiting.values())
-    results = step_together([each.stepper for each in requests], [each.tokens for each in requests])
+    results = step_together(
+        [each.stepper for each in requests], [each.tokens for each in requests], walks=list(walking.values())
+    )
     for one, result in zip(waiting, results, strict=True):
         one.resume(result)
+    for one, walk in walking.items():
+        if walk.over:
+            one.resume(walk.problem or walk)
