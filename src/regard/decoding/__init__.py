@@ -1,6 +1,6 @@
 """Batched autoregressive decoding over a small protocol; knows no concrete model.
 
-Read in this order: stepper, options, filters, ranking, sampling, paths, beam, decode.
+Read in this order: stepper, options, filters, ranking, sampling, paths, walks, beam, decode.
 """
 
 from regard.decoding.decode import decode, stream

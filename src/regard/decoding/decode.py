@@ -4,7 +4,7 @@
 `n_samples` in the order they were drawn. `stream` follows a single row and yields its tokens as they come.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import torch
@@ -17,6 +17,7 @@ from regard.decoding.paths import Paths
 from regard.decoding.plan import Plan, Prefixes, SyncPolicy, make_plan
 from regard.decoding.ranking import Hypothesis
 from regard.decoding.stepper import Stepper
+from regard.decoding.walks import Walk
 from regard.decoding.written import WrittenPaths
 from regard.errors import UsageError
 
@@ -58,7 +59,10 @@ def decode(
         row_keys=row_keys,
         sync=sync,
     )
-    search = _search(stepper, plan)
+    paths = _own_paths(stepper, plan)
+    if paths is None and (walked := _walked(stepper, plan)) is not None:
+        return [[walked.hypothesis()]]
+    search = paths or _search(stepper, plan)
     search.advance()
     while not search.is_over():
         search.advance()
@@ -79,19 +83,25 @@ class Search(Protocol):
 
 
 def _search(stepper: Stepper, plan: Plan) -> Search:
-    """The stepper's own way to do what is planned, if it has one; a faster twin; or the textbook."""
-    paths = _own_paths(stepper, plan)
+    """A faster twin of what is planned, or the textbook."""
     fast = twin("search")
-    search: Search | None = paths or (None if fast is None else fast(stepper, plan))
+    search: Search | None = None if fast is None else fast(stepper, plan)
     if search is not None:
         return search
     return BeamSearch(stepper, plan) if plan.options.strategy == "beam" else Paths(stepper, plan)
 
 
 def _own_paths(stepper: Stepper, plan: Plan) -> WrittenPaths | None:
-    own = getattr(stepper, "paths", None)
-    paths: WrittenPaths | None = own(plan) if callable(own) else None
-    return paths
+    """The paths of a stepper whose device writes what is planned by itself."""
+    own: Callable[[Plan], WrittenPaths | None] | None = getattr(stepper, "paths", None)
+    return None if own is None else own(plan)
+
+
+def _walked(stepper: Stepper, plan: Plan) -> Walk | None:
+    """The path of a plain greedy decoding, where the stepper is run by somebody who follows such paths."""
+    follow: Callable[[Walk], Walk] | None = getattr(stepper, "walk", None)
+    walk = None if follow is None else Walk.of(stepper, plan)
+    return None if walk is None or follow is None else follow(walk)
 
 
 def stream(
@@ -103,11 +113,25 @@ def stream(
     options: DecodeOptions,
     prefix: Sequence[int] = (),
     row_key: int = 0,
-) -> Iterator[list[int]]:
-    """Yield the tokens of a single row as they come, without the end mark: the ones `decode` would return.
+) -> Iterator[int]:
+    """Yield the tokens of a single row one by one, without the end mark: the ones `decode` would return."""
+    pieces = stream_pieces(
+        stepper, bos_id=bos_id, eos_id=eos_id, pad_id=pad_id, options=options, prefix=prefix, row_key=row_key
+    )
+    return (token for piece in pieces for token in piece)
 
-    They come one by one, or several at once from a stepper that writes by itself.
-    """
+
+def stream_pieces(
+    stepper: Stepper,
+    *,
+    bos_id: int,
+    eos_id: int,
+    pad_id: int,
+    options: DecodeOptions,
+    prefix: Sequence[int] = (),
+    row_key: int = 0,
+) -> Iterator[list[int]]:
+    """Yield the same tokens as they come: one by one, or several at once from a stepper that writes by itself."""
     if options.strategy == "beam" or options.n_samples > 1:
         raise UsageError(
             f"strategy is {options.strategy!r} with n_samples={options.n_samples}; "
@@ -125,11 +149,11 @@ def stream(
         row_keys=[row_key],
         sync=SyncPolicy(check_every=1, shrink_below=1.0, skip_identity=True),
     )
-    return _tokens(_own_paths(stepper, plan) or Paths(stepper, plan), eos_id)
+    return _pieces(_own_paths(stepper, plan) or Paths(stepper, plan), eos_id)
 
 
 @torch.inference_mode()  # on a generator: switched on while it runs, off while its caller does
-def _tokens(paths: Paths | WrittenPaths, eos_id: int) -> Iterator[list[int]]:
+def _pieces(paths: Paths | WrittenPaths, eos_id: int) -> Iterator[list[int]]:
     over = False
     while not over:
         paths.advance()

@@ -2,6 +2,7 @@
 
     steppers = start_together(starts)               what is to be read: sources, prompts
     logits = step_together(steppers, tokens)        one of each a decoding: tokens (N_i,) → logits (N_i, V)
+    step_together(steppers, tokens, walks=walks)    the same, with a step for `Walk`s, whose tokens are chosen at once
 
 A model that can read several inputs at once is a `JointModel`, a stepper that can share its products with others of its
 model is a `JointStepper`; others begin and step one after another. Either way a decoding gets, bit for bit, what its
@@ -14,10 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+import torch
 from torch import Tensor
 
 from regard.decoding.plan import Plan
 from regard.decoding.stepper import Stepper
+from regard.decoding.walks import Walk, likeliest_tokens
 
 
 class JointStepper(Stepper, Protocol):
@@ -111,11 +114,20 @@ def _start_group(starts: Sequence[Start]) -> Sequence[Stepper | Exception]:
         return [one.alone() for one in starts]
 
 
-def step_together(steppers: Sequence[Stepper], tokens: Sequence[Tensor]) -> list[Tensor | Exception]:
-    """The logits of each, or why it has none: what fails for one leaves the others as they are."""
+def step_together(
+    steppers: Sequence[Stepper], tokens: Sequence[Tensor], *, walks: Sequence[Walk] = ()
+) -> list[Tensor | Exception]:
+    """The logits of each, or why it has none: what fails for one leaves the others as they are.
+
+    Those that walk are stepped along, and choose; one that fails is over, with a `problem`.
+    """
     results: dict[int, Tensor | Exception] = {}
-    for group in _groups(steppers):
-        results |= _step_group(group, steppers, tokens)
+    everybody = [*steppers, *(walk.stepper for walk in walks)]
+    for group in _groups(everybody):
+        own = [i for i in group if i < len(steppers)]
+        walking = [walks[i - len(steppers)] for i in group[len(own) :]]
+        stepped = _step_group([steppers[i] for i in own], [tokens[i] for i in own], walking)
+        results |= dict(zip(own, stepped, strict=True))
     return [results[i] for i in range(len(steppers))]
 
 
@@ -149,15 +161,41 @@ def _groups(steppers: Sequence[Stepper]) -> list[list[int]]:
 
 
 def _step_group(
-    group: Sequence[int], steppers: Sequence[Stepper], tokens: Sequence[Tensor]
-) -> dict[int, Tensor | Exception]:
-    if len(group) == 1:
-        return {i: _own_step(steppers[i], tokens[i]) for i in group}
-    members = {i: cast(JointStepper, steppers[i]) for i in group}
-    problems = {i: problem for i, one in members.items() if (problem := _problem(one, tokens[i])) is not None}
-    able = [i for i in group if i not in problems]
+    steppers: Sequence[Stepper], tokens: Sequence[Tensor], walks: Sequence[Walk]
+) -> list[Tensor | Exception]:
+    """Of those that step and then of those that walk: all of them joined, or a single one."""
+    members = [*steppers, *(walk.stepper for walk in walks)]
+    fed = [*tokens, *torch.tensor([[walk.token] for walk in walks], device=members[0].device)]
+    if len(members) == 1:
+        results = [_own_step(members[0], fed[0])]
+    else:
+        results = _step_joined([cast(JointStepper, one) for one in members], fed)
+    _choose(walks, results[len(steppers) :])
+    return results[: len(steppers)]
+
+
+def _step_joined(members: Sequence[JointStepper], tokens: Sequence[Tensor]) -> list[Tensor | Exception]:
+    problems = {i: problem for i, one in enumerate(members) if (problem := _problem(one, tokens[i])) is not None}
+    able = [i for i in range(len(members)) if i not in problems]
     joined = _joint_step([members[i] for i in able], [tokens[i] for i in able]) if able else []
-    return problems | dict(zip(able, joined, strict=True))
+    results = problems | dict(zip(able, joined, strict=True))
+    return [results[i] for i in range(len(members))]
+
+
+def _choose(walks: Sequence[Walk], results: Sequence[Tensor | Exception]) -> None:
+    """Let walks go on with the likeliest tokens, all of them found at once."""
+    going: list[tuple[Walk, Tensor]] = []
+    for walk, result in zip(walks, results, strict=True):
+        problem = result if isinstance(result, Exception) else walk.check_vocabulary(result.shape[-1])
+        if problem is not None:
+            walk.fail(problem)
+        elif isinstance(result, Tensor):
+            going.append((walk, result))
+    if not going:
+        return
+    chosen = likeliest_tokens(torch.cat([logits for _, logits in going]).float())
+    for (walk, _), token, log_prob in zip(going, *chosen, strict=True):
+        walk.go(token, log_prob)
 
 
 def _joint(stepper: Stepper) -> JointStepper | None:

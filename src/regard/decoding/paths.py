@@ -91,13 +91,17 @@ class Paths:
 
 def path_hypotheses(plan: Plan, chosen: list[list[int]], log_probs: list[list[float]]) -> list[list[Hypothesis]]:
     """What each row of a plan came to: the tokens of its paths, side by side, and how likely each was."""
-    ranking, each = Ranking.of(plan.options), []
-    for tokens, terms in zip(chosen, log_probs, strict=True):
-        own, finished = terms[: len(tokens)], tokens[-1] == plan.eos_id
-        score = ranking.score(sum(own), len(tokens))
-        each.append(hypothesis(tokens[:-1] if finished else tokens, own, score=score, finished=finished))
+    pairs = zip(chosen, log_probs, strict=True)
+    each = [path_hypothesis(plan, tokens, terms[: len(tokens)]) for tokens, terms in pairs]
     n_each = plan.options.n_samples
     return [each[start : start + n_each] for start in range(0, len(each), n_each)]
+
+
+def path_hypothesis(plan: Plan, tokens: list[int], log_probs: list[float]) -> Hypothesis:
+    """A path as a hypothesis, from all its tokens, the end mark included, and their log-probabilities."""
+    finished = tokens[-1] == plan.eos_id
+    score = Ranking.of(plan.options).score(sum(log_probs), len(tokens))
+    return hypothesis(tokens[:-1] if finished else tokens, log_probs, score=score, finished=finished)
 
 
 def _before_nothing(tokens: list[int]) -> list[int]:

@@ -97,11 +97,16 @@ def decoder_step(
 
 
 def decoder_steps(
-    kv_caches: Sequence[DecoderKVCache], hidden: Sequence[Tensor], *, memory_masks: Sequence[Mask | Tensor | None]
+    kv_caches: Sequence[DecoderKVCache],
+    hidden: Tensor,
+    *,
+    counts: Sequence[int],
+    memory_masks: Sequence[Mask | Tensor | None],
 ) -> Tensor | None:
-    """One step of several packed decodings that nobody watches, in one call."""
-    packed = [cache for cache in kv_caches if isinstance(cache, PackedDecoderKVCache) and cache.is_plain]
-    return joint_step(packed, hidden, memory_masks) if len(packed) == len(kv_caches) else None
+    """One step of several packed decodings that nobody watches, in one call; hidden (N, 1, D), so many rows of each."""
+    packed = [cache for cache in kv_caches if isinstance(cache, PackedDecoderKVCache)]
+    plain = len(packed) == len(kv_caches) and packed[0].is_plain  # who joins has the same blocks
+    return joint_step(packed, hidden, counts, memory_masks) if plain else None
 
 
 def rows_independent(module: nn.Module) -> bool:

@@ -14,15 +14,39 @@ import torch
 from torch import Tensor
 
 import regard.attention as attention
-from regard.attention import Causal, Padding
+from regard.attention import Causal, Learned, Padding, Sinusoidal
 from regard.attention.masks import materialize
 from regard.config.twins import twin
 from regard.layers.blocks import DecoderStack
+from regard.layers.embeddings import Embedding
 from regard.layers.kv_cache import DecoderKVCache
 
 
+class StepEmbedding:
+    """Tokens as a decoder's step gets them: embedded, and told where they stand."""
+
+    def __init__(self, embedding: Embedding, positions: Sinusoidal | Learned | None) -> None:
+        self.embedding, self.positions = embedding, positions
+
+    def __call__(self, tokens: Tensor, places: int | Tensor) -> Tensor:
+        """Tokens (N, 1), and how many came before: before all of them, or before each (N, 1) → vectors (N, 1, D)."""
+        embedded: Tensor = self.embedding(tokens)
+        if self.positions is None:
+            return embedded
+        if isinstance(places, int):
+            placed: Tensor = self.positions(embedded, offset=places)
+        else:
+            placed = self.positions(embedded, positions=places)
+        return placed
+
+    def reserve(self, place: int) -> None:
+        """Refuse a place that there is no position for."""
+        if self.positions is not None:
+            self.positions.reserve(place + 1)
+
+
 class DecoderStepper:
-    """One token a row at a time; `embed` is called with tokens (N, 1) and how many came before.
+    """One token a row at a time.
 
     The memory is (B, S, D), row b real up to lengths[b]; without lengths all of it. `watched` steps keep their
     attention. `kv_cache` is what `prefill` makes of the memory, where somebody has done it.
@@ -34,7 +58,7 @@ class DecoderStepper:
         memory: Tensor,
         *,
         lengths: Tensor | None = None,
-        embed: Callable[[Tensor, int], Tensor],
+        embed: StepEmbedding,
         unembed: Callable[[Tensor], Tensor],
         capacity: int,
         watched: bool,
@@ -65,26 +89,34 @@ class DecoderStepper:
         return fast is not None and bool(fast(self.decoder))
 
     def check_step(self, tokens: Tensor) -> None:
-        """Refuse what has no embedding or no position."""
-        self.embed(tokens[:, None], self.kv_cache.length)
+        """Refuse what has no embedding or no position; after the first step, tokens are the model's own."""
+        place = self.kv_cache.length
+        self.embed.reserve(place)
+        if not place:
+            self.embed(tokens[:, None], place)
 
     def step_with(self, others: Sequence[DecoderStepper], tokens: Sequence[Tensor]) -> list[Tensor]:
         """The logits of this one and of others that it joins."""
         steppers, fast = [self, *others], twin("decoder_steps")
         assert fast is not None, "only twins say that rows are independent"
         narrowed = [one._narrowed(own) for one, own in zip(steppers, tokens, strict=True)]
-        hidden = [
-            one.embed(own[:, None], one.kv_cache.length) for one, (own, _) in zip(steppers, narrowed, strict=True)
-        ]
+        fed, counts = torch.cat([own for own, _ in narrowed]), [len(own) for own, _ in narrowed]
+        places = [one.kv_cache.length for one, n in zip(steppers, counts, strict=True) for _ in range(n)]
         stepped: Tensor | None = fast(
-            [one.kv_cache for one in steppers], hidden, memory_masks=[one.memory_mask for one in steppers]
+            [one.kv_cache for one in steppers],
+            self.embed(fed[:, None], torch.tensor(places)[:, None]),
+            counts=counts,
+            memory_masks=[one.memory_mask for one in steppers],
         )
         if stepped is None:
             logits = [one._step(own) for one, (own, _) in zip(steppers, narrowed, strict=True)]
         else:
             normed = stepped if self.decoder.final_norm is None else self.decoder.final_norm(stepped)
-            logits = list(self.unembed(normed[:, 0]).split([len(own) for own, _ in narrowed]))
-        return [one._widened(own, width) for one, own, (_, width) in zip(steppers, logits, narrowed, strict=True)]
+            logits = list(self.unembed(normed[:, 0]).split(counts))
+        return [
+            own if width == 1 else one._widened(own, width)
+            for one, own, (_, width) in zip(steppers, logits, narrowed, strict=True)
+        ]
 
     def _narrowed(self, tokens: Tensor) -> tuple[Tensor, int]:
         """The tokens that have to be stepped with, and how many rows each of them stands for."""

@@ -26,7 +26,7 @@ from regard.attention import Learned, MultiHeadAttention, Rows, Sinusoidal
 from regard.config.settings import Settings, setting
 from regard.errors import ConfigError, ShapeError
 from regard.layers import ActivationName, Dropout, Embedding, FeedForward, Order, StackMaker, activation_of, norm_of
-from regard.layers.decoder_stepper import DecoderStepper
+from regard.layers.decoder_stepper import DecoderStepper, StepEmbedding
 from regard.layers.embeddings import VocabularyOutput
 from regard.models.entry import Entry
 from regard.models.interfaces.speech import Frames, Heard
@@ -153,13 +153,12 @@ class SpeechTransformer(VocabularyOutput):
 
     def start(self, heard: Heard, *, capacity: int = 64, watched: bool = False) -> DecoderStepper:
         """Stand ready to write, one row each; `watched` steps keep their attention."""
-        embedding, positions = self.target_embedding, self.target_positions
         return DecoderStepper(
             self.decoder,
             heard.memory,
             lengths=heard.lengths,
-            embed=lambda tokens, offset: positions(embedding(tokens), offset=offset),
-            unembed=embedding.unembed,
+            embed=StepEmbedding(self.target_embedding, self.target_positions),
+            unembed=self.target_embedding.unembed,
             capacity=capacity,
             watched=watched,
         )

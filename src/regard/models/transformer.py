@@ -23,7 +23,7 @@ from regard.config.settings import Settings, setting
 from regard.config.twins import twin
 from regard.errors import ConfigError, ShapeError
 from regard.layers import ActivationName, Dropout, Embedding, FeedForward, NormName, Order, StackMaker, norm_of
-from regard.layers.decoder_stepper import DecoderStepper
+from regard.layers.decoder_stepper import DecoderStepper, StepEmbedding
 from regard.layers.embeddings import VocabularyOutput
 from regard.layers.kv_cache import DecoderKVCache
 from regard.models.entry import Entry
@@ -174,17 +174,11 @@ class TransformerStepper(DecoderStepper):
         lengths, n_source = padded_rows(source).lengths, source.ids.shape[1]
         if lengths is not None and materialize(Padding(lengths), 1, n_source, device=source.ids.device) is None:
             lengths = None  # nothing is padded
-        positions, embedding = model.positions, model.target_embedding
-
-        def embed(tokens: Tensor, offset: int) -> Tensor:
-            embedded: Tensor = embedding(tokens)
-            return embedded if positions is None else positions(embedded, offset=offset)
-
         super().__init__(
             model.decoder,
             model.encode(Rows(source.ids, lengths)) if memory is None else memory,
             lengths=lengths,
-            embed=embed,
+            embed=StepEmbedding(model.target_embedding, model.positions),
             unembed=model.unembed,
             capacity=capacity,
             watched=watched,

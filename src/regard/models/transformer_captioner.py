@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.attention import Learned, MultiHeadAttention, Rows, Sinusoidal
 from regard.config.settings import setting
 from regard.layers import Dropout, Embedding, FeedForward, LayerNorm, StackMaker
-from regard.layers.decoder_stepper import DecoderStepper
+from regard.layers.decoder_stepper import DecoderStepper, StepEmbedding
 from regard.layers.embeddings import VocabularyOutput, in_working_precision
 from regard.models.entry import Entry
 from regard.models.interfaces.captions import ImageEncoder, ImageEncoderConfig, captions_an_image
@@ -95,12 +95,11 @@ class TransformerCaptioner(VocabularyOutput):
 
     def start(self, images: Tensor, *, capacity: int = 64, watched: bool = False) -> DecoderStepper:
         """Encode images and stand ready to caption them, one row each; `watched` steps keep their attention."""
-        embedding, positions = self.embedding, self.positions
         return DecoderStepper(
             self.decoder,
             self.encode(images),
-            embed=lambda tokens, offset: positions(embedding(tokens), offset=offset),
-            unembed=embedding.unembed,
+            embed=StepEmbedding(self.embedding, self.positions),
+            unembed=self.embedding.unembed,
             capacity=capacity,
             watched=watched,
         )

@@ -289,7 +289,7 @@ class Engine:
         now = time.monotonic()
         self.watcher.stepped(n_rows, now - before)
         for ticket, decoding in list(self._live.items()):
-            if decoding.n_steps and not ticket.has_begun:
+            if decoding.has_stepped and not ticket.has_begun:
                 ticket.has_begun = True
                 self.watcher.first_token(now - ticket.came)
             self._settle(ticket, decoding)

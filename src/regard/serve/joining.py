@@ -24,6 +24,7 @@ from torch import Tensor
 from regard.decoding.joint import Start, WritingStepper, Written, start_together, step_together, write_together
 from regard.decoding.plan import Plan
 from regard.decoding.stepper import Stepper
+from regard.decoding.walks import Walk
 from regard.decoding.written import WrittenPaths
 
 
@@ -40,6 +41,10 @@ class WriteRequest:
     """A decoding that waits for what its stepper has written by itself."""
 
     stepper: WritingStepper
+
+
+# What a decoding can wait for: to begin, one step, all steps of a plain path, or what was written without it.
+Request = Start | StepRequest | Walk | WriteRequest
 
 
 class JoinedModel:
@@ -75,6 +80,11 @@ class JoinedStepper:
         """The logits of the next tokens, when the engine has them."""
         return cast(Tensor, _handed_over(StepRequest(self.stepper, tokens)))
 
+    def walk(self, walk: Walk) -> Walk:
+        """The walk, when it is over."""
+        walk.stepper = self.stepper
+        return cast(Walk, _handed_over(walk))
+
     def select(self, rows: Tensor, *, same_source: bool) -> None:
         """Go on with other rows."""
         self.stepper.select(rows, same_source=same_source)
@@ -103,9 +113,6 @@ def _handed_over(request: Request) -> Any:
     return given
 
 
-Request = Start | StepRequest | WriteRequest
-
-
 class Decoding:
     """A call that is made bit by bit; `outcome` is what it gave or raised, once it is over."""
 
@@ -114,7 +121,7 @@ class Decoding:
         self.waiting: Request | None = None
         self.outcome: Any = None
         self.over = False
-        self.n_steps = 0
+        self._n_steps = 0
         self._steppers: list[Any] = []
 
     def start(self) -> None:
@@ -124,16 +131,23 @@ class Decoding:
     @property
     def n_rows(self) -> int:
         """The rows that it wants a step for."""
+        if isinstance(self.waiting, StepRequest):
+            return len(self.waiting.tokens)
         if isinstance(self.waiting, WriteRequest):
             return self.waiting.stepper.n_rows
-        return len(self.waiting.tokens) if isinstance(self.waiting, StepRequest) else 0
+        return 1 if isinstance(self.waiting, Walk) else 0
 
-    def resume(self, given: Stepper | Tensor | list[Written] | Exception) -> None:
+    @property
+    def has_stepped(self) -> bool:
+        """Whether it has a first token."""
+        return self._n_steps > 0 or (isinstance(self.waiting, Walk) and bool(self.waiting.tokens))
+
+    def resume(self, given: Stepper | Tensor | Walk | list[Written] | Exception) -> None:
         """Go on with what was asked for, until more is."""
         if isinstance(self.waiting, Start):
             self._steppers.append(given)
         else:
-            self.n_steps += 1
+            self._n_steps += 1
         self._run(lambda: self._greenlet.switch(given))
 
     def stop(self, problem: Exception) -> None:
@@ -171,14 +185,23 @@ def begin(decodings: Sequence[Decoding]) -> None:
 
 
 def advance(decodings: Sequence[Decoding]) -> None:
-    """One step for all that wait for one; those that write by themselves get what there is, if there is any."""
+    """One step for all that wait for one.
+
+    Who walks goes on when the walk is over, and those that write by themselves get what there is, if there is any.
+    """
     stepping = {one: one.waiting for one in decodings if isinstance(one.waiting, StepRequest)}
+    walking = {one: one.waiting for one in decodings if isinstance(one.waiting, Walk)}
     writing = {one: one.waiting for one in decodings if isinstance(one.waiting, WriteRequest)}
     requests = list(stepping.values())
-    logits = step_together([each.stepper for each in requests], [each.tokens for each in requests])
-    written = write_together([each.stepper for each in writing.values()], launch=not stepping)
+    logits = step_together(
+        [each.stepper for each in requests], [each.tokens for each in requests], walks=list(walking.values())
+    )
+    written = write_together([each.stepper for each in writing.values()], launch=not (stepping or walking))
     for one, result in zip(stepping, logits, strict=True):
         one.resume(result)
+    for one, walk in walking.items():
+        if walk.over:
+            one.resume(walk.problem or walk)
     for one, pieces in zip(writing, written, strict=True):
         if pieces:
             one.resume(pieces)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.attention import Cache, Mask, MultiHeadAttention, ScaledDot, attend
 from regard.attention.masks import Materialized, as_mask, simplify
-from regard.fast.cpu.fused_stack import FusedDecoder, FusedRows
+from regard.fast.cpu.fused_stack import FusedCaches, FusedDecoder, FusedRows
 from regard.fast.cpu.packed_linear import PackedLinear
 from regard.layers.blocks import DecoderBlock
 from regard.layers.feedforward import FeedForward
@@ -57,6 +57,7 @@ class PackedDecoderKVCache(DecoderKVCache):
     def __init__(self, decoder: PackedDecoder, source: list[Cache], *, capacity: int) -> None:
         self.fused, self.steps = decoder.fused, decoder.steps
         super().__init__([decoder.cache(capacity) for _ in source], source)
+        self.fused_caches = FusedCaches(self.past, self.source)
 
     @property
     def is_plain(self) -> bool:
@@ -87,8 +88,7 @@ class PackedDecoderKVCache(DecoderKVCache):
         n_sources = n_rows // widths[1]
         return FusedRows(
             n_rows,
-            past=self.past,
-            source=self.source,
+            caches=self.fused_caches,
             own=None if own is None else _rows_of(own, n_sources, widths[1]),
             source_mask=None if memory_mask is None else _rows_of(memory_mask, n_sources, 1),
             widths=widths,
@@ -96,17 +96,22 @@ class PackedDecoderKVCache(DecoderKVCache):
 
 
 def joint_step(
-    caches: Sequence[PackedDecoderKVCache], hidden: Sequence[Tensor], memory_masks: Sequence[Mask | Tensor | None]
+    caches: Sequence[PackedDecoderKVCache],
+    hidden: Tensor,
+    counts: Sequence[int],
+    memory_masks: Sequence[Mask | Tensor | None],
 ) -> Tensor | None:
-    """One step of several decodings by the same blocks, each (N_i, 1, D) → (N, 1, D); None where none suit."""
+    """One step of several decodings by the same blocks, so many rows of each, (N, 1, D) → (N, 1, D).
+
+    None where they do not suit.
+    """
     fused = caches[0].fused
     if fused is None or any(cache.fused is None for cache in caches) or not all(map(_is_dense, memory_masks)):
         return None
-    x = torch.cat(list(hidden))[:, 0]
-    if x.dtype != torch.float32:
+    if hidden.dtype != torch.float32:
         return None
-    parts = [cache.fused_rows(len(own), mask) for cache, own, mask in zip(caches, hidden, memory_masks, strict=True)]
-    return fused.step(x, parts)[:, None]
+    parts = [cache.fused_rows(n, mask) for cache, n, mask in zip(caches, counts, memory_masks, strict=True)]
+    return fused.step(hidden[:, 0], parts)[:, None]
 
 
 class BlockStep:

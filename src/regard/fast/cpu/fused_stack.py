@@ -12,6 +12,7 @@ rectified feed-forward layers, either order of norms. The twins are `BlockStep` 
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import accumulate
@@ -44,6 +45,32 @@ class _FusedStack:
         self.scale = self.heads.score.dot_scale(self.heads.d_head)
 
 
+class FusedCaches:
+    """The caches of a decoding, and where the kernels find them: looked up again only when they have moved."""
+
+    def __init__(self, past: list[Cache], source: list[Cache]) -> None:
+        self.past, self.source = past, source
+        self._rooms: list[list[Tensor]] = []
+        self._addresses: list[ctypes.Array[ctypes.c_void_p]] = []  # they have to live as long as the structure is used
+        self._structure = DecoderRows()
+
+    def claim(self, width: int, shape: tuple[int, int, int]) -> None:
+        """Make room for new positions of so many rows that share theirs."""
+        for cache in self.past:
+            _of_heads(cache).claim(width, shape)
+
+    def structure(self) -> DecoderRows:
+        """What the kernels are told about them."""
+        rooms = [_of_heads(cache).room() for caches in (self.past, self.source) for cache in caches]
+        if len(rooms) != len(self._rooms) or not all(map(operator.is_, rooms, self._rooms)):
+            self._rooms = rooms
+            self._addresses = [_addresses(caches, side) for caches in (self.past, self.source) for side in (0, 1)]
+            self._structure = DecoderRows(*map(ctypes.addressof, self._addresses))
+        self._structure.capacity, self._structure.source_capacity = self.past[0].capacity, self.source[0].capacity
+        self._structure.n_source = self.source[0].length
+        return self._structure
+
+
 @dataclass(frozen=True)
 class FusedRows:
     """Rows that decode together: their caches, and what of them each row may see.
@@ -54,32 +81,21 @@ class FusedRows:
 
     n_rows: int
     _: KW_ONLY
-    past: Sequence[Cache]
-    source: Sequence[Cache]
+    caches: FusedCaches
     own: Tensor | None
     source_mask: Tensor | None
     widths: tuple[int, int]
 
-    def claim(self, n_groups: int, d_head: int) -> None:
-        """Make room for the new positions."""
-        for cache in self.past:
-            _of_heads(cache).claim(self.widths[0], (self.n_rows // self.widths[0], n_groups, d_head))
-
-    def addresses(self) -> list[ctypes.Array[ctypes.c_void_p]]:
-        """Where each block's keys and values are, of the past and of the source."""
-        return [_addresses(caches, side) for caches in (self.past, self.source) for side in (0, 1)]
-
-    def structure(self, addresses: Sequence[ctypes.Array[ctypes.c_void_p]], length: int) -> DecoderRows:
-        """What the kernels are told, with the positions that were there before."""
-        past, source = self.past[0], self.source[0]
-        return DecoderRows(
-            *(ctypes.addressof(column) for column in addresses),
-            None if self.own is None else self.own.data_ptr(),
-            None if self.source_mask is None else self.source_mask.data_ptr(),
-            self.n_rows,
-            *(length, past.capacity, self.widths[0]),
-            *(source.length, source.capacity, self.widths[1]),
-        )
+    def claim(self, n_groups: int, d_head: int) -> DecoderRows:
+        """Make room for the new positions, and say all that the kernels are told."""
+        length = self.caches.past[0].length
+        self.caches.claim(self.widths[0], (self.n_rows // self.widths[0], n_groups, d_head))
+        told = self.caches.structure()
+        told.own = None if self.own is None else self.own.data_ptr()
+        told.source_mask = None if self.source_mask is None else self.source_mask.data_ptr()
+        told.n_rows, told.length = self.n_rows, length
+        told.past_width, told.source_width = self.widths
+        return told
 
 
 class FusedDecoder(_FusedStack):
@@ -109,12 +125,7 @@ class FusedDecoder(_FusedStack):
         """One new position for each row of x (N, D), which are those of the parts, one after the other."""
         x = x.clone(memory_format=torch.contiguous_format)
         H, G, E = self.heads.n_heads, self.heads.n_kv_heads, self.heads.d_head
-        lengths = [part.past[0].length for part in parts]
-        for part in parts:
-            part.claim(G, E)
-        held = [part.addresses() for part in parts]  # they have to live as long as the call
-        facts = (part.structure(own, n) for part, own, n in zip(parts, held, lengths, strict=True))
-        described = (DecoderRows * len(parts))(*facts)
+        described = (DecoderRows * len(parts))(*(part.claim(G, E) for part in parts))
         call = DecoderStep(
             ctypes.addressof(self.facts),
             ctypes.addressof(described),

@@ -23,7 +23,8 @@ from regard.config.recipe import Recipe
 from regard.data.batching.plan import like_lengths, pad
 from regard.data.text.markers import Markers
 from regard.data.text.tokenizers import FOREIGN, Tokenizer
-from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, Stepper, decode, key_of, stream
+from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, Stepper, decode, key_of
+from regard.decoding.decode import stream_pieces
 from regard.decoding.ranking import Ranking
 from regard.errors import UsageError
 from regard.models.interfaces.text import LanguageModel
@@ -170,7 +171,7 @@ class Writer:
         speech = IncrementalDetokenizer(self.tokenizer, draft.prompt, stop)
         while (steps := self._steps(draft, options)) and not speech.over:
             read = self._read(draft)
-            tokens = stream(
+            pieces = stream_pieces(
                 self._start([read], steps),
                 bos_id=read[-1],
                 eos_id=self.eos_id,
@@ -179,7 +180,7 @@ class Writer:
                 row_key=draft.key,
             )
             tokens_out: list[int] = []
-            for several in tokens:
+            for several in pieces:
                 tokens_out += several
                 yield speech.add(several)
                 if speech.over:
