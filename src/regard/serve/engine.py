@@ -107,6 +107,7 @@ class Ticket:
         self.future: Future[Any] = Future()
         self.future.set_running_or_notify_cancel()  # it ends when the engine says so, and not before
         self.cancelled = False
+        self.n_steps = 0
         self.has_begun = False
 
     def cancel(self) -> None:
@@ -289,6 +290,7 @@ class Engine:
         now = time.monotonic()
         self.watcher.stepped(n_rows, now - before)
         for ticket, decoding in list(self._live.items()):
+            ticket.n_steps += 1
             if decoding.has_stepped and not ticket.has_begun:
                 ticket.has_begun = True
                 self.watcher.first_token(now - ticket.came)

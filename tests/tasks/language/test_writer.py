@@ -174,17 +174,20 @@ def test_a_stream_is_the_same_text(kind: str, stop: tuple[str, ...]) -> None:
 def test_speech_waits_for_whole_characters_and_stop_strings() -> None:
     tokenizer = learn("bytes")
     speech = IncrementalDetokenizer(tokenizer, [], ["END"])
-    said = [speech.add(token) for token in tokenizer.encode("a😀EnE")]
+    said = [speech.add([token]) for token in tokenizer.encode("a😀EnE")]
     assert said == ["a", "", "", "", "😀", "", "En", ""]
     assert speech.rest() == "E"
     speech = IncrementalDetokenizer(tokenizer, [], ["END"])
     out = io.StringIO()
     for token in tokenizer.encode("x" * 300 + "ENDy"):
-        out.write(speech.add(token))
+        out.write(speech.add([token]))
         if speech.over:
             break
     assert out.getvalue() == "x" * 300
     assert len(speech.ids) < 100  # what was said long ago is not spelled again
+    speech = IncrementalDetokenizer(tokenizer, [], ["END"])
+    assert speech.add(tokenizer.encode("aE")) + speech.add(tokenizer.encode("NDmore")) == "a"
+    assert (speech.over, speech.n_tokens) == (True, 4)  # as if they had come one by one
 
 
 def test_spaces_between_prompt_and_continuation_are_kept() -> None:
