@@ -35,9 +35,14 @@ def serve(
     deadline: Annotated[float, typer.Option(help="Seconds that a request may take.", min=0.1)] = 120.0,
     max_body: Annotated[int, typer.Option(help="Megabytes that a request may have.", min=1)] = 32,
     max_length: Annotated[int, typer.Option(help="Tokens that an output may have.", min=1)] = 4096,
-    batched: Annotated[
-        bool, typer.Option("--batched", help="Predict in batches also where that changes an answer's last digits.")
-    ] = False,
+    exact: Annotated[
+        bool | None,
+        typer.Option(
+            "--exact/--batched",
+            help="Keep an answer's bits from depending on who else asks; a CPU does so by itself, a GPU if it is told.",
+            show_default=False,
+        ),
+    ] = None,
     grace: Annotated[float, typer.Option(help="Seconds to finish in when the server is told to end.", min=0)] = 10.0,
     device: Device = "auto",
     no_check: NoCheck = False,
@@ -67,7 +72,7 @@ def serve(
             device=device,
             precision=precision,
             check=not no_check,
-            exact=not batched,
+            exact=exact,
             languages=pairs,
         )
         run(served, address, keys=known, cors=cors or (), grace=grace, say=say)

@@ -98,7 +98,7 @@ def open_served(
     device: str = "auto",
     precision: str = "auto",
     check: bool = True,
-    exact: bool = True,
+    exact: bool | None = None,
     languages: Mapping[str, tuple[str, str]] | None = None,
 ) -> Served:
     """Open models, each under its name."""

@@ -90,8 +90,8 @@ def introduction(served: Served, url: str) -> list[str]:
     models = served.models.values()
     lines = [f"serving {several(len(models), 'model', 'models')} at {url}"]
     lines += [f"  {model.name}  {model.predictor!r}" for model in models]
-    if any(model.engine.gathers for model in models):
+    if not all(model.engine.exact for model in models):
         lines.append("answers are made in batches: their last digits may depend on who else is asking")
-    elif reason := why():
+    elif any(model.predictor.device.type == "cpu" for model in models) and (reason := why()):
         lines.append(f"without native kernels requests are decoded one after another: {reason}")
     return lines
