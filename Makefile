@@ -30,8 +30,9 @@ fast: setup  ## the tests that take seconds
 test-textbook: setup  ## the quick tests without anything of fast/, which is never needed for a correct result
 	REGARD_FAST=0 $(BIN)/python -m pytest -n auto --dist loadfile -m "not slow" --ignore tests/fast
 
-fuzz: setup  ## thousands of spoilt files of every format; prints the table of docs/reliability.md
+fuzz: setup  ## thousands of spoilt files of every format and requests to the server; prints tables
 	$(BIN)/python tests/fuzz/run.py --each 1000
+	$(BIN)/python tests/fuzz/fuzz_http.py --each 500
 
 SHUFFLE ?= $(shell date +%s)
 test-gpu:  ## what a GPU changes, in one process and a random order; where PYTHON is one that has torch for CUDA

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
 import struct
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from libretranslatepy import LibreTranslateAPI
 from starlette.testclient import TestClient
 
 import regard
-from http_server import RUNS, serving
+from http_server import RUNS, chat_model, serving
 from regard.cli.main import app
 from regard.errors import RegardError
 from regard.serve.app import create_app
@@ -40,12 +39,7 @@ ENDLESS = {"max_length": 4000, "min_length": 3999}
 @pytest.fixture(scope="module")
 def chatting(tmp_path_factory):
     """A language model with a chat template beside it."""
-    folder = tmp_path_factory.mktemp("runs") / "chatting"
-    shutil.copytree(RUNS / "language", folder)
-    (folder / "chat_template.jinja").write_text(
-        "{{ eos_token }}{% for one in messages %}{{ one.content }} {% endfor %}"
-    )
-    return folder
+    return chat_model(tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture(scope="module")

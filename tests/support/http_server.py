@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -40,6 +41,14 @@ def serving(
             served.stop(0.1)
             server.should_exit = True
             thread.join(10)
+
+
+def chat_model(folder: Path | str) -> Path:
+    """A language model with a chat template beside it, made in this folder."""
+    place = Path(folder) / "chatting"
+    shutil.copytree(RUNS / "language", place)
+    (place / "chat_template.jinja").write_text("{{ eos_token }}{% for one in messages %}{{ one.content }} {% endfor %}")
+    return place
 
 
 def _wait_for(url: str) -> None:

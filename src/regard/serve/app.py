@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import regard
 from regard.errors import RegardError
+from regard.serve.description import openapi
 from regard.serve.errors import RETRY_AFTER, ApiError, api_error
 from regard.serve.keys import Keys
 from regard.serve.libretranslate import PATHS as PLAIN_PATHS
@@ -37,6 +38,7 @@ def create_app(served: Served, *, keys: Keys | None = None, cors: Sequence[str] 
     app.include_router(openai_routes(served))
     app.include_router(libretranslate_routes(served, known))
     _add_error_handlers(app)
+    app.openapi = lambda: openapi(served, keys=known.needed)  # type: ignore[method-assign]
     app.add_middleware(Gate, keys=known, longest=served.limits.body)
     if cors:
         app.add_middleware(CORSMiddleware, allow_origins=list(cors), allow_methods=["*"], allow_headers=["*"])
@@ -82,7 +84,10 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def no_route(request: Request, problem: HTTPException) -> JSONResponse:
-        return respond(request, ApiError(problem.status_code, f"{request.method} {request.url.path}: {problem.detail}"))
+        told = ApiError(problem.status_code, f"{request.method} {request.url.path}: {problem.detail}")
+        answer = respond(request, told)
+        answer.headers.update(problem.headers or {})  # which methods there are, where this is none of them
+        return answer
 
     @app.exception_handler(Exception)
     async def failed(request: Request, problem: Exception) -> JSONResponse:

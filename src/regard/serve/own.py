@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -24,7 +21,6 @@ _SHOWN = {"record": ("look.json", "application/json"), "page": ("look.html", "te
 def own_routes(served: Served) -> APIRouter:
     """The routes, for these models."""
     routes = APIRouter()
-    drawing = asyncio.Lock()  # one picture at a time, beside the engines
 
     @routes.get("/v1/models")
     async def models() -> dict[str, Any]:
@@ -66,15 +62,16 @@ def own_routes(served: Served) -> APIRouter:
             raise ApiError(400, f"format is {shown[:40]!r}; allowed are {', '.join(_SHOWN)}", param="format")
         target = fields.get("target")
         options = {} if target is None else {"target": texts(target, "target", most=1, longest=served.limits.text)[0]}
-        if not chosen.predictor.suffixes:
-            text = texts(fields.get("input"), "input", most=1, longest=served.limits.text)[0]
-            looks = await answer(request, chosen, Ask(text, options, "look"))
-        else:
-            sent = [(one.filename or "", await one.read()) for several in files.values() for one in several]
-            with kept_files(sent or [sent_file(fields.get("input"))], chosen.predictor.suffixes) as kept:
-                looks = await answer(request, chosen, Ask(kept[0][0], options, "look"))
-        async with drawing:
-            return await asyncio.to_thread(_shown, looks[0], *_SHOWN[shown])
+        name, kind = _SHOWN[shown]
+        with served.drawing.place():
+            if not chosen.predictor.suffixes:
+                text = texts(fields.get("input"), "input", most=1, longest=served.limits.text)[0]
+                seen = await answer(request, chosen, Ask(text, options, "look"))
+            else:
+                sent = [(one.filename or "", await one.read()) for several in files.values() for one in several]
+                with kept_files(sent or [sent_file(fields.get("input"))], chosen.predictor.suffixes) as kept:
+                    seen = await answer(request, chosen, Ask(kept[0][0], options, "look"))
+            return Response(await served.drawing.draw(seen, name), media_type=kind)
 
     return routes
 
@@ -97,12 +94,3 @@ def _listed(fields: dict[str, Any]) -> list[Any]:
 
 def _record(output: Any) -> Any:
     return output.record()
-
-
-def _shown(look: Any, name: str, kind: str) -> Response:
-    """A look as a file of its kind."""
-    with TemporaryDirectory(prefix="regard-serve-") as folder:
-        path = Path(folder, name)
-        write: dict[str, Callable[[Path], Any]] = {".json": look.save, ".html": look.page, ".png": look.plot}
-        write[path.suffix](path)
-        return Response(path.read_bytes(), media_type=kind)

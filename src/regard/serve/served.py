@@ -14,6 +14,7 @@ from regard.config.schema import nearest
 from regard.data.io.languages import language_of, languages_of
 from regard.errors import UsageError
 from regard.serve.chat import ChatTemplate
+from regard.serve.drawing import Drawing
 from regard.serve.engine import Engine
 from regard.serve.errors import ApiError
 from regard.serve.limits import Limits
@@ -54,6 +55,7 @@ class Served:
     def __init__(self, models: Sequence[ServedModel], limits: Limits, metrics: Metrics) -> None:
         self.models: Mapping[str, ServedModel] = {model.name: model for model in models}
         self.limits, self.metrics = limits, metrics
+        self.drawing = Drawing()
         self.stopping = False
 
     def model(self, name: object, *, able: Sequence[Ability] = ()) -> ServedModel:
@@ -78,10 +80,11 @@ class Served:
 
     def stop(self, grace: float) -> None:
         """Take nothing new, finish within so many seconds, and end the rest."""
-        self.stopping = True
+        self.stopping, until = True, time.monotonic() + grace
         with ThreadPoolExecutor(max(1, len(self.models))) as pool:
             for model in self.models.values():
                 pool.submit(model.engine.stop, grace)
+        self.drawing.stop(max(0.0, until - time.monotonic()))
 
     def exposition(self) -> bytes:
         """All figures as Prometheus reads them."""

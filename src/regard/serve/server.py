@@ -81,7 +81,10 @@ def run(
     )
     for line in introduction(served, address.url):
         say(line)
-    Server(config, served, grace).run(sockets=[address.socket])
+    try:
+        Server(config, served, grace).run(sockets=[address.socket])
+    finally:
+        served.drawing.stop()
     say("stopped")
 
 
