@@ -1,0 +1,47 @@
+/* Side by side, line by line, as one pauses; pointed at, a word shows what was read when it was written. */
+const PAUSE = 400;
+function translatingForm(card) {
+  const names = (card.languages || []).map(languageName), line = problemLine(), look = looking(card);
+  const area = textArea({ name: "text", rows: 7, placeholder: card.example, ...(card.languages ? { lang: card.languages[0] } : {}) });
+  const result = set(resultBox(), { className: "result translated", ...(card.languages ? { lang: card.languages[1] } : {}) });
+  const chosen = options(card, ["beam", "n_best"]);
+  const form = make("form", { className: "ask" },
+    make("div", { className: "sides" }, field(names[0] || "Text", area), make("div", { className: "field" }, make("p", { className: "label", textContent: names[1] || "Translation" }), result)),
+    chosen.box, make("div", { className: "row" }, exampleButton([area], [card.example]), make("span", { className: "keys", textContent: "Translated as you pause" })), line);
+  const job = new Job({ line, result });
+  let timer = 0;
+  const later = (wait = PAUSE) => { clearTimeout(timer); timer = setTimeout(() => form.requestSubmit(), wait); };
+  area.addEventListener("input", () => later());
+  chosen.box.addEventListener("input", () => later());
+  job.onProblem = (problem) => { if (problem.wait) later(1000 * problem.wait); };
+  form.onsubmit = (event) => {
+    event.preventDefault();
+    clearTimeout(timer);
+    job.start(async (signal) => {
+      const rows = area.value.split(/\r?\n/), texts = rows.filter((row) => row.trim());
+      if (!texts.length) { result.replaceChildren(); look.away(); return; }
+      const decode = chosen.given(), records = await predicted(card, { input: texts, decode }, signal);
+      const of = new Map(texts.map((text, i) => [text, records[i]])), changed = Object.keys(decode).length > 0;
+      result.replaceChildren(...rows.map((row) => row.trim() ? translated(card, row, of.get(row)) : make("p", { className: "prose gap" })));
+      const which = () => whole(area, rows);
+      look.at(() => { const text = which() || texts[0]; return { input: text, target: changed ? of.get(text)?.text : "" }; });
+    });
+  };
+  sendByKey(form, area);
+  return make("div", {}, form, look.box);
+}
+const languageName = (code) => { try { return new Intl.DisplayNames(["en"], { type: "language" }).of(code); } catch { return code; } };
+
+/* The line that the cursor stands in. */
+function whole(area, rows) {
+  const row = rows[area.value.slice(0, area.selectionStart).split("\n").length - 1] || "";
+  return row.trim() ? row : "";
+}
+
+function translated(card, source, record) {
+  if (record.error) return make("p", { className: "problem", textContent: record.error.message });
+  const words = record.text.split(/(\s+)/).map((piece) => piece.trim() ? make("span", { className: "seen", textContent: piece }) : piece);
+  const text = make("p", { className: "prose", dir: "auto" }, ...words);
+  const rest = record.alternatives?.length ? otherWays(record.alternatives.map((one) => [one.text, one.score])) : null;
+  return make("div", {}, text, rest);
+}
