@@ -51,11 +51,9 @@ function filling(record) {
 function answered(record, context) {
   const passage = Array.from(context.parts.at(-1)), [from, to] = [record.start, record.end];
   const cut = (a, b) => passage.slice(a, b).join("");
-  const parts = [make("p", { className: "large", dir: "auto", textContent: record.answer || "The passage does not say." }),
-    make("p", { className: "note", textContent: `${percent(record.probability)} sure` })];
-  if (record.answer) parts.push(make("p", { className: "prose passage", dir: "auto" }, cut(0, from), make("mark", { textContent: cut(from, to) }), cut(to)));
-  if (record.alternatives?.length) parts.push(bars(record.alternatives.map((one) => [one.answer || "no answer", one.probability]), percent));
-  return parts;
+  const ranked = [record, ...(record.alternatives || [])].map((one) => [one.answer || "no answer", one.probability]);
+  const marked = make("p", { className: "prose passage", dir: "auto" }, cut(0, from), make("mark", { textContent: cut(from, to) }), cut(to));
+  return [...(record.answer ? [marked] : []), bars(ranked, percent)];
 }
 
 /* Words with their times; one that is chosen is heard, one that is heard lights up. */

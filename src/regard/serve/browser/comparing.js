@@ -27,6 +27,6 @@ function likeness(texts, vectors) {
 function heat(cosine) {
   const cell = make("td", { textContent: cosine.toFixed(2) }), share = Math.round(100 * Math.max(0, Math.min(1, cosine)) ** 2);
   cell.style.setProperty("--share", `${share}%`);
-  cell.classList.toggle("strong", share > 50);
+  cell.className = share > 74 ? "strong" : share > 50 ? "middle" : "";
   return cell;
 }

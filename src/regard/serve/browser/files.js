@@ -9,7 +9,7 @@ function fileForm(card) {
   const record = media === "recording" ? recordButton(line, (file) => take(file)) : null;
   const chosen = options(card, ["beam", "n_best", "k"]), result = resultBox(), look = looking(card);
   const go = make("button", { className: "main", type: "submit", textContent: "Ask", hidden: true });
-  const form = make("form", { className: "ask" }, picker, drop, make("div", { className: "row" }, record), preview, name, chosen.box, make("div", { className: "row" }, go), line);
+  const form = make("form", { className: "ask" }, picker, drop, make("div", { className: "row" }, record, name), chosen.box, make("div", { className: "row" }, go), line);
   const job = new Job({ line, buttons: [go], result });
   let file = null, context = {};
 
@@ -19,7 +19,7 @@ function fileForm(card) {
       file = await readable(given, card, media);
       context = { card, ...(await previewed(file, media, preview)) };
       name.textContent = `${file.name}, ${several(file.size, "byte", "bytes")}`;
-      go.hidden = false;
+      go.hidden = false; drop.classList.add("small");
     });
     if (file && !line.textContent) form.requestSubmit();
   }
@@ -35,7 +35,7 @@ function fileForm(card) {
       look.at(() => ({ file: sent, target: card.target && Object.keys(decode).length ? told.text : "" }));
     });
   };
-  return make("div", {}, form, result, look.box);
+  return make("div", {}, form, make("div", { className: `beside-${media}` }, preview, result), look.box);
 }
 
 function droppable(zone, take) {
@@ -57,7 +57,7 @@ async function previewed(file, media, box) {
   const url = URL.createObjectURL(file);
   lastUrls.set(box, url);
   if (media === "image") {
-    const image = make("img", { alt: `The image ${file.name}`, src: url, onerror: () => image.remove() });
+    const image = make("img", { alt: `The image ${file.name}`, src: url, onerror: () => image.remove(), onload: () => image.classList.toggle("tiny", image.naturalWidth < 100) });
     box.replaceChildren(image);
     return {};
   }

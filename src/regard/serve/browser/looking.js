@@ -1,30 +1,35 @@
 /* What the model looked at when it gave this very answer: the viewer, in a frame that reaches nothing. */
+const ASKED = "What did it look at?";
 function looking(card) {
   const line = problemLine(), stage = make("div", { className: "stage" });
-  const open = make("button", { type: "button", textContent: "What did it look at?" });
-  const box = make("section", { className: "look", hidden: true, "aria-label": "What it looked at" }, make("div", { className: "row" }, open), line, stage);
+  const open = make("button", { type: "button", textContent: ASKED, "aria-expanded": "false" }), full = make("button", { type: "button", className: "plain", textContent: "Full screen", hidden: true });
+  const box = make("section", { className: "look", hidden: true, "aria-label": "What it looked at" }, make("div", { className: "row" }, open, full), line, stage);
   const job = new Job({ line, buttons: [open], result: stage });
   let request = null;
-  open.onclick = () => job.start(async (signal) => {
+  const close = () => { job.stop(); stage.replaceChildren(); full.hidden = true; line.textContent = ""; set(open, { textContent: ASKED, "aria-expanded": "false" }); };
+  full.onclick = () => stage.querySelector("iframe")?.requestFullscreen?.();
+  open.onclick = () => stage.childElementCount ? close() : job.start(async (signal) => {
     stage.replaceChildren(make("p", { className: "lead", textContent: "Looking…" }));
-    try { stage.replaceChildren(await frameOf(await looked(card, request(), signal))); }
+    try { stage.replaceChildren(frameOf(await (await looked(card, { format: "page", ...request() }, signal)).text())); }
     catch (problem) { stage.replaceChildren(); throw problem; }
-    open.textContent = "Look again";
+    set(open, { textContent: "Close", "aria-expanded": "true" });
+    full.hidden = !document.fullscreenEnabled;
+    box.scrollIntoView({ block: "start" });
   });
   return {
     box,
-    at(ask) { request = ask; job.stop(); stage.replaceChildren(); line.textContent = ""; open.textContent = "What did it look at?"; box.hidden = !card.looks; },
-    away() { job.stop(); box.hidden = true; stage.replaceChildren(); },
+    at(ask) { request = ask; close(); box.hidden = !card.looks; },
+    away() { close(); box.hidden = true; },
   };
 }
 
-async function looked(card, { input, file, target }, signal) {
-  const facts = { model: card.id, format: "page", ...(target ? { target } : {}) };
-  if (!file) return (await ask("/v1/look", { ...facts, input }, signal)).text();
+function looked(card, { input, file, target, format }, signal) {
+  const facts = { model: card.id, format, ...(target ? { target } : {}) };
+  if (!file) return ask("/v1/look", { ...facts, input }, signal);
   const form = new FormData();
   for (const [name, value] of Object.entries(facts)) form.append(name, value);
   form.append("file", file, file.name);
-  return (await ask("/v1/look", form, signal)).text();
+  return ask("/v1/look", form, signal);
 }
 
 function frameOf(page) {

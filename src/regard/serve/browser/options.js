@@ -4,7 +4,7 @@ const OPTIONS = {
   max_length: { label: "Length", hint: "most tokens", min: 1, max: 4096, step: 1 },
   seed: { label: "Seed", hint: "the same draws again", step: 1 },
   beam: { label: "Beam", hint: "hypotheses at a time", min: 1, max: 32, step: 1 },
-  n_best: { label: "Ways to say it", hint: "the best so many", min: 1, max: 10, step: 1 },
+  n_best: { label: "Show the best", hint: "so many of them", min: 1, max: 10, step: 1 },
   k: { label: "Guesses", hint: "the likeliest so many", min: 1, max: 50, step: 1 },
 };
 

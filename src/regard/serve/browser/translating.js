@@ -38,10 +38,39 @@ function whole(area, rows) {
   return row.trim() ? row : "";
 }
 
+/* What was read most while a word was written, asked for when it is pointed at: the mean of all layers and heads. */
+function readingOf(card, source, target, line, note) {
+  let asked = null;
+  return async (number) => {
+    asked ??= looked(card, { input: source, target, format: "record" }).then((answer) => answer.json()).then(alignment);
+    try {
+      const { words, shares } = await asked, ranked = (shares[number] || []).map((p, i) => [words[i], p]).sort((a, b) => b[1] - a[1]).slice(0, 3);
+      note.replaceChildren(make("b", { textContent: line[number] }), " read ", ranked.map(([word, p]) => `${word} ${percent(p)}`).join(", "));
+    } catch (problem) { asked = null; note.textContent = problem.message; }
+  };
+}
+function alignment(record) {
+  const { rows, columns, weights } = record.maps.cross, asks = record.axes[rows].words, seen = record.axes[columns].words;
+  const shares = asks.texts.map(() => seen.texts.map(() => 0)), pieces = asks.texts.map((_, i) => asks.of_piece.filter((one) => one === i).length);
+  const [layers, heads] = weights.shape;
+  for (const layer of weights.data) for (const head of layer) head.forEach((row, t) => row.forEach((w, s) => {
+    const a = asks.of_piece[t], b = seen.of_piece[s];
+    if (a >= 0 && b >= 0) shares[a][b] += w / (layers * heads * pieces[a]);
+  }));
+  return { words: seen.texts, shares };
+}
+
 function translated(card, source, record) {
   if (record.error) return make("p", { className: "problem", textContent: record.error.message });
-  const words = record.text.split(/(\s+)/).map((piece) => piece.trim() ? make("span", { className: "seen", textContent: piece }) : piece);
-  const text = make("p", { className: "prose", dir: "auto" }, ...words);
+  const line = record.text.split(/\s+/).filter(Boolean), note = make("p", { className: "note" }), reading = readingOf(card, source, record.text, line, note);
+  const spans = line.map((word) => make("span", { className: "word-read", textContent: word }));
+  let timer = 0;
+  const point = (event) => {
+    const number = spans.indexOf(event.target);
+    clearTimeout(timer);
+    if (number >= 0 && card.looks) timer = setTimeout(() => { spans.forEach((span, i) => span.classList.toggle("now", i === number)); reading(number); }, event.type === "click" ? 0 : 250);
+  };
+  const text = make("p", { className: "prose", dir: "auto", onpointerover: point, onclick: point, onpointerleave: () => clearTimeout(timer) }, ...spans.flatMap((span, i) => i ? [" ", span] : [span]));
   const rest = record.alternatives?.length ? otherWays(record.alternatives.map((one) => [one.text, one.score])) : null;
-  return make("div", {}, text, rest);
+  return make("div", {}, text, note, rest);
 }

@@ -65,7 +65,7 @@ function chatForm(card) {
       const turn = [...messages, { role: "user", content: text }];
       let said = "";
       area.value = ""; grow(area);
-      try { await streamed("/v1/chat/completions", { model: card.id, messages: turn, ...sampling(given) }, signal, { piece: (choice) => { said += choice.delta.content || ""; told.textContent = said; } }); }
+      try { await streamed("/v1/chat/completions", { model: card.id, messages: turn, ...sampling(given) }, signal, { piece: (choice) => { said += choice.delta.content || ""; told.textContent = said.trimStart(); } }); }
       catch (problem) { if (!said) { asked.remove(); told.remove(); area.value = area.value || text; grow(area); throw problem; } line.textContent = problem.name === "AbortError" ? "" : problem.message; }
       messages = [...turn, { role: "assistant", content: said }];
     });
