@@ -1,8 +1,8 @@
 /* Series with what comes next: one chart a column, its past in grey, the forecast and its bounds in colour. */
-const PAST = 120, CHARTS = 6;
+const PAST = [30, 240], CHARTS = 6;  // rows of the past: six for each that is forecast, at least and at most
 function charts(record, context) {
   const columns = columnsOf(record), names = Object.keys(columns), table = context.table || { names: [], rows: [] };
-  const made = names.map((name) => chart(name, columns[name], pastOf(table, name), record.times));
+  const made = names.map((name) => chart(name, columns[name], pastOf(table, name, columns[name].mid.length), record.times));
   const shown = [...made.slice(0, CHARTS)];
   if (made.length > CHARTS) shown.push(make("details", {}, make("summary", { textContent: `${made.length - CHARTS} more` }), ...made.slice(CHARTS)));
   return [...shown, numbers(record)];
@@ -21,10 +21,11 @@ function columnsOf(record) {
   }
   return found;
 }
-function pastOf(table, name) {
+function pastOf(table, name, horizon) {
   const at = table.names.indexOf(name);
   if (at < 0) return [];
-  return table.rows.slice(-PAST).map((row) => row[at] === undefined || row[at].trim() === "" ? NaN : Number(row[at]));
+  const n = Math.min(PAST[1], Math.max(PAST[0], 6 * horizon));
+  return table.rows.slice(-n).map((row) => row[at] === undefined || row[at].trim() === "" ? NaN : Number(row[at]));
 }
 
 function chart(name, { low, mid, high }, past, times) {

@@ -2,7 +2,7 @@
 function comparingForm(card) {
   const area = textArea({ name: "texts", rows: 5, placeholder: "One text a line" }), line = problemLine(), result = resultBox();
   const go = make("button", { className: "main", type: "submit", textContent: "Compare" });
-  const form = make("form", { className: "ask" }, field("Texts, one a line", area), make("div", { className: "row" }, go, keysHint("Ctrl", "Enter")), line);
+  const form = make("form", { className: "ask", noValidate: true }, field("Texts, one a line", area), make("div", { className: "row" }, go, keysHint("Ctrl", "Enter")), line);
   const job = new Job({ line, buttons: [go], result });
   form.onsubmit = (event) => {
     event.preventDefault();

@@ -24,6 +24,11 @@ function size(n) {
   return `${n.toLocaleString("en")} parameters`;
 }
 
+function bytes(n) {
+  for (const [unit, name] of [[1e6, "MB"], [1e3, "kB"]]) if (n >= 10 * unit) return `${(n / unit).toLocaleString("en", { maximumFractionDigits: 0 })} ${name}`;
+  return several(n, "byte", "bytes");
+}
+
 /* A labelled control; what is left empty is as the model's recipe has it. */
 function field(label, control, hint = "") {
   control.id = control.id || newId("field");

@@ -9,7 +9,7 @@ function fileForm(card) {
   const record = media === "recording" ? recordButton(line, (file) => take(file)) : null;
   const chosen = options(card, ["beam", "n_best", "k"]), result = resultBox(), look = looking(card);
   const go = make("button", { className: "main", type: "submit", textContent: "Ask", hidden: true });
-  const form = make("form", { className: "ask" }, picker, drop, make("div", { className: "row" }, record, name), chosen.box, make("div", { className: "row" }, go), line);
+  const form = make("form", { className: "ask", noValidate: true }, picker, drop, make("div", { className: "row" }, record, name), chosen.box, make("div", { className: "row" }, go), line);
   const job = new Job({ line, buttons: [go], result });
   let file = null, context = {};
 
@@ -18,7 +18,7 @@ function fileForm(card) {
     await job.start(async () => {
       file = await readable(given, card, media);
       context = { card, ...(await previewed(file, media, preview)) };
-      name.textContent = `${file.name}, ${several(file.size, "byte", "bytes")}`;
+      name.textContent = `${file.name}, ${bytes(file.size)}`;
       go.hidden = false; drop.classList.add("small");
     });
     if (file && !line.textContent) form.requestSubmit();

@@ -3,14 +3,15 @@ const ASKED = "What did it look at?";
 function looking(card) {
   const line = problemLine(), stage = make("div", { className: "stage" });
   const open = make("button", { type: "button", textContent: ASKED, "aria-expanded": "false" }), full = make("button", { type: "button", className: "plain", textContent: "Full screen", hidden: true });
-  const box = make("section", { className: "look", hidden: true, "aria-label": "What it looked at" }, make("div", { className: "row" }, open, full), line, stage);
+  const which = make("select", { "aria-label": "Line", hidden: true, onchange: () => close() });
+  const box = make("section", { className: "look", hidden: true, "aria-label": "What it looked at" }, make("div", { className: "row" }, open, which, full), line, stage);
   const job = new Job({ line, buttons: [open], result: stage });
   let request = null;
   const close = () => { job.stop(); stage.replaceChildren(); full.hidden = true; line.textContent = ""; set(open, { textContent: ASKED, "aria-expanded": "false" }); };
   full.onclick = () => stage.querySelector("iframe")?.requestFullscreen?.();
   open.onclick = () => stage.childElementCount ? close() : job.start(async (signal) => {
     stage.replaceChildren(make("p", { className: "lead", textContent: "Looking…" }));
-    try { stage.replaceChildren(frameOf(await (await looked(card, { format: "page", ...request() }, signal)).text())); }
+    try { stage.replaceChildren(frameOf(await (await looked(card, { format: "page", ...request(which.selectedIndex) }, signal)).text())); }
     catch (problem) { stage.replaceChildren(); throw problem; }
     set(open, { textContent: "Close", "aria-expanded": "true" });
     full.hidden = !document.fullscreenEnabled;
@@ -18,7 +19,12 @@ function looking(card) {
   });
   return {
     box,
-    at(ask) { request = ask; close(); box.hidden = !card.looks; },
+    at(ask, lines = []) {
+      request = ask; close();
+      which.hidden = lines.length < 2;
+      which.replaceChildren(...lines.map((text) => make("option", { textContent: text.length > 60 ? `${text.slice(0, 59)}…` : text })));
+      box.hidden = !card.looks;
+    },
     away() { close(); box.hidden = true; },
   };
 }

@@ -35,7 +35,7 @@ async function refusal(answer) {
   const again = wait ? `; try again in ${several(wait, "second", "seconds")}.` : "";
   return new Refused(sentence(told || `The server answered ${status}`, again), { status, wait });
 }
-const sentence = (text, more = "") => { const cut = text.replace(/\.$/, ""); return cut.charAt(0).toUpperCase() + cut.slice(1) + (more || "."); };
+const sentence = (text, more = "") => text.replace(/^[a-z]+ /, (word) => word.charAt(0).toUpperCase() + word.slice(1)).replace(/\.$/, "") + (more || ".");
 
 /* The events of a stream, as objects; an event that is an error is thrown. */
 async function* events(answer) {

@@ -6,7 +6,7 @@ function textForm(card) {
   const fields = card.parts.map((name, i) => field(name.charAt(0).toUpperCase() + name.slice(1), areas[i]));
   const chosen = options(card, ["k", "n_best"]), result = resultBox(), look = looking(card);
   const go = make("button", { className: "main", type: "submit", textContent: "Ask" });
-  const form = make("form", { className: "ask" }, ...fields, chosen.box, make("div", { className: "row" }, go, exampleButton(areas, examples), keysHint("Ctrl", "Enter")), line);
+  const form = make("form", { className: "ask", noValidate: true }, ...fields, chosen.box, make("div", { className: "row" }, go, exampleButton(areas, examples), keysHint("Ctrl", "Enter")), line);
   const job = new Job({ line, buttons: [go], result });
   const parts = () => areas.map((area) => area.value.replace(/[\t\r\n]+/g, " ").trim());
   form.onsubmit = (event) => {

@@ -5,7 +5,7 @@ function translatingForm(card) {
   const area = textArea({ name: "text", rows: 7, placeholder: card.example, ...(card.languages ? { lang: card.languages[0] } : {}) });
   const result = set(resultBox(), { className: "result translated", ...(card.languages ? { lang: card.languages[1] } : {}) });
   const chosen = options(card, ["beam", "n_best"]);
-  const form = make("form", { className: "ask" },
+  const form = make("form", { className: "ask", noValidate: true },
     make("div", { className: "sides" }, field(names[0] || "Text", area), make("div", { className: "field" }, make("p", { className: "label", textContent: names[1] || "Translation" }), result)),
     chosen.box, make("div", { className: "row" }, exampleButton([area], [card.example]), make("span", { className: "keys", textContent: "Translated as you pause" })), line);
   const job = new Job({ line, result });
@@ -23,20 +23,13 @@ function translatingForm(card) {
       const decode = chosen.given(), records = await predicted(card, { input: texts, decode }, signal);
       const of = new Map(texts.map((text, i) => [text, records[i]])), changed = Object.keys(decode).length > 0;
       result.replaceChildren(...rows.map((row) => row.trim() ? translated(card, row, of.get(row)) : make("p", { className: "prose gap" })));
-      const which = () => whole(area, rows);
-      look.at(() => { const text = which() || texts[0]; return { input: text, target: changed ? of.get(text)?.text : "" }; });
+      look.at((i) => ({ input: texts[Math.max(0, i)], target: changed ? of.get(texts[Math.max(0, i)]).text : "" }), texts);
     });
   };
   sendByKey(form, area);
   return make("div", {}, form, look.box);
 }
 const languageName = (code) => { try { return new Intl.DisplayNames(["en"], { type: "language" }).of(code); } catch { return code; } };
-
-/* The line that the cursor stands in. */
-function whole(area, rows) {
-  const row = rows[area.value.slice(0, area.selectionStart).split("\n").length - 1] || "";
-  return row.trim() ? row : "";
-}
 
 /* What was read most while a word was written, asked for when it is pointed at: the mean of all layers and heads. */
 function readingOf(card, source, target, line, note) {

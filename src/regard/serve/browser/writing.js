@@ -11,7 +11,7 @@ function continueForm(card) {
   const go = make("button", { className: "main", type: "submit", textContent: "Go on" });
   const stop = make("button", { type: "button", textContent: "Stop", hidden: true });
   const keep = make("button", { type: "button", textContent: "Keep it and go on", hidden: true });
-  const form = make("form", { className: "ask" }, field("Text", area), chosen.box, make("div", { className: "row" }, go, stop, exampleButton([area], [card.example]), keysHint("Ctrl", "Enter")), line);
+  const form = make("form", { className: "ask", noValidate: true }, field("Text", area), chosen.box, make("div", { className: "row" }, go, stop, exampleButton([area], [card.example]), keysHint("Ctrl", "Enter")), line);
   const job = new Job({ line, buttons: [go, keep], stop, result });
   let said = "";
   form.onsubmit = (event) => {
@@ -52,7 +52,7 @@ function chatForm(card) {
   const go = make("button", { className: "main", type: "submit", textContent: "Send" });
   const stop = make("button", { type: "button", textContent: "Stop", hidden: true });
   const anew = make("button", { type: "button", className: "plain", textContent: "New conversation" });
-  const form = make("form", { className: "ask" }, field("Message", area), chosen.box, make("div", { className: "row" }, go, stop, anew, keysHint("Enter")), line);
+  const form = make("form", { className: "ask", noValidate: true }, field("Message", area), chosen.box, make("div", { className: "row" }, go, stop, anew, keysHint("Enter")), line);
   const job = new Job({ line, buttons: [go], stop, result: log });
   let messages = [];
   const bubble = (role, text) => { const one = make("p", { className: `prose said-by-${role}`, dir: "auto", textContent: text }); log.append(one); return one; };
