@@ -343,11 +343,15 @@ def test_files_are_dropped_and_odd_names_are_text(visit, tmp_path):
         "all.items.add(new File([new Uint8Array(bytes)], name)); return all; }",
         [ODD, content],
     )
-    visit.find(".drop").dispatch_event("drop", {"dataTransfer": dropped})
+    visit.find(".result").dispatch_event("drop", {"dataTransfer": dropped})
     visit.answer()
     assert ODD in visit.find(".note").first.inner_text()
     assert visit.find(".preview img").get_attribute("alt") == f"The image {ODD}"
     assert visit.page.evaluate("document.querySelectorAll('img').length") == 1
+    with (tmp_path / "large.png").open("wb") as large:
+        large.truncate(40_000_000)
+    visit.give(tmp_path / "large.png")
+    assert visit.problem() == "large.png has 40 MB; this server takes up to 33 MB."
     visit.give({"name": "a.exe", "mimeType": "x/y", "buffer": b"x"})
     assert visit.problem().startswith("a.exe is no image that this model reads: .jpg, ")
 

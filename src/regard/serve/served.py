@@ -55,6 +55,7 @@ class ServedModel:
             "chat": self.chat is not None,
             "parts": list(self.predictor.parts),
             "suffixes": list(self.predictor.suffixes),
+            "bounds": {name: getattr(self.engine.limits, name) for name in ("body", "text", "inputs")},
             "decode": _plain_settings(self.predictor.config.decode),
         }
         spoken = {} if self.languages is None else {"languages": list(self.languages)}

@@ -16,7 +16,7 @@ let numbered = 0;
 const newId = (word) => `${word}-${++numbered}`;
 
 const percent = (p) => `${(100 * p).toFixed(p > 0 && p < 0.001 ? 2 : 1)} %`;
-const figure = (value) => Number.isInteger(value) ? value.toLocaleString("en") : value.toPrecision(4).replace(/\.?0+$/, "");
+const figure = (value) => Number.isInteger(value) || Math.abs(value) >= 1000 ? value.toLocaleString("en", { maximumFractionDigits: 1 }) : String(Number(value.toPrecision(4)));
 const several = (n, one, more) => `${n.toLocaleString("en")} ${n === 1 ? one : more}`;
 const listed = (words) => words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
 function size(n) {

@@ -24,7 +24,6 @@ function fileForm(card) {
     if (file && !line.textContent) form.requestSubmit();
   }
   picker.onchange = () => { take(picker.files[0]); picker.value = ""; };
-  droppable(drop, take);
   form.addEventListener("paste", (event) => { if (event.clipboardData.files.length) take(event.clipboardData.files[0]); });
   form.onsubmit = (event) => {
     event.preventDefault();
@@ -35,17 +34,22 @@ function fileForm(card) {
       look.at(() => ({ file: sent, target: card.target && Object.keys(decode).length ? told.text : "" }));
     });
   };
-  return make("div", {}, form, make("div", { className: `beside-${media}` }, preview, result), look.box);
+  const whole = make("div", {}, form, make("div", { className: `beside-${media}` }, preview, result), look.box);
+  droppable(whole, drop, take);
+  return whole;
 }
 
-function droppable(zone, take) {
-  for (const kind of ["dragenter", "dragover"]) zone.addEventListener(kind, (event) => { event.preventDefault(); zone.classList.add("over"); });
-  for (const kind of ["dragleave", "drop"]) zone.addEventListener(kind, () => zone.classList.remove("over"));
+for (const kind of ["dragover", "drop"]) addEventListener(kind, (event) => event.preventDefault());  // else a file beside it replaces the page
+function droppable(zone, mark, take) {
+  for (const kind of ["dragenter", "dragover"]) zone.addEventListener(kind, (event) => { event.preventDefault(); mark.classList.add("over"); });
+  for (const kind of ["dragleave", "drop"]) zone.addEventListener(kind, () => mark.classList.remove("over"));
   zone.addEventListener("drop", (event) => { event.preventDefault(); take(event.dataTransfer.files[0]); });
 }
 
 /* What the server reads as it is; of sounds also what only the browser can read. */
 async function readable(file, card, media) {
+  const most = 0.99 * card.bounds.body;  // the rest is for the form around it
+  if (file.size > most) throw new Refused(`${file.name} has ${bytes(file.size)}; this server takes up to ${bytes(most)}.`);
   if (card.suffixes.some((suffix) => file.name.toLowerCase().endsWith(suffix))) return file;
   if (media === "recording") return wavOf(file, file.name.replace(/\.\w+$/, "") + ".wav");
   throw new Refused(`${file.name} is no ${media} that this model reads: ${listed(card.suffixes)}.`);

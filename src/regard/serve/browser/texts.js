@@ -8,13 +8,13 @@ function textForm(card) {
   const go = make("button", { className: "main", type: "submit", textContent: "Ask" });
   const form = make("form", { className: "ask", noValidate: true }, ...fields, chosen.box, make("div", { className: "row" }, go, exampleButton(areas, examples), keysHint("Ctrl", "Enter")), line);
   const job = new Job({ line, buttons: [go], result });
-  const parts = () => areas.map((area) => area.value.replace(/[\t\r\n]+/g, " ").trim());
+  const parts = () => areas.map((area) => area.value.trim());
   form.onsubmit = (event) => {
     event.preventDefault();
     job.start(async (signal) => {
       const given = parts(), empty = given.findIndex((text) => !text);
       if (empty >= 0) { areas[empty].focus(); throw new Refused(`Write ${article(card.parts[empty])} first.`); }
-      const input = given.join(TAB);
+      const input = given.map((text) => text.replace(/[\t\n]/g, " ")).join(TAB);  // a place stays a place
       const record = await predicted(card, { input, decode: chosen.given() }, signal);
       result.replaceChildren(...shownRecord(record, { card, parts: given }));
       look.at(() => ({ input }));
