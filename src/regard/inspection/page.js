@@ -588,9 +588,9 @@ function setTheme(name) {
   $("theme").setAttribute("aria-label", `Switch to ${name === "dark" ? "light" : "dark"} colours`);
   paint();
 }
-const wantsDark = matchMedia("(prefers-color-scheme: dark)");
-setTheme(wantsDark.matches ? "dark" : "light");
-wantsDark.addEventListener("change", (e) => { setTheme(e.matches ? "dark" : "light"); show(); });
+const wantsDark = matchMedia("(prefers-color-scheme: dark)"), given = theme();  // by who shows this page in another
+setTheme(given || (wantsDark.matches ? "dark" : "light"));
+if (!given) wantsDark.addEventListener("change", (e) => { setTheme(e.matches ? "dark" : "light"); show(); });
 $("theme").onclick = () => { setTheme(theme() === "dark" ? "light" : "dark"); show(); };
 $("kicker").textContent = R.about || (R.scene ? "" : R.title) || "What the model looked at";
 $("notes").hidden = !R.notes.length;

@@ -102,12 +102,12 @@ def page(look: Look, scene: Scene | None = None) -> str:
 
 def policy(template: str, parts: Mapping[str, str]) -> str:
     """What a browser may do with the filled template: run its own scripts and style sheets, and show what is in it."""
-    scripts, styles = (_digests(template, tag, parts) for tag in ("script", "style"))
+    scripts, styles = (digests(template, tag, parts) for tag in ("script", "style"))
     shown = "img-src data:; media-src data:; base-uri 'none'; form-action 'none'"
     return f"default-src 'none'; script-src {scripts}; style-src {styles}; {shown}"
 
 
-def _digests(template: str, tag: str, parts: Mapping[str, str]) -> str:
+def digests(template: str, tag: str, parts: Mapping[str, str]) -> str:
     """The digest of what stands between each pair of tags, as browsers compute it; data blocks carry a type."""
     inline = re.findall(f"<{tag}>(.*?)</{tag}>", template, re.DOTALL)
     digests = [hashlib.sha256(filled(one, parts).encode()).digest() for one in inline]

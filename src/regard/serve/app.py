@@ -23,9 +23,11 @@ from regard.serve.libretranslate import PATHS as PLAIN_PATHS
 from regard.serve.libretranslate import libretranslate_routes
 from regard.serve.openai import openai_routes
 from regard.serve.own import own_routes
+from regard.serve.page import PATHS as PAGE_PATHS
+from regard.serve.page import page_routes
 from regard.serve.served import Served
 
-OPEN_PATHS = ("/live", "/health")  # whether the process is there may be asked by anybody
+OPEN_PATHS = ("/live", "/health", *PAGE_PATHS)  # the page asks for a key itself, and holds nothing without one
 log = logging.getLogger("regard.serve")
 
 
@@ -37,6 +39,7 @@ def create_app(served: Served, *, keys: Keys | None = None, cors: Sequence[str] 
     app.include_router(own_routes(served))
     app.include_router(openai_routes(served))
     app.include_router(libretranslate_routes(served, known))
+    app.include_router(page_routes())
     _add_error_handlers(app)
     app.openapi = lambda: openapi(served, keys=known.needed)  # type: ignore[method-assign]
     app.add_middleware(Gate, keys=known, longest=served.limits.body)

@@ -7,6 +7,7 @@ import base64
 import binascii
 import json
 import os
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -138,10 +139,17 @@ def kept_files(files: Sequence[tuple[str, bytes]], suffixes: Sequence[str]) -> I
             suffix = next((one for one in suffixes if name.lower().endswith(one)), None)
             if suffix is None:
                 raise ApiError(400, f"{name[:100]!r} is no file for this model; it reads {', '.join(suffixes)}")
-            path = Path(folder, f"{number}{suffix}")
+            own = os.path.basename(name.replace("\\", "/"))
+            path = Path(folder, str(number), _harmless(own[: -len(suffix)]) + suffix)
+            path.parent.mkdir()
             path.write_bytes(content)
-            kept.append((str(path), os.path.basename(name.replace("\\", "/"))))
+            kept.append((str(path), own))
         yield kept
+
+
+def _harmless(stem: str) -> str:
+    """A file's name that a look at it can show, whatever was sent."""
+    return re.sub(r"[^\w ()+-]", "_", stem)[:50].strip() or "file"
 
 
 def sent_file(given: Any) -> tuple[str, bytes]:

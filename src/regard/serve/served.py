@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import regard
 from regard.config.schema import nearest
 from regard.data.io.languages import language_of, languages_of
 from regard.errors import UsageError
+from regard.models.flops import count_parameters
 from regard.serve.chat import ChatTemplate
 from regard.serve.drawing import Drawing
 from regard.serve.engine import Engine
@@ -20,6 +22,7 @@ from regard.serve.errors import ApiError
 from regard.serve.limits import Limits
 from regard.serve.metrics import Metrics
 from regard.tasks.registry import Ability, task_spec
+from regard.tasks.use import Use
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,32 @@ class ServedModel:
     def card(self) -> dict[str, Any]:
         """What `/v1/models` says about it."""
         facts = {"id": self.name, "object": "model", "created": self.created, "owned_by": "regard"}
-        told = {"task": self.task, "suffixes": list(self.predictor.suffixes)}
-        return facts | told | ({} if self.languages is None else {"languages": list(self.languages)})
+        told = {
+            "task": self.task,
+            "architecture": str(self.predictor.config.model.get("name", "")),
+            "parameters": count_parameters(self.predictor.module),
+            "abilities": list(task_spec(self.task).serves),
+            "chat": self.chat is not None,
+            "parts": list(self.predictor.parts),
+            "suffixes": list(self.predictor.suffixes),
+            "bounds": {name: getattr(self.engine.limits, name) for name in ("body", "text", "inputs")},
+            "decode": _plain_settings(self.predictor.config.decode),
+        }
+        spoken = {} if self.languages is None else {"languages": list(self.languages)}
+        return facts | told | self._in_words() | spoken
+
+    def _in_words(self) -> dict[str, Any]:
+        """What it is good for, and whether there is something to look at: also at a text that is given, a `target`."""
+        spec = task_spec(self.task)
+        use = spec.use or Use("")
+        asked = "" if self.predictor.suffixes else use.looked or use.asked[-1]
+        return {
+            "does": use.does,
+            "limits": list(use.limits),
+            "example": asked.removeprefix("$").strip("\"'").replace("\\t", "\t"),
+            "looks": use.looked is not None,
+            "target": "target" in spec.flags or "continue" in spec.serves,
+        }
 
 
 class Served:
@@ -160,6 +187,15 @@ def _languages(predictor: Any) -> tuple[str, str] | None:
         return str(told[0]), str(told[1])
     names = list(data.columns or ()) or list(data.train or ())
     return languages_of(*names[:2]) if len(names) >= 2 else None
+
+
+def _plain_settings(section: Any) -> dict[str, Any]:
+    """A section's settings that can be said in JSON."""
+    return {
+        name: value
+        for name, value in asdict(section).items()
+        if isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
+    }
 
 
 def _hint(name: str, known: Mapping[str, Any]) -> str:

@@ -153,13 +153,15 @@ class Predictor(ABC, Generic[Input, Output]):
     """A model with the recipe it was made by, ready for its task. Made by `load`.
 
     `say` is told what a user should know about inputs, such as that one was cut; by default nobody listens. `folder` is
-    the run, if it is one. `suffixes` are those of the files that inputs are, none where inputs are texts. `multiline`
-    says that outputs may have several lines, `headed` that they are tables whose first line is a header. `undecoded`
-    is why options of decoding mean nothing when the model is scored, where they do not. `verified_on` names what
-    promises are measured on, and what stands in where there is no test set.
+    the run, if it is one. `suffixes` are those of the files that inputs are, none where inputs are texts; `parts` names
+    what such a text consists of, parted by tabs. `multiline` says that outputs may have several lines, `headed` that
+    they are tables whose first line is a header. `undecoded` is why options of decoding mean nothing when the model is
+    scored, where they do not. `verified_on` names what promises are measured on, and what stands in where there is no
+    test set.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = ()
+    parts: tuple[str, ...] = ("text",)
     multiline: ClassVar[bool] = False
     headed: ClassVar[bool] = False
     undecoded: ClassVar[str] = ""

@@ -44,6 +44,7 @@ class AnswerSettings(TypedDict, total=False):
 class AnswerPredictor(Predictor[str, Answered]):
     """A reader with its tokenizer."""
 
+    parts = ("question", "passage")
     verified_on = ("questions", "questions of random pieces")
 
     def __init__(self, module: nn.Module, windows: Windows, config: Recipe) -> None:

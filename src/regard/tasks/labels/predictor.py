@@ -55,6 +55,8 @@ class LabelPredictor(Predictor[str, Labelling]):
         super().__init__(module, config)
         assert isinstance(module, Classifier)
         self.space, self.labeller = space, Labeller(module, template, space)
+        if config.data.pair is not None:
+            self.parts = ("first text", "second text")
 
     @classmethod
     def open(cls, pretrained: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
