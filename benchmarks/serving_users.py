@@ -65,10 +65,12 @@ class ServerProcess:
 
 
 @contextmanager
-def served_process(runs: Mapping[str, Path], options: Sequence[str] = ()) -> Iterator[ServerProcess]:
+def served_process(
+    runs: Mapping[str, Path], options: Sequence[str] = (), *, device: str = "cpu"
+) -> Iterator[ServerProcess]:
     """`regard serve` in a process of its own, until the block ends."""
     named = [f"{name}={place}" for name, place in runs.items()]
-    command = [sys.executable, "-m", "regard", "serve", *named, "--port", "0", "--device", "cpu", *options]
+    command = [sys.executable, "-m", "regard", "serve", *named, "--port", "0", "--device", device, *options]
     paths = [str(Path(__file__).parent.parent / "src"), os.environ.get("PYTHONPATH", "")]
     told = {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | told)

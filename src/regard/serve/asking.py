@@ -65,11 +65,11 @@ async def pieces(model: ServedModel, ask: Ask, *, told: dict[str, Any]) -> Async
     """The text of a stream as it comes, in few large pieces; `told["end"]` is how it ended, when it has."""
     loop, heard = asyncio.get_running_loop(), asyncio.Queue[str | None]()
 
-    def tell(piece: str) -> None:
-        loop.call_soon_threadsafe(heard.put_nowait, piece)
+    def tell(piece: str | None) -> None:
+        model.deliveries.add(loop, heard, piece)
 
     ticket = model.engine.submit([Ask(ask.input, ask.options, "stream", ask.finish, tell)])[0]
-    ticket.future.add_done_callback(lambda _: loop.call_soon_threadsafe(heard.put_nowait, None))
+    ticket.future.add_done_callback(lambda _: tell(None))
     try:
         over = False
         while not over:

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from regard.data.io.languages import language_of, languages_of
 from regard.errors import UsageError
 from regard.models.flops import count_parameters
 from regard.serve.chat import ChatTemplate
+from regard.serve.deliveries import Deliveries
 from regard.serve.drawing import Drawing
 from regard.serve.engine import Engine
 from regard.serve.errors import ApiError
@@ -35,6 +36,7 @@ class ServedModel:
     created: int
     chat: ChatTemplate | None = None
     languages: tuple[str, str] | None = None
+    deliveries: Deliveries = field(default_factory=Deliveries)
 
     @property
     def task(self) -> str:
