@@ -50,6 +50,23 @@ class SyncPolicy:
 
 
 @dataclass(frozen=True)
+class Marks:
+    """What tokens mean: the end, what fills up, and which may never come."""
+
+    eos_id: int
+    pad_id: int
+    banned: tuple[int, ...] = ()
+
+    def forbidden(self, n_tokens: int, device: torch.device) -> Tensor | None:
+        """A flag for each token that may never come (V,); None where any may."""
+        if not self.banned:
+            return None
+        flags = torch.zeros(n_tokens, dtype=torch.int8)
+        flags[list(self.banned)] = 1
+        return flags.to(device)
+
+
+@dataclass(frozen=True)
 class Plan:
     """What to decode and how, on one device."""
 
@@ -68,6 +85,11 @@ class Plan:
     def n_rows(self) -> int:
         """How many inputs there are."""
         return len(self.starts)
+
+    @property
+    def marks(self) -> Marks:
+        """What its tokens mean."""
+        return Marks(self.eos_id, self.pad_id, tuple(sorted(set(self.options.banned))))
 
     @property
     def device(self) -> torch.device:

@@ -63,10 +63,10 @@ def cancel(tickets: Sequence[Ticket]) -> None:
 
 async def pieces(model: ServedModel, ask: Ask, *, told: dict[str, Any]) -> AsyncIterator[str]:
     """The text of a stream as it comes, in few large pieces; `told["end"]` is how it ended, when it has."""
-    loop, heard = asyncio.get_running_loop(), asyncio.Queue[str | None]()
+    heard, deliveries = asyncio.Queue[str | None](), model.deliveries.here()
 
     def tell(piece: str | None) -> None:
-        model.deliveries.add(loop, heard, piece)
+        deliveries.add(heard, piece)
 
     ticket = model.engine.submit([Ask(ask.input, ask.options, "stream", ask.finish, tell)])[0]
     ticket.future.add_done_callback(lambda _: tell(None))

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from regard.decoding.plan import Marks
 from regard.fast.gpu.graph_models import GraphModel, Step
 from regard.fast.gpu.static_cache import CacheContents, StaticCrossCache, StaticDecoderCache, StaticKVCache, StaticSlots
 
@@ -71,7 +72,7 @@ class CapturedDecoding:
         self.addresses = addresses(model.module)
         self._function: Step | None = None
         self._graphs: dict[object, torch.cuda.CUDAGraph | None] = {}  # None: run once, and to be captured next time
-        self._greedy_states: dict[tuple[int, int], GreedyState] = {}
+        self._greedy_states: dict[Marks, GreedyState] = {}
 
     @property
     def n_bytes(self) -> int:
@@ -122,20 +123,25 @@ class CapturedDecoding:
 
         self._launch((name, keeps), work, stream=stream)
 
-    def greedy_state(self, *, eos_id: int, pad_id: int) -> GreedyState:
-        """Where greedy search with these marks notes what it chose."""
+    def greedy_state(self, marks: Marks, *, n_tokens: int) -> GreedyState:
+        """Where greedy search with these marks notes what it chose of so many tokens."""
         from regard.fast.gpu.greedy import GreedyState  # here, because Triton comes with GPU builds only
 
-        marks = (eos_id, pad_id)
         if marks not in self._greedy_states:
-            capacity = self.shape.capacity
-            self._greedy_states[marks] = GreedyState(self.tokens, capacity=capacity, eos_id=eos_id, pad_id=pad_id)
+            forbidden = marks.forbidden(n_tokens, self.tokens.device)
+            self._greedy_states[marks] = GreedyState(
+                self.tokens,
+                capacity=self.shape.capacity,
+                eos_id=marks.eos_id,
+                pad_id=marks.pad_id,
+                forbidden=forbidden,
+            )
         return self._greedy_states[marks]
 
     def greedy_step(self, model: GraphModel[Any], state: GreedyState, *, stream: torch.cuda.Stream | None) -> None:
         """Feed the tokens that lie ready, and choose the next ones."""
-        marks, positions = (state.eos_id, state.pad_id), self.cache.slots.positions
-        self._launch(marks, lambda: state.choose(self._compute(model), positions), stream=stream)
+        positions = self.cache.slots.positions
+        self._launch(id(state), lambda: state.choose(self._compute(model), positions), stream=stream)
 
     def contents(self, n_rows: int, length: int) -> CacheContents:
         """What the first rows hold after `length` positions."""

@@ -1,6 +1,7 @@
 """Beam search on a GPU: the same search, its bookkeeping done by two kernels a step.
 
-It stands in for `BeamSearch` where nothing unusual is asked: one group, no coverage, no filter but a minimum length.
+It stands in for `BeamSearch` where nothing unusual is asked: one group, no coverage, no filter but what may never come
+and a minimum length.
 """
 
 from __future__ import annotations
@@ -31,8 +32,7 @@ class FusedBeamSearch(BeamSearch):
         """Whether the kernels do all that is asked."""
         options = plan.options
         plain = options.groups == 1 and options.coverage_penalty == 0 and plan.prefixes is None
-        filtered = options.banned or options.no_repeat_ngram
-        fits = plain and not filtered and options.beam <= _WIDEST
+        fits = plain and not options.no_repeat_ngram and options.beam <= _WIDEST
         return fits and plan.device.type == "cuda" and find_spec("triton") is not None
 
     def advance(self) -> None:
@@ -44,8 +44,9 @@ class FusedBeamSearch(BeamSearch):
         logits = next_logits(self.stepper, self.now.tokens.flatten())
         if self.step == 0:
             plan.check_vocabulary(logits.shape[-1])
-        too_short = self.step < plan.options.min_length
-        extend(top_k_of_chunks(logits, self.width + 1, banned=plan.eos_id if too_short else -1), self)
+            self._forbidden = plan.marks.forbidden(logits.shape[-1], logits.device)
+        banned = plan.eos_id if self.step < plan.options.min_length else -1
+        extend(top_k_of_chunks(logits, self.width + 1, banned=banned, forbidden=self._forbidden), self)
         self.step += 1
 
     def _keep(self, going: Tensor) -> None:

@@ -1,6 +1,7 @@
 """Greedy decoding on a GPU: the same paths, each step one CUDA graph, the choice of its token included.
 
-It stands in for `Paths` where the stepper can write by itself, and nothing is filtered but a minimum length.
+It stands in for `Paths` where the stepper can write by itself, and nothing is filtered but what may never come and a
+minimum length.
 """
 
 from __future__ import annotations
@@ -23,8 +24,7 @@ class FusedPaths(Paths):
         """Whether captured greedy steps do all that is asked."""
         options = plan.options
         plain = options.strategy == "greedy" and options.n_samples == 1 and plan.prefixes is None
-        filtered = options.banned or options.no_repeat_ngram
-        return plain and not filtered and plan.device.type == "cuda"
+        return plain and not options.no_repeat_ngram and plan.device.type == "cuda"
 
     def advance(self) -> None:
         """Add a token to every path that is not done."""
@@ -47,8 +47,7 @@ class FusedPaths(Paths):
         self._state = self._graphs.begin_greedy(
             self.tokens,
             self.limits,
-            eos_id=plan.eos_id,
-            pad_id=plan.pad_id,
+            marks=plan.marks,
             step=self.step,
             min_length=plan.options.min_length,
         )

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Rows
+from regard.decoding.plan import Marks
 from regard.errors import ShapeError, UsageError
 from regard.fast.gpu.capture import CapturedDecoding, CaptureShape
 from regard.fast.gpu.graph_models import GraphModel, graph_model
@@ -73,9 +74,7 @@ class GraphStepper:
         self.n_rows = len(rows)
 
     @torch.inference_mode()
-    def begin_greedy(
-        self, tokens: Tensor, limits: Tensor, *, eos_id: int, pad_id: int, step: int, min_length: int
-    ) -> GreedyState:
+    def begin_greedy(self, tokens: Tensor, limits: Tensor, *, marks: Marks, step: int, min_length: int) -> GreedyState:
         """Stand ready for greedy steps: tokens (N,) are fed first, and rows write up to `limits` (N,) in all.
 
         step         how many tokens they have written before
@@ -87,7 +86,7 @@ class GraphStepper:
             self._settle()
         assert self._captured is not None
         self._captured.tokens[: self.n_rows] = tokens
-        state = self._captured.greedy_state(eos_id=eos_id, pad_id=pad_id)
+        state = self._captured.greedy_state(marks, n_tokens=len(self.model.module.output_weight))
         state.begin(limits, step=step, min_length=min_length)
         return state
 

@@ -52,8 +52,12 @@ def _choose_kernel(VALUES, COLUMNS, PEAKS, SUMS, TOKENS, LIMITS, DONE, CHOSEN, L
 class GreedyState:
     """What N rows have written since they began, and which of them are done; `tokens` (N,) are what is fed next."""
 
-    def __init__(self, tokens: Tensor, *, capacity: int, eos_id: int, pad_id: int) -> None:
+    def __init__(
+        self, tokens: Tensor, *, capacity: int, eos_id: int, pad_id: int, forbidden: Tensor | None = None
+    ) -> None:
+        """`forbidden` (V,) are columns that may never be chosen."""
         n_rows, device = len(tokens), tokens.device
+        self.forbidden = forbidden
         self.tokens, self.eos_id, self.pad_id = tokens, eos_id, pad_id
         self.limits = torch.zeros(n_rows, dtype=torch.int64, device=device)
         self.done = torch.ones(n_rows, dtype=torch.bool, device=device)
@@ -73,7 +77,7 @@ class GreedyState:
 
     def choose(self, logits: Tensor, positions: Tensor) -> None:
         """From logits (N, V) the token of each row; the rows' positions (N,) move on."""
-        best = top_k_of_chunks(logits, 1, banned=self._banned)
+        best = top_k_of_chunks(logits, 1, banned=self._banned, forbidden=self.forbidden)
         n_chunks = best.peaks.shape[1]
         _choose_kernel[(len(logits),)](
             best.values, best.columns, best.peaks, best.sums, self.tokens, self.limits, self.done,

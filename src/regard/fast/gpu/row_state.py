@@ -19,18 +19,10 @@ import torch
 from torch import Tensor
 
 from regard.decoding.paths import NOTHING
+from regard.decoding.plan import Marks
 from regard.decoding.sampling import log_waits
 
 _FIELDS = ("tokens", "limits", "steps", "done", "sampled", "streams", "temperatures", "stepping", "ticks")
-
-
-@dataclass(frozen=True)
-class Marks:
-    """What a model's tokens mean: the end, what fills up, and which may never come."""
-
-    eos_id: int
-    pad_id: int
-    banned: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,7 +53,7 @@ class RowState:
         self.log_probs = torch.zeros((n_ticks, n_rows), device=device)
         self.tokens = self.table[0]
         self._rows = torch.arange(n_rows, device=device)
-        self._banned: dict[Marks, Tensor] = {}
+        self._forbidden: dict[Marks, Tensor | None] = {}
         self.table[_FIELDS.index("done")] = 1
 
     def put(self, rows: Tensor, records: Sequence[RowRecord]) -> None:
@@ -88,13 +80,10 @@ class RowState:
         Positions (n,) move on where a row has stepped.
         """
         tokens, limits, steps, done, sampled, streams, temperatures, stepping, ticks = self.table[:, : len(logits)]
-        going = done == 0
-        allowed = self._allowed(logits, marks)
-        if drawn:
-            waits = log_waits(streams, step=steps, n=logits.shape[1])
-            allowed = allowed.float() / temperatures.view(torch.float64).float()[:, None] - waits * sampled[:, None]
-        token = _largest(allowed)
-        log_prob = logits.gather(1, token[:, None])[:, 0].float() - _log_sum_exp(logits)
+        going, forbidden = done == 0, self._forbidden_columns(marks, logits.shape[1])
+        noise = log_waits(streams, step=steps, n=logits.shape[1]) * sampled[:, None] if drawn else None
+        heat = temperatures.view(torch.float64).float()[:, None]
+        token, log_prob = _chosen(logits, forbidden, noise=noise, heat=heat)
         over = (token == marks.eos_id) | (limits <= steps + 1)
         rows = self._rows[: len(logits)]
         self.chosen[ticks, rows] = token.masked_fill(~going, NOTHING)
@@ -106,31 +95,25 @@ class RowState:
         stepping.zero_()
         ticks.add_(1)
 
-    def _allowed(self, logits: Tensor, marks: Marks) -> Tensor:
-        if not marks.banned:
-            return logits
-        if marks not in self._banned:
-            self._banned[marks] = torch.tensor(marks.banned, device=logits.device)
-        return logits.index_fill(1, self._banned[marks], -torch.inf)
+    def _forbidden_columns(self, marks: Marks, n_columns: int) -> Tensor | None:
+        if marks not in self._forbidden:
+            self._forbidden[marks] = marks.forbidden(n_columns, self.table.device)
+        return self._forbidden[marks]
 
 
-def _largest(scores: Tensor) -> Tensor:
-    """The column of each row's largest value, (N, V) → (N,)."""
-    if not scores.is_cuda:
-        return scores.argmax(1)
-    from regard.fast.gpu.topk import top_k_of_chunks  # here, because Triton comes with GPU builds only
-
-    best = top_k_of_chunks(scores, 1)
-    chunk = best.values[:, :, 0].argmax(1, keepdim=True)
-    return best.columns[:, :, 0].gather(1, chunk)[:, 0]
-
-
-def _log_sum_exp(logits: Tensor) -> Tensor:
-    """(N, V) → (N,), in single precision."""
+def _chosen(logits: Tensor, forbidden: Tensor | None, *, noise: Tensor | None, heat: Tensor) -> tuple[Tensor, Tensor]:
+    """The best token of each row (N, V) and its log-probability; noise (N, V) is taken from hot or cold logits."""
+    scores = logits if noise is None else logits.float() / heat - noise
     if not logits.is_cuda:
-        return logits.float().logsumexp(1)
+        allowed = scores if forbidden is None else scores.masked_fill(forbidden > 0, -torch.inf)
+        token = allowed.argmax(1)
+        return token, logits.float().log_softmax(1).gather(1, token[:, None])[:, 0]
     from regard.fast.gpu.topk import top_k_of_chunks  # here, because Triton comes with GPU builds only
 
-    parts = top_k_of_chunks(logits, 1)
-    peak = parts.peaks.amax(1, keepdim=True)
-    return (parts.sums * (parts.peaks - peak).exp()).sum(1).log() + peak[:, 0]
+    best = top_k_of_chunks(scores, 1, forbidden=forbidden)
+    clean = best if noise is None else top_k_of_chunks(logits, 1)
+    chunk = best.values[:, :, 0].argmax(1, keepdim=True)
+    token = best.columns[:, :, 0].gather(1, chunk)
+    peak = clean.peaks.amax(1, keepdim=True)
+    total = (clean.sums * (clean.peaks - peak).exp()).sum(1, keepdim=True)
+    return token[:, 0], (logits.gather(1, token).float() - peak - total.log())[:, 0]

@@ -27,12 +27,12 @@ from torch.nn.functional import pad
 from regard.attention import Rows, Sinusoidal
 from regard.decoding.joint import Written
 from regard.decoding.paths import NOTHING
-from regard.decoding.plan import Plan
+from regard.decoding.plan import Marks, Plan
 from regard.decoding.sampling import stream_keys
 from regard.errors import ShapeError
 from regard.fast.gpu.capture import CapturedDecoding, CaptureShape
 from regard.fast.gpu.graph_models import GraphModel
-from regard.fast.gpu.row_state import Marks, RowRecord, RowState
+from regard.fast.gpu.row_state import RowRecord, RowState
 from regard.fast.gpu.static_cache import CacheContents
 from regard.models.gpt import refuse_beyond
 
@@ -118,6 +118,8 @@ class SharedDecoding:
         here = self._here()
         with self._on(self._reading, after=here):
             contents = self.model.read(inputs[0] if len(inputs) == 1 else _one_batch(inputs))
+        for rows in inputs:
+            _record([rows.ids, rows.lengths], self._reading)
         for stepper, rows in zip(steppers, inputs, strict=True):
             stepper.length = min(len(contents.ancestors), rows.ids.shape[1] - 1)
         n_source = contents.source[0][0].shape[2] if contents.source else 0
@@ -158,14 +160,14 @@ class SharedDecoding:
 
     def writes(self, plan: Plan) -> bool:
         """Whether the device can choose the tokens by itself: plain greedy writing or sampling."""
-        options, marks = plan.options, _marks(plan)
+        options, marks = plan.options, plan.marks
         filtered = options.top_k or options.top_p < 1 or options.min_p or options.no_repeat_ngram or options.min_length
         plain = options.strategy != "beam" and not filtered and not any(plan.prefixes or ())
         return plain and (not self._writing or marks == self._marks)
 
     def begin_writing(self, stepper: SharedStepper, plan: Plan) -> None:
         """The stepper's rows write by themselves from now on."""
-        options, self._marks = plan.options, _marks(plan)
+        options, self._marks = plan.options, plan.marks
         n_each = options.n_samples
         streams: Sequence[int | None] = [None] * len(stepper.rows)
         if options.strategy == "sample":
@@ -238,8 +240,7 @@ class SharedDecoding:
             self._gone = []
         for contents, rows in entering:
             contents.copy_to(self._whole.cache, self._row_tensor(rows))
-            if self._stream is not None:
-                _record(contents, self._stream)
+            _record(contents.tensors(), self._stream)
         if self._records:
             self._state.put(self._row_tensor(list(self._records)), list(self._records.values()))
             self._records = {}
@@ -424,10 +425,6 @@ class SharedModel:
         return steppers + [self._module.start(one, capacity=capacity) for one, capacity in rest]
 
 
-def _marks(plan: Plan) -> Marks:
-    return Marks(plan.eos_id, plan.pad_id, tuple(sorted(set(plan.options.banned))))
-
-
 def _written(tokens: list[int], log_probs: list[float]) -> Written:
     n = tokens.index(NOTHING) if NOTHING in tokens else len(tokens)
     return Written(tokens[:n], log_probs[:n])
@@ -469,10 +466,8 @@ def _events(stream: torch.cuda.Stream | None) -> tuple[torch.cuda.Event | None, 
     return began, over
 
 
-def _record(contents: CacheContents, stream: torch.cuda.Stream) -> None:
+def _record(tensors: Sequence[Tensor | None], stream: torch.cuda.Stream | None) -> None:
     """What was made on another stream is still read on this one when we let go of it."""
-    held = [contents.ancestors, contents.positions, contents.sources, contents.lengths]
-    held += [part for layers in (contents.past, contents.source) for layer in layers for part in layer]
-    for tensor in held:
-        if tensor is not None:
+    for tensor in tensors:
+        if tensor is not None and stream is not None:
             tensor.record_stream(stream)

@@ -178,6 +178,11 @@ class CacheContents:
         """How many rows there are."""
         return len(self.positions)
 
+    def tensors(self) -> list[Tensor | None]:
+        """All that it holds."""
+        layers = [part for several in (self.past, self.source) for layer in several for part in layer]
+        return [self.ancestors, self.positions, self.sources, self.lengths, *layers]
+
     def select(self, rows: Tensor, *, same_source: bool) -> CacheContents:
         """Row i of these is what row rows[i] was."""
         ancestors = self.ancestors[:, rows]

@@ -21,8 +21,8 @@ CHUNK = 4096  # columns that one program ranks in registers
 
 
 @triton.jit
-def _chunks_kernel(LOGITS, VALUES, COLUMNS, PEAKS, SUMS, BANNED, n_columns, row_stride,
-                   K: tl.constexpr, CHUNK: tl.constexpr, ON_DEVICE: tl.constexpr):  # fmt: skip
+def _chunks_kernel(LOGITS, VALUES, COLUMNS, PEAKS, SUMS, BANNED, FORBIDDEN, n_columns, row_stride,
+                   K: tl.constexpr, CHUNK: tl.constexpr, ON_DEVICE: tl.constexpr, MASKED: tl.constexpr):  # fmt: skip
     banned = tl.load(BANNED) if ON_DEVICE else BANNED
     row, chunk = tl.program_id(0).to(tl.int64), tl.program_id(1)
     columns = chunk * CHUNK + tl.arange(0, CHUNK)
@@ -34,6 +34,9 @@ def _chunks_kernel(LOGITS, VALUES, COLUMNS, PEAKS, SUMS, BANNED, n_columns, row_
     # Not a number ranks first, so that a damaged model is noticed rather than avoided.
     ranks = tl.where(logits != logits, float("inf"), logits)
     ranks = tl.where(columns == banned, float("-inf"), ranks)
+    if MASKED:
+        forbidden = tl.load(FORBIDDEN + columns, columns < n_columns, other=1)
+        ranks = tl.where(forbidden != 0, float("-inf"), ranks)
     for i in tl.static_range(K):
         best, place = tl.max(ranks, 0, return_indices=True)
         column = chunk * CHUNK + place
@@ -52,8 +55,14 @@ class TopKChunks:
     sums: Tensor  # (N, C) of exp(logit − peak)
 
 
-def top_k_of_chunks(logits: Tensor, k: int, *, banned: int | Tensor = -1) -> TopKChunks:
-    """The k best of every chunk of the logits (N, V); column `banned`, known here or on the device (1,), ranks last."""
+def top_k_of_chunks(
+    logits: Tensor, k: int, *, banned: int | Tensor = -1, forbidden: Tensor | None = None
+) -> TopKChunks:
+    """The k best of every chunk of the logits (N, V).
+
+    Column `banned`, known here or on the device (1,), ranks last, and so do those that are `forbidden` (V,): the
+    softmax is over all of them all the same.
+    """
     n_rows, n_columns = logits.shape
     width = min(CHUNK, triton.next_power_of_2(n_columns))
     n_chunks = triton.cdiv(n_columns, width)
@@ -62,7 +71,8 @@ def top_k_of_chunks(logits: Tensor, k: int, *, banned: int | Tensor = -1) -> Top
     )
     peaks, sums = torch.empty((2, n_rows, n_chunks), dtype=torch.float32, device=logits.device)
     _chunks_kernel[(n_rows, n_chunks)](
-        logits, values, columns, peaks, sums, banned, n_columns, logits.stride(0),
-        K=k, CHUNK=width, ON_DEVICE=isinstance(banned, Tensor), num_warps=max(1, min(8, width // 512)),
+        logits, values, columns, peaks, sums, banned, logits if forbidden is None else forbidden, n_columns,
+        logits.stride(0), K=k, CHUNK=width, ON_DEVICE=isinstance(banned, Tensor), MASKED=forbidden is not None,
+        num_warps=max(1, min(8, width // 512)),
     )  # fmt: skip
     return TopKChunks(values, columns, peaks, sums)
