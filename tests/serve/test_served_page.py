@@ -221,6 +221,26 @@ def test_texts_are_compared(visit, alone):
     assert shown == pytest.approx((vectors @ vectors.T).flatten().tolist(), abs=0.006)
 
 
+def test_a_model_that_only_gives_vectors_compares_texts(browser, url):
+    def headless(route):
+        answer = route.fetch().json()
+        answer["data"] = [one | {"parts": []} for one in answer["data"] if one["id"] == "masked"]
+        route.fulfill(json=answer)
+
+    context = browser.new_context()
+    context.route("**/v1/models", headless)
+    page = context.new_page()
+    page.goto(url)
+    page.fill("textarea", "the cat\na dog")
+    page.click("text=Compare")
+    page.wait_for_selector(".heat")
+    page.select_option(".look select", index=1)
+    page.click(".look button")
+    page.frame_locator("iframe").locator("#read").get_by_text("a dog").wait_for()
+    assert page.locator("[role=tab]").count() == 0
+    context.close()
+
+
 # ---- writing
 
 
