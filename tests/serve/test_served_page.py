@@ -112,7 +112,7 @@ class Visit:
 
     def looked_at(self):
         """The title of what the viewer shows, once it has drawn it."""
-        self.find(".look button[aria-expanded]").click()
+        self.find(".look:visible button[aria-expanded]").click()
         frame = self.page.frame_locator(".panel:visible .stage iframe")
         frame.locator('html[data-ready="yes"]').wait_for(state="attached")
         return frame

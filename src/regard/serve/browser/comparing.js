@@ -9,7 +9,7 @@ function comparingForm(card) {
     job.start(async (signal) => {
       const texts = area.value.split(/\r?\n/).map((text) => text.trim()).filter(Boolean);
       if (texts.length < 2) { area.focus(); throw new Refused("Write at least two texts, one a line."); }
-      const told = await (await ask("/v1/embeddings", { model: card.id, input: texts, encoding_format: "float" }, signal)).json();
+      const told = await (await ask("v1/embeddings", { model: card.id, input: texts, encoding_format: "float" }, signal)).json();
       result.replaceChildren(likeness(texts, told.data.map((one) => one.embedding)));
       look.at((i) => ({ input: texts[i] }), texts);
     });

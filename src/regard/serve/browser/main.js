@@ -52,7 +52,7 @@ onKeyWanted = (wrong) => {
   $("key").focus();
 };
 async function begin() {
-  try { showModels((await (await ask("/v1/models")).json()).data); }
+  try { showModels((await (await ask("v1/models")).json()).data); }
   catch (problem) { if (problem.status !== 401) $("problem").textContent = problem.message; }
   root.dataset.ready = "yes";
 }
