@@ -651,3 +651,17 @@ def test_cards_say_what_a_form_needs(url):
     assert cards["captions"]["target"]
     assert cards["images"]["parameters"] > 1000
     assert ".png" in cards["images"]["suffixes"]
+
+
+def test_the_viewer_reaches_nothing(browser, url):
+    visit = Visit(browser, url, "labels")
+    ask(visit, "labels")
+    visit.answer()
+    visit.looked_at()
+    frame = next(one for one in visit.page.frames if one != visit.page.main_frame)
+    assert frame.evaluate("() => origin") == "null"
+    assert frame.evaluate("url => fetch(url).then(() => 'reached', () => 'refused')", f"{url}/live") == "refused"
+    assert frame.evaluate("() => { try { return parent.document.title } catch { return 'refused' } }") == "refused"
+    inline = "() => { const one = document.createElement('script'); one.textContent = 'window.ran = 1';"
+    assert frame.evaluate(f"{inline} document.body.append(one); return window.ran ?? 'refused'; }}") == "refused"
+    visit.context.close()
