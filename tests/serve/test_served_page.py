@@ -112,10 +112,17 @@ class Visit:
 
     def looked_at(self):
         """The title of what the viewer shows, once it has drawn it."""
-        self.find(".look button[aria-expanded]").click()
+        self.find(".look:visible button[aria-expanded]").click()
         frame = self.page.frame_locator(".panel:visible .stage iframe")
         frame.locator('html[data-ready="yes"]').wait_for(state="attached")
         return frame
+
+    def until(self, condition):
+        for _ in range(200):
+            if condition():
+                return
+            self.page.wait_for_timeout(25)
+        raise AssertionError("it never came to that")
 
     def fits(self):
         return self.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -221,6 +228,26 @@ def test_texts_are_compared(visit, alone):
     assert shown == pytest.approx((vectors @ vectors.T).flatten().tolist(), abs=0.006)
 
 
+def test_a_model_that_only_gives_vectors_compares_texts(browser, url):
+    def headless(route):
+        answer = route.fetch().json()
+        answer["data"] = [one | {"parts": []} for one in answer["data"] if one["id"] == "masked"]
+        route.fulfill(json=answer)
+
+    context = browser.new_context()
+    context.route("**/v1/models", headless)
+    page = context.new_page()
+    page.goto(url)
+    page.fill("textarea", "the cat\na dog")
+    page.click("text=Compare")
+    page.wait_for_selector(".heat")
+    page.select_option(".look select", index=1)
+    page.click(".look button")
+    page.frame_locator("iframe").locator("#read").get_by_text("a dog").wait_for()
+    assert page.locator("[role=tab]").count() == 0
+    context.close()
+
+
 # ---- writing
 
 
@@ -290,7 +317,12 @@ def test_a_conversation(visit, alone):
 def test_it_translates_line_by_line_as_one_pauses(visit, alone):
     visit.choose("translation")
     assert visit.find(".sides label").inner_text() == "English"
-    visit.find("textarea").press_sequentially("one two", delay=15)
+    visit.find("textarea").evaluate(
+        """area => [..."one two"].forEach((letter, i) => setTimeout(() => {
+            area.value += letter;
+            area.dispatchEvent(new Event("input"));
+        }, 40 * i))"""
+    )
     visit.find(".translated .prose").wait_for()
     assert sum(one.endswith("/v1/predict") for one in visit.asked) == 1, "it waits for a pause"
     visit.write("one two\n\nthree four")
@@ -310,26 +342,42 @@ def test_an_older_translation_never_overtakes(visit, alone):
     visit.choose("translation")
     visit.page.route("**/v1/predict", lambda route: held.append(route) if not held else route.continue_())
     visit.write("one")
-    visit.page.wait_for_timeout(700)
-    assert len(held) == 1
+    given_up = []
+    visit.page.on("requestfailed", lambda request: given_up.append(request.failure))
+    visit.until(lambda: held)
     visit.write("three four")
     visit.find(".translated .prose").wait_for()
-    want = alone["translation"]("three four").text
-    assert visit.answer().inner_text().strip() == want
-    assert "ERR_ABORTED" in (held[0].request.failure or ""), "the older one was given up"
+    assert visit.answer().inner_text().strip() == alone["translation"]("three four").text
+    visit.until(lambda: given_up)
+    assert "ERR_ABORTED" in given_up[0], "the older one was given up"
 
 
 def test_a_word_that_is_pointed_at_says_what_was_read(visit):
     visit.choose("translation")
     visit.write("one two three")
-    visit.find(".word-read").first.wait_for()
+    word, shares = read_for_the_first_word(visit)
+    assert word == visit.find(".word-read").first.inner_text()
+    assert set(shares) == {"one", "two", "three"}
+    assert sum(shares.values()) <= 100.2
+
+
+def test_characters_are_read_as_words(browser):
+    with serving("translation-recurrent") as (url, _):
+        visit = Visit(browser, url)
+        visit.write("one two three")
+        word, shares = read_for_the_first_word(visit)
+        assert word == visit.find(".word-read").first.inner_text()
+        assert set(shares) == {"one", "two", "three"}
+        visit.context.close()
+
+
+def read_for_the_first_word(visit):
+    """A word of the translation, and the shares of the words that were read for it."""
     visit.find(".word-read").first.hover()
     note = visit.find(".translated .note:not(:empty)")
     note.wait_for()
-    shares = [float(share) for share in re.findall(r"([\d.]+) %", note.inner_text())]
-    assert note.inner_text().startswith(visit.find(".word-read").first.inner_text() + " read ")
-    assert len(shares) == 3
-    assert sum(shares) <= 100.2
+    word, _, told = note.inner_text().partition(" read ")
+    return word, {name: float(share) for name, share in re.findall(r"(\w+) ([\d.]+) %", told)}
 
 
 # ---- files
@@ -603,3 +651,17 @@ def test_cards_say_what_a_form_needs(url):
     assert cards["captions"]["target"]
     assert cards["images"]["parameters"] > 1000
     assert ".png" in cards["images"]["suffixes"]
+
+
+def test_the_viewer_reaches_nothing(browser, url):
+    visit = Visit(browser, url, "labels")
+    ask(visit, "labels")
+    visit.answer()
+    visit.looked_at()
+    frame = next(one for one in visit.page.frames if one != visit.page.main_frame)
+    assert frame.evaluate("() => origin") == "null"
+    assert frame.evaluate("url => fetch(url).then(() => 'reached', () => 'refused')", f"{url}/live") == "refused"
+    assert frame.evaluate("() => { try { return parent.document.title } catch { return 'refused' } }") == "refused"
+    inline = "() => { const one = document.createElement('script'); one.textContent = 'window.ran = 1';"
+    assert frame.evaluate(f"{inline} document.body.append(one); return window.ran ?? 'refused'; }}") == "refused"
+    visit.context.close()

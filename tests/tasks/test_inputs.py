@@ -2,6 +2,7 @@
 
 import shutil
 import wave
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,9 @@ import regard
 from regard.data.images.inputs import pixels_of
 from regard.data.series.inputs import series_of
 from regard.errors import DataError, UsageError
+from regard.models.bert import Bert
+from regard.tasks.labels.predictor import LabelPredictor
+from regard.tasks.masked.predictor import MaskedPredictor
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 BARS = GOLDEN / "data" / "images" / "test" / "lying" / "0.png"
@@ -244,3 +248,16 @@ def test_a_run_is_scored_on_files_as_on_the_command_line(tmp_path, monkeypatch):
     assert all(check.kept for check in model.verify("pairs/test.tsv", n=4))
     with pytest.raises(DataError, match=r"gone.tsv: there is no such file"):
         model.evaluate("gone.tsv")
+
+
+def test_texts_have_the_parts_that_a_model_reads():
+    assert golden("answers").parts == ("question", "passage")
+    labels = golden("labels")
+    assert labels.parts == ("text",)
+    config = replace(labels.config, data=replace(labels.config.data, pair="second"))
+    pairs = LabelPredictor(labels.module, labels.labeller.template, labels.space, config)
+    assert pairs.parts == ("first text", "second text")
+    masked = golden("masked")
+    for heads, parts in ((("mlm",), ("text",)), (("nsp",), ("first text", "second text")), ((), ())):
+        model = Bert(replace(masked.bert.config, mlm="mlm" in heads, nsp="nsp" in heads))
+        assert MaskedPredictor(model, masked.tokenizer, masked.config).parts == parts

@@ -154,10 +154,10 @@ class Predictor(ABC, Generic[Input, Output]):
 
     `say` is told what a user should know about inputs, such as that one was cut; by default nobody listens. `folder` is
     the run, if it is one. `suffixes` are those of the files that inputs are, none where inputs are texts; `parts` names
-    what such a text consists of, parted by tabs. `multiline` says that outputs may have several lines, `headed` that
-    they are tables whose first line is a header. `undecoded` is why options of decoding mean nothing when the model is
-    scored, where they do not. `verified_on` names what promises are measured on, and what stands in where there is no
-    test set.
+    what such a text consists of, parted by tabs, and nothing where there is nothing to predict. `multiline` says that
+    outputs may have several lines, `headed` that they are tables whose first line is a header. `undecoded` is why
+    options of decoding mean nothing when the model is scored, where they do not. `verified_on` names what promises are
+    measured on, and what stands in where there is no test set.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = ()

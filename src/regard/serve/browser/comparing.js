@@ -1,6 +1,6 @@
 /* How alike texts are: the cosine of the vectors of each two, as a table. */
 function comparingForm(card) {
-  const area = textArea({ name: "texts", rows: 5, placeholder: "One text a line" }), line = problemLine(), result = resultBox();
+  const area = textArea({ name: "texts", rows: 5, placeholder: "One text a line" }), line = problemLine(), result = resultBox(), look = looking(card);
   const go = make("button", { className: "main", type: "submit", textContent: "Compare" });
   const form = make("form", { className: "ask", noValidate: true }, field("Texts, one a line", area), make("div", { className: "row" }, go, keysHint("Ctrl", "Enter")), line);
   const job = new Job({ line, buttons: [go], result });
@@ -9,12 +9,13 @@ function comparingForm(card) {
     job.start(async (signal) => {
       const texts = area.value.split(/\r?\n/).map((text) => text.trim()).filter(Boolean);
       if (texts.length < 2) { area.focus(); throw new Refused("Write at least two texts, one a line."); }
-      const told = await (await ask("/v1/embeddings", { model: card.id, input: texts, encoding_format: "float" }, signal)).json();
+      const told = await (await ask("v1/embeddings", { model: card.id, input: texts, encoding_format: "float" }, signal)).json();
       result.replaceChildren(likeness(texts, told.data.map((one) => one.embedding)));
+      look.at((i) => ({ input: texts[i] }), texts);
     });
   };
   sendByKey(form, area);
-  return make("div", {}, form, result);
+  return make("div", {}, form, result, look.box);
 }
 
 function likeness(texts, vectors) {

@@ -17,7 +17,7 @@ function fileForm(card) {
     if (!given) return;
     await job.start(async () => {
       file = await readable(given, card, media);
-      context = { card, ...(await previewed(file, media, preview)) };
+      context = await previewed(file, media, preview);
       name.textContent = `${file.name}, ${bytes(file.size)}`;
       go.hidden = false; drop.classList.add("small");
     });
@@ -55,7 +55,7 @@ async function readable(file, card, media) {
   throw new Refused(`${file.name} is no ${media} that this model reads: ${listed(card.suffixes)}.`);
 }
 
-let lastUrls = new Map();
+const lastUrls = new Map();
 async function previewed(file, media, box) {
   URL.revokeObjectURL(lastUrls.get(box));
   const url = URL.createObjectURL(file);

@@ -31,15 +31,15 @@ function looking(card) {
 
 function looked(card, { input, file, target, format }, signal) {
   const facts = { model: card.id, format, ...(target ? { target } : {}) };
-  if (!file) return ask("/v1/look", { ...facts, input }, signal);
+  if (!file) return ask("v1/look", { ...facts, input }, signal);
   const form = new FormData();
   for (const [name, value] of Object.entries(facts)) form.append(name, value);
   form.append("file", file, file.name);
-  return ask("/v1/look", form, signal);
+  return ask("v1/look", form, signal);
 }
 
 function frameOf(page) {
-  const frame = make("iframe", { title: "What the model looked at", src: "/frame" });
+  const frame = make("iframe", { title: "What the model looked at", src: "frame" });
   frame.setAttribute("sandbox", "allow-scripts");
   const themed = page.replace("<html ", `<html data-theme="${theme()}" `);
   const ready = (event) => {

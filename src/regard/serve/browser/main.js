@@ -15,6 +15,7 @@ function formOf(card) {
   const able = (ability) => card.abilities.includes(ability);
   if (able("continue")) return writingForm(card);
   if (able("translate")) return translatingForm(card);
+  if (able("embed") && !card.parts.length) return comparingForm(card);
   const own = card.suffixes.length ? fileForm(card) : textForm(card);
   return able("embed") ? tabs("What to ask", [["Ask", own], ["Compare texts", comparingForm(card)]]) : own;
 }
@@ -51,7 +52,7 @@ onKeyWanted = (wrong) => {
   $("key").focus();
 };
 async function begin() {
-  try { showModels((await (await ask("/v1/models")).json()).data); }
+  try { showModels((await (await ask("v1/models")).json()).data); }
   catch (problem) { if (problem.status !== 401) $("problem").textContent = problem.message; }
   root.dataset.ready = "yes";
 }

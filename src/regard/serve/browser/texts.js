@@ -16,7 +16,7 @@ function textForm(card) {
       if (empty >= 0) { areas[empty].focus(); throw new Refused(`Write ${article(card.parts[empty])} first.`); }
       const input = given.map((text) => text.replace(/[\t\n]/g, " ")).join(TAB);  // a place stays a place
       const record = await predicted(card, { input, decode: chosen.given() }, signal);
-      result.replaceChildren(...shownRecord(record, { card, parts: given }));
+      result.replaceChildren(...shownRecord(record, { parts: given }));
       look.at(() => ({ input }));
     });
   };
@@ -32,7 +32,7 @@ async function predicted(card, { input, file, decode = {} }, signal) {
     body.append("decode", JSON.stringify(decode));
     body.append("file", file, file.name);
   }
-  const told = await (await ask("/v1/predict", body, signal)).json();
+  const told = await (await ask("v1/predict", body, signal)).json();
   return Array.isArray(input) ? told.data : told.data[0];
 }
 

@@ -37,20 +37,35 @@ function readingOf(card, source, target, line, note) {
   return async (number) => {
     asked ??= looked(card, { input: source, target, format: "record" }).then((answer) => answer.json()).then(alignment);
     try {
-      const { words, shares } = await asked, ranked = (shares[number] || []).map((p, i) => [words[i], p]).sort((a, b) => b[1] - a[1]).slice(0, 3);
+      const { rows, words, shares } = await asked, at = rows[number] === line[number] ? number : rows.indexOf(line[number]);
+      if (at < 0) { note.replaceChildren(); return; }
+      const ranked = shares[at].map((p, i) => [words[i], p]).sort((a, b) => b[1] - a[1]).slice(0, 3);
       note.replaceChildren(make("b", { textContent: line[number] }), " read ", ranked.map(([word, p]) => `${word} ${percent(p)}`).join(", "));
     } catch (problem) { asked = null; note.textContent = problem.message; }
   };
 }
 function alignment(record) {
-  const { rows, columns, weights } = record.maps.cross, asks = record.axes[rows].words, seen = record.axes[columns].words;
+  if (!record.maps.cross) return { rows: [], words: [], shares: [] };
+  const { rows, columns, weights } = record.maps.cross, asks = joined(record.axes[rows].words), seen = joined(record.axes[columns].words);
   const shares = asks.texts.map(() => seen.texts.map(() => 0)), pieces = asks.texts.map((_, i) => asks.of_piece.filter((one) => one === i).length);
   const [layers, heads] = weights.shape;
   for (const layer of weights.data) for (const head of layer) head.forEach((row, t) => row.forEach((w, s) => {
     const a = asks.of_piece[t], b = seen.of_piece[s];
     if (a >= 0 && b >= 0) shares[a][b] += w / (layers * heads * pieces[a]);
   }));
-  return { words: seen.texts, shares };
+  return { rows: asks.texts, words: seen.texts, shares };
+}
+
+/* Where pieces are characters, the words that they make up between spaces. */
+function joined({ texts, of_piece }) {
+  if (texts.every((text) => text.trim())) return { texts, of_piece };
+  const words = [], of = [];
+  texts.forEach((text, i) => {
+    if (text.trim() && !texts[i - 1]?.trim()) words.push("");
+    if (text.trim()) words[words.length - 1] += text;
+    of.push(text.trim() ? words.length - 1 : -1);
+  });
+  return { texts: words, of_piece: of_piece.map((one) => one < 0 ? -1 : of[one]) };
 }
 
 function translated(card, source, record) {

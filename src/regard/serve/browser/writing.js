@@ -22,7 +22,7 @@ function continueForm(card) {
       said = ""; note.textContent = ""; keep.hidden = true; look.away();
       result.replaceChildren(make("p", { className: "prose story", dir: "auto" }, make("span", { className: "given", textContent: prompt }), fresh), note, make("div", { className: "row" }, keep));
       const end = () => { keep.hidden = !said; if (said) look.at(() => ({ input: prompt, target: said })); };
-      try { await streamed("/v1/completions", body, signal, { piece: (choice) => { said += choice.text; fresh.textContent = said; }, note }); }
+      try { await streamed("v1/completions", body, signal, { piece: (choice) => { said += choice.text; fresh.textContent = said; }, note }); }
       finally { end(); }
     });
   };
@@ -34,11 +34,11 @@ function continueForm(card) {
 /* A text as it comes: each piece is handed over, and the pace noted at the end. */
 async function streamed(path, body, signal, { piece, note }) {
   const began = performance.now();
-  let first = 0, why = "";
+  let why = "";
   const answer = await ask(path, { ...body, stream: true, stream_options: { include_usage: true } }, signal);
   for await (const event of events(answer)) {
     const choice = event.choices[0];
-    if (choice) { piece(choice); first ||= performance.now(); why = choice.finish_reason || why; }
+    if (choice) { piece(choice); why = choice.finish_reason || why; }
     if (event.usage && note) {
       const seconds = Math.max((performance.now() - began) / 1000, 1e-3), n = event.usage.completion_tokens;
       note.textContent = `${several(n, "token", "tokens")}, ${Math.round(n / seconds).toLocaleString("en")} a second${why === "length" ? "; cut at the length" : ""}`;
@@ -65,7 +65,7 @@ function chatForm(card) {
       const turn = [...messages, { role: "user", content: text }];
       let said = "";
       area.value = ""; grow(area);
-      try { await streamed("/v1/chat/completions", { model: card.id, messages: turn, ...sampling(given) }, signal, { piece: (choice) => { said += choice.delta.content || ""; told.textContent = said.trimStart(); } }); }
+      try { await streamed("v1/chat/completions", { model: card.id, messages: turn, ...sampling(given) }, signal, { piece: (choice) => { said += choice.delta.content || ""; told.textContent = said.trimStart(); } }); }
       catch (problem) { if (!said) { asked.remove(); told.remove(); area.value = area.value || text; grow(area); throw problem; } line.textContent = problem.name === "AbortError" ? "" : problem.message; }
       messages = [...turn, { role: "assistant", content: said }];
     });

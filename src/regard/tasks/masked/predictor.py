@@ -62,6 +62,8 @@ class MaskedPredictor(Predictor[str, Filling | NextSentence]):
         super().__init__(module, config)
         assert isinstance(module, Bert)
         self.bert, self.tokenizer, self.filler = module, tokenizer, Filler(module, tokenizer)
+        if not module.config.mlm:
+            self.parts = ("first text", "second text") if module.config.nsp else ()
 
     @classmethod
     def open(cls, pretrained: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
