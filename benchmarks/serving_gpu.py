@@ -220,7 +220,8 @@ def main() -> int:
             firsts, rates = statistics.quantiles(seen.firsts, n=20), statistics.quantiles(seen.rates, n=100)
             name = f"GPT-2, {given.users} users, streams of {N_NEW} tokens" + (", exact" if exact else "")
             figures = {
-                "tokens/s": (round(served), "tokens/s", round(rate)), "share of offline": (round(served / rate, 3), None, None),
+                "tokens/s": (round(served), "tokens/s", round(rate)),
+                "share of offline": (round(served / rate, 3), None, None),
                 "time to first token, p50": (round(1000 * firsts[9]), "ms", None),
                 "time to first token, p95": (round(1000 * firsts[-1]), "ms", None),
                 "events a second and client, p99": (round(rates[-1], 1), None, None),

@@ -8,8 +8,9 @@ max_extra, never above `max_length`. An option that the chosen strategy would ig
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -75,6 +76,11 @@ class DecodeOptions(Settings):
         if self.max_extra > 0 and self.max_ratio == 0:
             yield f"decode.max_extra is {self.max_extra} without max_ratio; allowed with max_ratio above 0"
 
+    def varied(self, **changes: Any) -> Self:
+        """The same but for some; remembered, because checking all of them takes longer than many a step."""
+        varied: Self = _varied(self, tuple(sorted(changes.items())))
+        return varied
+
     def limits(self, source_lengths: Tensor) -> Tensor:
         """The most steps for each row, from the length of its source: (B,) → (B,) int64."""
         lengths = torch.full_like(source_lengths, self.max_length, dtype=torch.int64)
@@ -82,3 +88,8 @@ class DecodeOptions(Settings):
             relative = torch.ceil(source_lengths.double() * self.max_ratio).long() + self.max_extra
             lengths = torch.minimum(lengths, relative)
         return lengths.clamp(min=self.min_length + 1)
+
+
+@lru_cache(1024)
+def _varied(options: Any, changes: tuple[tuple[str, Any], ...]) -> Any:
+    return replace(options, **dict(changes))

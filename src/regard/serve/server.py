@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import socket
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from threading import Thread
 from types import FrameType, TracebackType
 
@@ -16,6 +19,7 @@ from regard.serve.app import create_app
 from regard.serve.keys import Keys
 from regard.serve.served import Served
 
+_TURN = 0.0002  # seconds that a thread has before another one gets its turn
 _AFTER_GRACE = 5.0  # seconds in which the last answers, errors by then, are still sent
 
 
@@ -82,10 +86,28 @@ def run(
     for line in introduction(served, address.url):
         say(line)
     try:
-        Server(config, served, grace).run(sockets=[address.socket])
+        with short_turns():
+            Server(config, served, grace).run(sockets=[address.socket])
     finally:
         served.drawing.stop()
     say("stopped")
+
+
+@contextmanager
+def short_turns() -> Iterator[None]:
+    """Threads of Python take short turns: an engine has little to do at a time, and soon.
+
+    What was made so far stays: the garbage collector need not look at it again and again.
+    """
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(_TURN)
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        sys.setswitchinterval(usual)
 
 
 def introduction(served: Served, url: str) -> list[str]:

@@ -84,6 +84,7 @@ class ScoreData:
     made: Path = field(default_factory=lambda: _passing_folder())
 
 
+_MOST_OPTIONS = 1000  # choices of options that are remembered
 _IN_A_CELL = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})
 TestData = ScoreData | str | Path | Sequence[str | Path] | None
 _passing: list[TemporaryDirectory[str]] = []  # removed when the process ends
@@ -171,6 +172,7 @@ class Predictor(ABC, Generic[Input, Output]):
         self.module, self.config = module, config
         self.say: Callable[[str], None] = lambda _: None
         self.folder: Path | None = None
+        self._options: dict[object, tuple[Any, Any]] = {}  # what was chosen before, for which recipe
 
     def __repr__(self) -> str:
         kind = f"{self.config.task} with a {self.config.model['name']}"
@@ -278,11 +280,17 @@ class Predictor(ABC, Generic[Input, Output]):
         An override that only one strategy of decoding knows chooses that strategy: `beam=5` is a beam search. What
         the recipe says about a strategy that is not used is left aside.
         """
-        section, given = self.config.decode, dict(overrides)
+        section, given, known = self.config.decode, dict(overrides), _hashed(overrides)
+        before, chosen = self._options.get(known, (None, None))
+        if before is section:
+            return chosen
         kept = asdict(section)
         if isinstance(section, DecodeOptions):
             kept, given = _of_one_strategy(kept, given)
-        return typed(type(section), kept | given, where="decode")
+        chosen = typed(type(section), kept | given, where="decode")
+        if known is not None and len(self._options) < _MOST_OPTIONS:
+            self._options[known] = section, chosen
+        return chosen
 
     # ---- figures
 
@@ -435,6 +443,16 @@ class Predictor(ABC, Generic[Input, Output]):
 def _file_name(given: object) -> str:
     """The name of the file that an input is, if it is one."""
     return Path(given).name if isinstance(given, str | Path) and os.path.isfile(given) else ""
+
+
+def _hashed(overrides: Mapping[str, Any]) -> object:
+    """What options are known by: their names, values and kinds of values; None where that cannot be said."""
+    key = tuple((name, type(value), value) for name, value in sorted(overrides.items()))
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
 
 
 def _of_one_strategy(base: dict[str, Any], given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -72,6 +72,7 @@ class CapturedDecoding:
         self.addresses = addresses(model.module)
         self._function: Step | None = None
         self._graphs: dict[object, torch.cuda.CUDAGraph | None] = {}  # None: run once, and to be captured next time
+        self._kept: dict[object, Tensor] = {}
         self._greedy_states: dict[Marks, GreedyState] = {}
 
     @property
@@ -115,13 +116,17 @@ class CapturedDecoding:
         `choose` may be recorded: it works on fixed places in memory, and moves the rows' positions on.
         """
 
+        key = (name, keeps)
+
         def work() -> None:
             logits = self._compute(model)
             if keeps:
-                self._keep(logits, stream=stream)
+                self._kept[key] = logits if logits.dtype.itemsize >= 4 else logits.float()
             choose(logits)
 
-        self._launch((name, keeps), work, stream=stream)
+        self._launch(key, work, stream=stream)
+        if keeps:
+            self.logits = self._kept[key]  # each graph leaves them in a place of its own
 
     def greedy_state(self, marks: Marks, *, n_tokens: int) -> GreedyState:
         """Where greedy search with these marks notes what it chose of so many tokens."""
@@ -207,8 +212,9 @@ class CapturedDecoding:
             with torch.cuda.stream(stream):
                 work()
             here.wait_stream(stream)
-            if self.logits is not None:
-                self.logits.record_stream(here)
+            for logits in (self.logits, self._kept.get(name)):
+                if logits is not None:
+                    logits.record_stream(here)
             self._graphs[name] = None
 
 

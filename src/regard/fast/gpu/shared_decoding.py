@@ -37,7 +37,8 @@ from regard.fast.gpu.static_cache import CacheContents
 from regard.models.gpt import refuse_beyond
 
 N_TICKS = 32  # steps of a launch, at most
-_LAUNCH = 0.015  # seconds that a launch should take: the next one is prepared meanwhile
+_LAUNCH = 0.01, 0.04  # seconds that a launch should take, for one row and for a full house
+_FULL = 256  # rows that write: a full house
 _AHEAD = 2  # launches on their way
 _ROOM = 512  # positions and source tokens a row, at first: from here on kernels work in blocks of one size
 _READ = 16_384  # positions that are read as one batch
@@ -80,7 +81,7 @@ class SharedDecoding:
         self._pending: deque[_Launch] = deque()
         self._writing: dict[SharedStepper, None] = {}
         self._marks: Marks | None = None
-        self._step_seconds = _LAUNCH / 8
+        self._step_seconds = 0.002
         self._build(_ROOM, _ROOM if model.attentions("cross") else 0)
 
     # ---- rows that begin
@@ -211,7 +212,9 @@ class SharedDecoding:
     # ---- inside
 
     def _n_steps(self) -> int:
-        return max(1, min(N_TICKS, round(_LAUNCH / self._step_seconds)))
+        n_rows = sum(one.n_rows for one in self._writing)
+        seconds = _LAUNCH[0] + (_LAUNCH[1] - _LAUNCH[0]) * min(1.0, n_rows / _FULL)
+        return max(1, min(N_TICKS, round(seconds / self._step_seconds)))
 
     def _take(self, n: int) -> list[int]:
         self._put_back()

@@ -26,7 +26,12 @@ _OVERLAP = 16  # pieces of the text before that decide how the next ones are spe
 def text_after(tokenizer: Tokenizer, before: Sequence[int], ids: Sequence[int]) -> str:
     """The text of ids that follow others: spelled as it is after them, spaces included."""
     last = list(before[-_OVERLAP:])
-    known, whole = tokenizer.decode(last), tokenizer.decode([*last, *ids])
+    return _behind(tokenizer, last, tokenizer.decode(last), ids)
+
+
+def _behind(tokenizer: Tokenizer, last: Sequence[int], known: str, ids: Sequence[int]) -> str:
+    """The same, where the last ids before and their text are known."""
+    whole = tokenizer.decode([*last, *ids])
     return whole[len(known) :] if whole.startswith(known) else tokenizer.decode(ids)
 
 
@@ -34,7 +39,8 @@ class IncrementalDetokenizer:
     """Ids to text while they come: whole characters only, and nothing that may yet be a stop string."""
 
     def __init__(self, tokenizer: Tokenizer, before: Sequence[int], stops: Sequence[str]) -> None:
-        self.tokenizer, self.before, self.stops = tokenizer, before, stops
+        self.tokenizer, self.stops = tokenizer, stops
+        self._follow(before)
         self.ids: list[int] = []
         self.n_shown = self.n_tokens = 0
         self.over = False
@@ -49,7 +55,8 @@ class IncrementalDetokenizer:
         new = self._say(text if self.over else text[: len(text) - self._held(text)])
         # Spelling all of it each time would take ever longer.
         if len(self.ids) >= 4 * _OVERLAP and self.n_shown == len(text):
-            self.before, self.ids, self.n_shown = self.ids, [], 0
+            self._follow(self.ids)
+            self.ids, self.n_shown = [], 0
         return new
 
     def rest(self) -> str:
@@ -57,7 +64,11 @@ class IncrementalDetokenizer:
         return self._say(self._text(self.ids)[0])
 
     def _text(self, ids: Sequence[int]) -> tuple[str, bool]:
-        return cut_at(text_after(self.tokenizer, self.before, ids), self.stops)
+        return cut_at(_behind(self.tokenizer, self._last, self._known, ids), self.stops)
+
+    def _follow(self, before: Sequence[int]) -> None:
+        self._last = list(before[-_OVERLAP:])
+        self._known = self.tokenizer.decode(self._last)
 
     def _up_to_stop(self, tokens: Sequence[int]) -> Sequence[int]:
         n = next(n for n in range(1, len(tokens) + 1) if self._text([*self.ids, *tokens[:n]])[1])

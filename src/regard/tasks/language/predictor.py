@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
@@ -122,7 +121,7 @@ class LanguagePredictor(Predictor[Prompt, Continuation]):
         """How to go on; ids beyond the tokenizer's, which some models have to fill up, never come."""
         options: DecodeOptions = self.options(overrides)
         unused = range(len(self.tokenizer), len(self.module.output_weight))  # type: ignore[arg-type]
-        return replace(options, banned=(*options.banned, *unused))
+        return options.varied(banned=(*options.banned, *unused)) if unused else options
 
     @torch.inference_mode()
     def log_probs(self, text: str) -> list[tuple[str, float]]:

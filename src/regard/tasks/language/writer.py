@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, cast
 
 import torch
+from torch import nn
 
-from regard.attention import Rows
+from regard.attention import MultiHeadAttention, Rows
 from regard.checkpoints.spec import ModelSpec
 from regard.config.recipe import Recipe
 from regard.data.batching.plan import like_lengths, pad
@@ -32,6 +33,7 @@ from regard.tasks.language.detokenizer import IncrementalDetokenizer, StoppingSt
 from regard.tasks.predictions import Prediction
 
 Prompt = str | list[int]  # a text, or its ids
+_FEW_TOKENS, _MANY_TOKENS = 16_384, 131_072  # positions that are written at once, at least and at most
 
 
 class WritingModel(LanguageModel, Protocol):
@@ -101,13 +103,13 @@ class Writer:
         *,
         context: int,
         separated: bool = True,
-        batch_tokens: int = 16_384,
+        batch_tokens: int | None = None,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
         if context < 2:
             raise UsageError(f"context is {context}, at least 2 is needed to continue a text")
         self.models, self.tokenizer, self.context = list(models), tokenizer, context
-        self.batch_tokens, self.say = batch_tokens, say
+        self.batch_tokens, self.say = batch_tokens or usual_batch_tokens(self.models[0]), say
         self.marks = Markers.of(tokenizer, separated=separated)
         self.eos_id = tokenizer.pad_id if self.marks.end is None else self.marks.end
         # Our special tokens mean nothing to a model of text, and an end that it never saw must not come by chance.
@@ -176,7 +178,7 @@ class Writer:
                 bos_id=read[-1],
                 eos_id=self.eos_id,
                 pad_id=self.models[0].config.pad_id,
-                options=replace(self._terms(draft, options), max_length=steps),
+                options=self._terms(draft, options).varied(max_length=steps),
                 row_key=draft.key,
             )
             tokens_out: list[int] = []
@@ -218,7 +220,7 @@ class Writer:
         if least >= self._steps(draft, options):  # it may not end in this round at all
             banned, least = banned | {self.eos_id}, 0
         n_samples = options.n_samples if draft.rounds == 0 else 1
-        return replace(options, banned=tuple(sorted(banned)), min_length=least, n_samples=n_samples)
+        return options.varied(banned=tuple(sorted(banned)), min_length=least, n_samples=n_samples)
 
     def _write(
         self, drafts: list[list[_Draft]], going: Sequence[int], options: DecodeOptions, stop: Sequence[str]
@@ -276,6 +278,17 @@ class Writer:
         score = draft.score if draft.rounds == 1 else Ranking.of(options).score(log_prob, len(draft.log_probs))
         tokens, finished = self.tokenizer.tokens(draft.ids), draft.finished or stopped
         return Continuation(text, score, tokens, log_prob=log_prob, ids=draft.ids, finished=finished)
+
+
+def usual_batch_tokens(model: WritingModel) -> int:
+    """How many positions are written at once: on a GPU as many as an eighth of its memory holds the keys of."""
+    weight = next(iter(model.parameters()))
+    if not weight.is_cuda:
+        return _FEW_TOKENS
+    caches = [part for part in cast(nn.Module, model).modules() if isinstance(part, MultiHeadAttention)]
+    position = sum(2 * part.n_kv_heads * part.d_head for part in caches) * weight.element_size()
+    memory = torch.cuda.get_device_properties(weight.device).total_memory // 8
+    return max(_FEW_TOKENS, min(_MANY_TOKENS, memory // max(1, position)))
 
 
 def context_of(described: ModelSpec, recipe: Recipe) -> int:
