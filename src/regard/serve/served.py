@@ -14,22 +14,24 @@ from regard.config.schema import nearest
 from regard.data.io.languages import language_of, languages_of
 from regard.errors import UsageError
 from regard.serve.chat import ChatTemplate
-from regard.serve.drawing import Drawing
 from regard.serve.engine import Engine
 from regard.serve.errors import ApiError
 from regard.serve.limits import Limits
+from regard.serve.looking import Looking
 from regard.serve.metrics import Metrics
 from regard.tasks.registry import Ability, task_spec
 
 
 @dataclass(frozen=True)
 class ServedModel:
-    """One model; `languages` are the codes of a translator's two."""
+    """One model, opened from a `place`; `languages` are the codes of a translator's two."""
 
     name: str
     predictor: Any
     engine: Engine
     created: int
+    place: Path
+    precision: str = "auto"
     chat: ChatTemplate | None = None
     languages: tuple[str, str] | None = None
 
@@ -55,7 +57,7 @@ class Served:
     def __init__(self, models: Sequence[ServedModel], limits: Limits, metrics: Metrics) -> None:
         self.models: Mapping[str, ServedModel] = {model.name: model for model in models}
         self.limits, self.metrics = limits, metrics
-        self.drawing = Drawing()
+        self.looking = Looking()
         self.stopping = False
 
     def model(self, name: object, *, able: Sequence[Ability] = ()) -> ServedModel:
@@ -84,7 +86,7 @@ class Served:
         with ThreadPoolExecutor(max(1, len(self.models))) as pool:
             for model in self.models.values():
                 pool.submit(model.engine.stop, grace)
-        self.drawing.stop(max(0.0, until - time.monotonic()))
+        self.looking.stop(max(0.0, until - time.monotonic()))
 
     def exposition(self) -> bytes:
         """All figures as Prometheus reads them."""
@@ -120,7 +122,7 @@ def open_served(
             if "continue" in task_spec(predictor.config.task).serves
             else None
         )
-        models.append(ServedModel(name, predictor, engine, int(time.time()), chat, spoken))
+        models.append(ServedModel(name, predictor, engine, int(time.time()), place, precision, chat, spoken))
     return Served(models, limits, metrics)
 
 

@@ -84,7 +84,7 @@ def run(
     try:
         Server(config, served, grace).run(sockets=[address.socket])
     finally:
-        served.drawing.stop()
+        served.looking.stop()
     say("stopped")
 
 
