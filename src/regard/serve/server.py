@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Sequence
 from threading import Thread
 from types import FrameType, TracebackType
+from typing import Any
 
 import uvicorn
 
@@ -13,6 +14,7 @@ from regard.config.wording import several
 from regard.errors import EnvironmentProblem
 from regard.fast.cpu.native import why
 from regard.serve.app import create_app
+from regard.serve.connections import ConnectionLimits, bounded
 from regard.serve.keys import Keys
 from regard.serve.served import Served
 
@@ -67,18 +69,12 @@ def run(
     keys: Keys,
     cors: Sequence[str] = (),
     grace: float = 10.0,
+    connections: ConnectionLimits | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> None:
     """Serve until told to end."""
     app = create_app(served, keys=keys, cors=cors)
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        timeout_graceful_shutdown=int(grace + _AFTER_GRACE),
-        h11_max_incomplete_event_size=64 * 1024,
-    )
+    config = uvicorn_config(app, connections or ConnectionLimits(), grace=grace)
     for line in introduction(served, address.url):
         say(line)
     try:
@@ -86,6 +82,22 @@ def run(
     finally:
         served.looking.stop()
     say("stopped")
+
+
+def uvicorn_config(app: Any, connections: ConnectionLimits, *, grace: float) -> uvicorn.Config:
+    """How uvicorn is run: within bounds, and without a word about who asks."""
+    return uvicorn.Config(
+        app,
+        http=bounded(connections),
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=int(grace + _AFTER_GRACE),
+        h11_max_incomplete_event_size=64 * 1024,
+    )
 
 
 def introduction(served: Served, url: str) -> list[str]:
