@@ -208,6 +208,27 @@ def test_errors_are_those_of_the_client(client):
         client.completions.create(model="language", prompt="the", extra_body={"decode": {"baem": 3}})
 
 
+@pytest.mark.parametrize(
+    ("name", "refused", "neutral"),
+    [
+        ("logprobs", [0, 3, True], [None, False]),  # 0 asks for those of the tokens that were chosen
+        ("top_logprobs", [2], [None, 0]),
+        ("presence_penalty", [0.5, -1], [None, 0, 0.0]),
+        ("frequency_penalty", [0.5, True], [None, 0, 0.0]),
+        ("logit_bias", [{"5": 1}], [None, {}]),
+        ("best_of", [2], [None, 1]),
+    ],
+)
+def test_what_cannot_be_done_is_refused_and_not_ignored(url, name, refused, neutral):
+    asked = {"model": "language", "prompt": "the", "max_tokens": 2}
+    for value in refused:
+        status, _, said = post(url, "/v1/completions", asked | {name: value})
+        assert (status, said["error"]["param"], said["error"]["code"]) == (400, name, "unsupported_parameter")
+        assert "leave it out" in said["error"]["message"]
+    for value in neutral:
+        assert post(url, "/v1/completions", asked | {name: value})[0] == 200
+
+
 def test_a_full_queue_is_429_and_the_client_tries_again():
     with serving("language", limits=Limits(queue=1)) as (url, served):
         impatient = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=20)
