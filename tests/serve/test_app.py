@@ -523,6 +523,7 @@ def test_the_command_serves_and_ends_within_its_grace(tmp_path):
     keys.write_text("# for tests\nright\n")
     command = [sys.executable, "-m", "regard", "serve", f"de={RUNS / 'translation'}", str(RUNS / "language")]
     command += ["--port", "0", "--keys", str(keys), "--grace", "0.5", "--device", "cpu", "--languages", "de=en-de"]
+    command += ["--queue", "3"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         line = process.stderr.readline()
@@ -531,6 +532,8 @@ def test_the_command_serves_and_ends_within_its_grace(tmp_path):
         wait_for(url)
         status, _, said = post(url, "/v1/predict", {"model": "de", "input": "one"}, headers={"X-API-Key": "right"})
         assert (status, said["task"]) == (200, "translation")
+        several = {"model": "de", "input": ["one"] * 4}  # which could never wait at once
+        assert post(url, "/v1/predict", several, headers={"X-API-Key": "right"})[0] == 400
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="right", max_retries=0, timeout=20)
         stream = {"model": "language", "prompt": "the", "stream": True, "extra_body": {"decode": ENDLESS}}
         events = client.completions.create(**stream)

@@ -60,7 +60,14 @@ def serve(
     from regard.serve.served import language_pairs, named_places, open_served
 
     known = Keys.read(keys) if keys else Keys([])
-    limits = Limits(rows=rows, queue=queue, deadline=deadline, body=max_body * 1024 * 1024, length=max_length)
+    limits = Limits(
+        rows=rows,
+        queue=queue,
+        deadline=deadline,
+        body=max_body * 1024 * 1024,
+        inputs=min(Limits.inputs, queue),  # more could never wait, however often they came again
+        length=max_length,
+    )
     places, pairs = named_places(runs), language_pairs(languages or [])
     with Address(host, port) as address:
         served = open_served(
