@@ -140,3 +140,13 @@ def test_requests_are_answered_one_after_another():
     serve(io.BytesIO(b"".join(json.dumps(one).encode() + b"\n" for one in lines)), answers)
     told = [json.loads(line) for line in answers.getvalue().splitlines()]
     assert [one["kind"] for one in told] == ["refused", "refused"]
+
+
+def test_a_look_that_would_take_too_much_memory_fails_and_the_next_does_not(monkeypatch):
+    script = "from regard.serve import looking_worker as w; w.free_memory = lambda: 2_400_000_000; w.main()"
+    monkeypatch.setattr(looking_module, "COMMAND", (sys.executable, "-c", script))
+    made = Looking()
+    with pytest.raises(LookingError, match="failed"):
+        looked(made, Asked(RUNS / "translation", "fp32", "one " * 16_000, None))
+    assert looked(made, asked("translation"))
+    made.stop()

@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 import regard
-from regard.config.bounded import parse_json
+from regard.config.bounded import free_memory, parse_json
 from regard.config.wording import file_size
 from regard.errors import EnvironmentProblem, RegardError, UsageError
 from regard.inspection.record import Look
@@ -98,17 +98,25 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
 def main() -> None:
     """Answer on the standard streams."""
-    os.nice(NICE)
+    _step_back()
     for one in (signal.SIGINT, signal.SIGTERM):
         signal.signal(one, signal.SIG_IGN)
-    with suppress(OSError):  # not a Linux machine, or not allowed to
-        Path("/proc/self/oom_score_adj").write_text("1000")
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints does not get between the answers
     try:
         serve(sys.stdin.buffer, answers)
     except BrokenPipeError:
         os._exit(0)  # the server is gone
+
+
+def _step_back() -> None:
+    """Leave processor and memory to the server: half of what is free may be taken, and less when it runs out."""
+    with suppress(ImportError, AttributeError, OSError, ValueError):  # not everywhere, and not always allowed
+        import resource
+
+        os.nice(NICE)
+        Path("/proc/self/oom_score_adj").write_text("1000")
+        resource.setrlimit(resource.RLIMIT_DATA, (free_memory() // 2, resource.RLIM_INFINITY))
 
 
 if __name__ == "__main__":
