@@ -348,7 +348,7 @@ def test_one_bad_input_leaves_the_others(url):
 def test_look_shows_what_was_looked_at(url, form, begins):
     asked = Request(url + "/v1/look", json.dumps({"model": "translation", "input": "one two", "format": form}).encode(),
                     {"Content-Type": "application/json"})  # fmt: skip
-    with urlopen(asked, timeout=30) as answer:
+    with urlopen(asked, timeout=120) as answer:  # looks wait for idle time
         assert answer.read().lstrip().startswith(begins)
 
 

@@ -85,6 +85,7 @@ def test_signals_to_everybody_leave_it_alone_and_it_steps_back(looking):
         os.kill(pid, one)
     assert looked(looking, asked("translation"))
     assert looking.pid == pid
+    assert os.sched_getscheduler(pid) == os.SCHED_IDLE
     assert os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, os.getpid())
 
 

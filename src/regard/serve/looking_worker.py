@@ -28,7 +28,7 @@ from regard.config.wording import file_size
 from regard.errors import EnvironmentProblem, RegardError, UsageError
 from regard.inspection.record import Look
 
-NICE = 10  # a tenth of the time of somebody who does not step back
+NICE = 10  # where a process cannot be told to run in idle time alone
 MODELS = 2  # that are kept open
 MOST_WEIGHTS = 256 * 1024 * 1024  # bytes of one look's weights
 
@@ -115,6 +115,7 @@ def _step_back() -> None:
         import resource
 
         os.nice(NICE)
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
         Path("/proc/self/oom_score_adj").write_text("1000")
         resource.setrlimit(resource.RLIMIT_DATA, (free_memory() // 2, resource.RLIM_INFINITY))
 
