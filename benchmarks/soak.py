@@ -145,9 +145,10 @@ def _joined(threads: list[threading.Thread]) -> None:
 
 def rows(outcome: Outcome) -> list[dict[str, Any]]:
     """What is kept of a soak."""
-    name = f"soak, {outcome.seconds / 60:.0f} minutes at {outcome.offered / outcome.capacity:.1f} times capacity"
-    n = sum(outcome.counts.values())
+    name, n = "soak of a server of three tasks", sum(outcome.counts.values())
     return [
+        row(name, "minutes", round(outcome.seconds / 60, 1), n=n),
+        row(name, "load", round(outcome.offered / outcome.capacity, 1), unit="times what it can do", n=n),
         row(name, "wrong or lost", float(len(outcome.problems)), n=n),
         row(name, "memory growth", round(outcome.growth, 2), unit="%", n=n),
         row(name, "time to end", round(outcome.exit_seconds, 2), unit="s", n=n),

@@ -208,6 +208,27 @@ def test_errors_are_those_of_the_client(client):
         client.completions.create(model="language", prompt="the", extra_body={"decode": {"baem": 3}})
 
 
+@pytest.mark.parametrize(
+    ("name", "refused", "neutral"),
+    [
+        ("logprobs", [0, 3, True], [None, False]),  # 0 asks for those of the tokens that were chosen
+        ("top_logprobs", [2], [None, 0]),
+        ("presence_penalty", [0.5, -1], [None, 0, 0.0]),
+        ("frequency_penalty", [0.5, True], [None, 0, 0.0]),
+        ("logit_bias", [{"5": 1}], [None, {}]),
+        ("best_of", [2], [None, 1]),
+    ],
+)
+def test_what_cannot_be_done_is_refused_and_not_ignored(url, name, refused, neutral):
+    asked = {"model": "language", "prompt": "the", "max_tokens": 2}
+    for value in refused:
+        status, _, said = post(url, "/v1/completions", asked | {name: value})
+        assert (status, said["error"]["param"], said["error"]["code"]) == (400, name, "unsupported_parameter")
+        assert "leave it out" in said["error"]["message"]
+    for value in neutral:
+        assert post(url, "/v1/completions", asked | {name: value})[0] == 200
+
+
 def test_a_full_queue_is_429_and_the_client_tries_again():
     with serving("language", limits=Limits(queue=1)) as (url, served):
         impatient = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=20)
@@ -327,7 +348,7 @@ def test_one_bad_input_leaves_the_others(url):
 def test_look_shows_what_was_looked_at(url, form, begins):
     asked = Request(url + "/v1/look", json.dumps({"model": "translation", "input": "one two", "format": form}).encode(),
                     {"Content-Type": "application/json"})  # fmt: skip
-    with urlopen(asked, timeout=30) as answer:
+    with urlopen(asked, timeout=120) as answer:  # looks wait for idle time
         assert answer.read().lstrip().startswith(begins)
 
 
@@ -502,6 +523,7 @@ def test_the_command_serves_and_ends_within_its_grace(tmp_path):
     keys.write_text("# for tests\nright\n")
     command = [sys.executable, "-m", "regard", "serve", f"de={RUNS / 'translation'}", str(RUNS / "language")]
     command += ["--port", "0", "--keys", str(keys), "--grace", "0.5", "--device", "cpu", "--languages", "de=en-de"]
+    command += ["--queue", "3"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         line = process.stderr.readline()
@@ -510,6 +532,8 @@ def test_the_command_serves_and_ends_within_its_grace(tmp_path):
         wait_for(url)
         status, _, said = post(url, "/v1/predict", {"model": "de", "input": "one"}, headers={"X-API-Key": "right"})
         assert (status, said["task"]) == (200, "translation")
+        several = {"model": "de", "input": ["one"] * 4}  # which could never wait at once
+        assert post(url, "/v1/predict", several, headers={"X-API-Key": "right"})[0] == 400
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="right", max_retries=0, timeout=20)
         stream = {"model": "language", "prompt": "the", "stream": True, "extra_body": {"decode": ENDLESS}}
         events = client.completions.create(**stream)

@@ -13,24 +13,30 @@ from urllib.request import urlopen
 import uvicorn
 
 from regard.serve.app import create_app
+from regard.serve.connections import ConnectionLimits
 from regard.serve.keys import Keys
 from regard.serve.limits import Limits
 from regard.serve.served import Served, open_served
-from regard.serve.server import Address
+from regard.serve.server import Address, uvicorn_config
 
 RUNS = Path(__file__).parents[1] / "golden" / "finished"
 
 
 @contextmanager
 def serving(
-    *names: str, keys: tuple[str, ...] = (), limits: Limits | None = None, places: dict[str, Path] | None = None
+    *names: str,
+    keys: tuple[str, ...] = (),
+    limits: Limits | None = None,
+    places: dict[str, Path] | None = None,
+    connections: ConnectionLimits | None = None,
 ) -> Iterator[tuple[str, Served]]:
     """The address of a server of golden runs, and what it serves."""
     runs = {name: RUNS / name for name in names} | (places or {})
     pairs = {"translation": ("en", "de")} if "translation" in names else {}
     served = open_served(runs, limits=limits or Limits(), device="cpu", languages=pairs)
     with Address("127.0.0.1", 0) as address:
-        config = uvicorn.Config(create_app(served, keys=Keys(list(keys))), log_level="error", lifespan="off")
+        app = create_app(served, keys=Keys(list(keys)))
+        config = uvicorn_config(app, connections or ConnectionLimits(), grace=0.1)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=lambda: server.run(sockets=[address.socket]), daemon=True)
         thread.start()

@@ -34,6 +34,7 @@ def serve(
     queue: Annotated[int, typer.Option(help="Requests that may wait for a model; others get 429.", min=1)] = 256,
     deadline: Annotated[float, typer.Option(help="Seconds that a request may take.", min=0.1)] = 120.0,
     max_body: Annotated[int, typer.Option(help="Megabytes that a request may have.", min=1)] = 32,
+    max_connections: Annotated[int, typer.Option(help="Connections at a time; others get 503.", min=1)] = 512,
     max_length: Annotated[int, typer.Option(help="Tokens that an output may have.", min=1)] = 4096,
     exact: Annotated[
         bool | None,
@@ -58,12 +59,20 @@ def serve(
         raise EnvironmentProblem(
             f"{problem.name} is not installed, and a server needs it", hint="pip install 'regard[serve]'"
         ) from None
+    from regard.serve.connections import ConnectionLimits
     from regard.serve.keys import Keys
     from regard.serve.limits import Limits
     from regard.serve.served import language_pairs, named_places, open_served
 
     known = Keys.read(keys) if keys else Keys([])
-    limits = Limits(rows=rows, queue=queue, deadline=deadline, body=max_body * 1024 * 1024, length=max_length)
+    limits = Limits(
+        rows=rows,
+        queue=queue,
+        deadline=deadline,
+        body=max_body * 1024 * 1024,
+        inputs=min(Limits.inputs, queue),  # more could never wait, however often they came again
+        length=max_length,
+    )
     places, pairs = named_places(runs), language_pairs(languages or [])
     with Address(host, port) as address:
         served = open_served(
@@ -75,4 +84,5 @@ def serve(
             exact=exact,
             languages=pairs,
         )
-        run(served, address, keys=known, cors=cors or (), grace=grace, say=say)
+        connections = ConnectionLimits(most=max_connections)
+        run(served, address, keys=known, cors=cors or (), grace=grace, connections=connections, say=say)

@@ -7,21 +7,26 @@ import base64
 import binascii
 import json
 import os
+<<<<<<< HEAD
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+=======
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+>>>>>>> robust
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import Request
 from starlette.datastructures import FormData, UploadFile
 
 from regard.errors import RegardError
-from regard.serve.engine import Ask, Ticket
+from regard.serve.engine import Ask, CancelledError, Ticket
 from regard.serve.errors import ApiError, api_error
 from regard.serve.served import ServedModel
 
+Answer = TypeVar("Answer")
 EVENT = 0.05  # seconds between two events of a stream, at least
 
 
@@ -42,10 +47,18 @@ async def answers(request: Request, model: ServedModel, asks: Sequence[Ask]) -> 
         cancel(tickets)
 
 
-async def answer(request: Request, model: ServedModel, ask: Ask) -> Any:
-    """The answer to one request; what is wrong with it is raised."""
-    (given,) = await answers(request, model, [ask])
-    return raised(given)
+async def unless_left(request: Request, work: Coroutine[Any, Any, Answer]) -> Answer:
+    """What some work gives; it is cancelled where the client leaves before."""
+    working: asyncio.Future[Answer] = asyncio.ensure_future(work)
+    leaving: asyncio.Future[Any] = asyncio.ensure_future(_left(request))
+    try:
+        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise CancelledError("the request was cancelled")
+        return await working
+    finally:
+        leaving.cancel()
+        working.cancel()
 
 
 def raised(given: Any) -> Any:

@@ -31,7 +31,7 @@ from regard.serve.joining import Decoding, JoinedModel, advance, begin
 from regard.serve.limits import Limits
 
 log = logging.getLogger("regard.serve")
-Kind = Literal["predict", "stream", "embed", "look"]
+Kind = Literal["predict", "stream", "embed"]
 
 
 class BusyError(RegardError):
@@ -197,7 +197,7 @@ class Engine:
 
     def _ticket(self, ask: Ask, deadline: float) -> Ticket:
         rows, length = 1, 1
-        if ask.kind != "embed":
+        if ask.kind in ("predict", "stream"):
             rows, length = self._rows_and_length(ask.options)
         if rows > self.limits.rows:
             raise UsageError(f"{rows} hypotheses or samples were asked for; allowed are up to {self.limits.rows}")
@@ -272,12 +272,10 @@ class Engine:
             self._settle(ticket, decoding)
 
     def _answer(self, ask: Ask) -> Any:
-        """What one request asks for, in full; of an input that is looked at in parts, the first."""
-        model = self.joined or self.predictor
+        """What one request asks for, in full."""
         if ask.kind == "embed":
             return ask.finish(self.predictor.embed([ask.input])[0])
-        if ask.kind == "look":
-            return ask.finish(next(iter(model.looks(ask.input, **ask.options))))
+        model = self.joined or self.predictor
         if ask.kind == "stream":
             return ask.finish(_told(model.stream(ask.input, **ask.options), ask.tell))
         return ask.finish(model([ask.input], **ask.options)[0])

@@ -8,8 +8,8 @@ from typing import Any
 from fastapi.responses import JSONResponse
 
 from regard.errors import DataError, RegardError, UsageError
-from regard.serve.drawing import DrawingError
 from regard.serve.engine import BusyError, CancelledError, LateError, StoppingError
+from regard.serve.looking import LookingError
 
 RETRY_AFTER = 1.0  # seconds after which a queue that was full is worth another try
 _GONE = 499  # nobody is there any more to read it
@@ -60,8 +60,8 @@ def api_error(problem: BaseException, *, param: str | None = None) -> ApiError:
     if isinstance(problem, LateError | StoppingError):
         code = "deadline_exceeded" if isinstance(problem, LateError) else "stopping"
         return ApiError(503, message, code=code, retry=RETRY_AFTER)
-    if isinstance(problem, DrawingError):
-        return ApiError(503, message, code="drawing_failed", retry=RETRY_AFTER)
+    if isinstance(problem, LookingError):
+        return ApiError(503, message, code="look_failed", retry=RETRY_AFTER)
     if isinstance(problem, CancelledError):
         return ApiError(_GONE, message, code="cancelled")
     usual = isinstance(problem, UsageError | DataError)

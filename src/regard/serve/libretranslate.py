@@ -1,11 +1,12 @@
 """LibreTranslate's routes, so that its clients can be used as they are: `libretranslatepy`, browsers' extensions, apps.
 
-A text is translated line by line. Languages are those that the recipes of the served translators name.
+A text is translated line by line, HTML by the stretches of text between its tags. Languages are those that the recipes
+of the served translators name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -15,6 +16,7 @@ from regard.serve.detecting import detect
 from regard.serve.engine import Ask
 from regard.serve.errors import ApiError
 from regard.serve.keys import Keys
+from regard.serve.markup import Piece, pieces, written
 from regard.serve.served import Served, ServedModel
 
 PATHS = ("/translate", "/languages", "/detect", "/health", "/frontend/settings")
@@ -74,13 +76,16 @@ def libretranslate_routes(served: Served, keys: Keys) -> APIRouter:
         """Translate a text, or several."""
         fields = await admitted(request)
         several = texts(fields.get("q"), "q", most=served.limits.inputs, longest=served.limits.text)
-        if fields.get("format") not in (None, "", "text"):
-            raise ApiError(400, "format has to be text")
+        if fields.get("format") not in (None, "", "text", "html"):
+            raise ApiError(400, "format has to be text or html")
+        marked = fields.get("format") == "html"
         n = whole_number(fields.get("alternatives") or 0, "alternatives", low=0, high=_MOST_ALTERNATIVES)
         found = _detected(" ".join(several)[:5000], _sources(served)) if fields.get("source") == "auto" else []
         source = str(found[0]["language"] if found else fields.get("source"))
         model = _translator(served, source, str(fields.get("target")))
-        translated = await _translated(request, model, several, n_alternatives=n, most=served.limits.inputs)
+        parted = [pieces(text) if marked else _lines(text) for text in several]
+        said = await _translated(request, model, parted, n_alternatives=n, most=served.limits.inputs)
+        translated = [_joined(own, written if marked else str) for own in said]
         told: dict[str, Any] = {"translatedText": [text for text, _ in translated]}
         told |= {"alternatives": [others for _, others in translated]} if n else {}
         told |= {"detectedLanguage": [found[0]] * len(several)} if found else {}
@@ -123,27 +128,36 @@ def _translator(served: Served, source: str, target: str) -> ServedModel:
     raise ApiError(400, f"{source[:20]}-{target[:20]} is not supported; served are: {pairs}")
 
 
+def _lines(text: str) -> list[Piece]:
+    """The lines of a text, each to be translated by itself; empty ones stay as they are."""
+    lines = [line.strip("\r") if line.strip() else line for line in text.split("\n")]
+    parted = [piece for line in lines for piece in (("\n", False), (line, bool(line.strip())))]
+    return parted[1:]
+
+
 async def _translated(
-    request: Request, model: ServedModel, several: Sequence[str], *, n_alternatives: int, most: int
-) -> list[tuple[str, list[str]]]:
-    """Each text in the other language, and other ways to say it; empty lines stay as they are."""
-    lines = [text.split("\n") for text in several]
-    places = [(i, j) for i, own in enumerate(lines) for j, line in enumerate(own) if line.strip()]
+    request: Request, model: ServedModel, parted: Sequence[Sequence[Piece]], *, n_alternatives: int, most: int
+) -> list[list[str | list[str]]]:
+    """The pieces of each text: those that are translated in as many ways as asked for, the others as they are."""
+    places = [(i, j) for i, own in enumerate(parted) for j, (_, translated) in enumerate(own) if translated]
     if len(places) > most:
-        raise ApiError(400, f"q has {len(places)} lines; allowed are up to {most}")
+        raise ApiError(400, f"q has {len(places)} lines or pieces of text; allowed are up to {most}")
     width = n_alternatives + 1
     options = {"beam": max(width, 2), "n_best": width} if n_alternatives else {}
-    asks = [Ask(lines[i][j].strip("\r"), options, finish=_all_texts) for i, j in places]
+    asks = [Ask(parted[i][j][0], options, finish=_all_texts) for i, j in places]
     said = {place: raised(one) for place, one in zip(places, await answers(request, model, asks), strict=True)}
-    wholes = [
-        ["\n".join(_nth(said.get((i, j)), line, k) for j, line in enumerate(own)) for k in range(width)]
-        for i, own in enumerate(lines)
-    ]
-    return [(ways[0], list(dict.fromkeys(way for way in ways[1:] if way != ways[0]))) for ways in wholes]
+    return [[said.get((i, j), piece) for j, (piece, _) in enumerate(own)] for i, own in enumerate(parted)]
 
 
-def _nth(ways: Sequence[str] | None, line: str, k: int) -> str:
-    return line if ways is None else ways[min(k, len(ways) - 1)]
+def _joined(own: Sequence[str | list[str]], write: Callable[[str], str]) -> tuple[str, list[str]]:
+    """A text of its pieces, and other ways to say it."""
+    width = max((len(piece) for piece in own if isinstance(piece, list)), default=1)
+    ways = ["".join(_nth(piece, k, write) for piece in own) for k in range(width)]
+    return ways[0], list(dict.fromkeys(way for way in ways[1:] if way != ways[0]))
+
+
+def _nth(piece: str | list[str], k: int, write: Callable[[str], str]) -> str:
+    return piece if isinstance(piece, str) else write(piece[min(k, len(piece) - 1)])
 
 
 def _all_texts(output: Any) -> list[str]:

@@ -42,7 +42,7 @@ WRITERS: tuple[Ability, ...] = ("continue", "translate")
 _STOPS = 16
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "best_of": (None, 1),
-    "logprobs": (None, False, 0),
+    "logprobs": (None, False),
     "top_logprobs": (None, 0),
     "logit_bias": (None, {}),
     "presence_penalty": (None, 0, 0.0),
@@ -54,6 +54,14 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "response_format": (None, {"type": "text"}),
     "dimensions": (None,),
     "audio": (None,),
+}
+_INSTEAD: Mapping[str, str] = {
+    "logprobs": "/v1/predict tells the log-probability of a whole answer",
+    "top_logprobs": "/v1/predict tells the log-probability of a whole answer",
+    "best_of": '{"decode": {"beam": 5}} searches for a likelier text',
+    "logit_bias": '{"decode": {"banned": [7]}} keeps tokens from coming, by their ids',
+    "presence_penalty": '{"decode": {"no_repeat_ngram": 3}} keeps words from coming again and again',
+    "frequency_penalty": '{"decode": {"no_repeat_ngram": 3}} keeps words from coming again and again',
 }
 
 
@@ -144,8 +152,12 @@ def openai_routes(served: Served) -> APIRouter:
 
 def _refuse_strange(fields: Mapping[str, Any]) -> None:
     for name, allowed in _NEUTRAL.items():
-        if name in fields and fields[name] not in allowed:
-            raise ApiError(400, f"{name} cannot be set here; leave it out", param=name, code="unsupported_parameter")
+        given = fields.get(name)
+        if any(type(given) is type(one) and given == one for one in allowed):
+            continue
+        instead = _INSTEAD.get(name)
+        told = f"{name} cannot be set here; leave it out" + (f" ({instead})" if instead else "")
+        raise ApiError(400, told, param=name, code="unsupported_parameter")
 
 
 def _wanted(served: Served, fields: Mapping[str, Any], *, able: Sequence[Ability], chat: bool) -> Wanted:

@@ -8,9 +8,11 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from regard.serve.asking import answer, answers, decode_options, fields_of, kept_files, renamed, sent_file, texts
+from regard.errors import RegardError
+from regard.serve.asking import answers, decode_options, fields_of, kept_files, renamed, sent_file, texts, unless_left
 from regard.serve.engine import Ask
 from regard.serve.errors import ApiError, api_error
+from regard.serve.looking import Asked
 from regard.serve.served import Served, ServedModel
 
 _CALL = ("prefix", "stop")  # what a call takes besides its decoding options
@@ -61,17 +63,19 @@ def own_routes(served: Served) -> APIRouter:
         if shown not in _SHOWN:
             raise ApiError(400, f"format is {shown[:40]!r}; allowed are {', '.join(_SHOWN)}", param="format")
         target = fields.get("target")
-        options = {} if target is None else {"target": texts(target, "target", most=1, longest=served.limits.text)[0]}
-        name, kind = _SHOWN[shown]
-        with served.drawing.place():
+        if target is not None:
+            target = texts(target, "target", most=1, longest=served.limits.text)[0]
+        with served.looking.place():
             if not chosen.predictor.suffixes:
                 text = texts(fields.get("input"), "input", most=1, longest=served.limits.text)[0]
-                seen = await answer(request, chosen, Ask(text, options, "look"))
-            else:
-                sent = [(one.filename or "", await one.read()) for several in files.values() for one in several]
-                with kept_files(sent or [sent_file(fields.get("input"))], chosen.predictor.suffixes) as kept:
-                    seen = await answer(request, chosen, Ask(kept[0][0], options, "look"))
-            return Response(await served.drawing.draw(seen, name), media_type=kind)
+                return await _looked(request, served, Asked(chosen.place, chosen.precision, text, target), shown)
+            sent = [(one.filename or "", await one.read()) for several in files.values() for one in several]
+            with kept_files(sent or [sent_file(fields.get("input"))], chosen.predictor.suffixes) as kept:
+                path, own = kept[0]
+                try:
+                    return await _looked(request, served, Asked(chosen.place, chosen.precision, path, target), shown)
+                except RegardError as problem:
+                    raise renamed(problem, path, own) from None
 
     return routes
 
@@ -85,6 +89,12 @@ async def _of_files(
         asks = [Ask(path, options, finish=_record) for path, _ in kept]
         given = await answers(request, model, asks)
     return [renamed(one, path, name) for one, (path, name) in zip(given, kept, strict=True)]
+
+
+async def _looked(request: Request, served: Served, asked: Asked, shown: str) -> Response:
+    """A look as it is to be shown; whoever leaves before it is begun is not worked for."""
+    name, kind = _SHOWN[shown]
+    return Response(await unless_left(request, served.looking.look(asked, name)), media_type=kind)
 
 
 def _listed(fields: dict[str, Any]) -> list[Any]:

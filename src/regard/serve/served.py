@@ -16,11 +16,15 @@ from regard.data.io.languages import language_of, languages_of
 from regard.errors import UsageError
 from regard.models.flops import count_parameters
 from regard.serve.chat import ChatTemplate
+<<<<<<< HEAD
 from regard.serve.deliveries import Deliveries
 from regard.serve.drawing import Drawing
+=======
+>>>>>>> robust
 from regard.serve.engine import Engine
 from regard.serve.errors import ApiError
 from regard.serve.limits import Limits
+from regard.serve.looking import Looking
 from regard.serve.metrics import Metrics
 from regard.tasks.registry import Ability, task_spec
 from regard.tasks.use import Use
@@ -28,12 +32,14 @@ from regard.tasks.use import Use
 
 @dataclass(frozen=True)
 class ServedModel:
-    """One model; `languages` are the codes of a translator's two."""
+    """One model, opened from a `place`; `languages` are the codes of a translator's two."""
 
     name: str
     predictor: Any
     engine: Engine
     created: int
+    place: Path
+    precision: str = "auto"
     chat: ChatTemplate | None = None
     languages: tuple[str, str] | None = None
     deliveries: Deliveries = field(default_factory=Deliveries)
@@ -84,7 +90,7 @@ class Served:
     def __init__(self, models: Sequence[ServedModel], limits: Limits, metrics: Metrics) -> None:
         self.models: Mapping[str, ServedModel] = {model.name: model for model in models}
         self.limits, self.metrics = limits, metrics
-        self.drawing = Drawing()
+        self.looking = Looking()
         self.stopping = False
 
     def model(self, name: object, *, able: Sequence[Ability] = ()) -> ServedModel:
@@ -113,7 +119,7 @@ class Served:
         with ThreadPoolExecutor(max(1, len(self.models))) as pool:
             for model in self.models.values():
                 pool.submit(model.engine.stop, grace)
-        self.drawing.stop(max(0.0, until - time.monotonic()))
+        self.looking.stop(max(0.0, until - time.monotonic()))
 
     def exposition(self) -> bytes:
         """All figures as Prometheus reads them."""
@@ -149,7 +155,7 @@ def open_served(
             if "continue" in task_spec(predictor.config.task).serves
             else None
         )
-        models.append(ServedModel(name, predictor, engine, int(time.time()), chat, spoken))
+        models.append(ServedModel(name, predictor, engine, int(time.time()), place, precision, chat, spoken))
     return Served(models, limits, metrics)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Thread
 from types import FrameType, TracebackType
+from typing import Any
 
 import uvicorn
 
@@ -16,6 +17,7 @@ from regard.config.wording import several
 from regard.errors import EnvironmentProblem
 from regard.fast.cpu.native import why
 from regard.serve.app import create_app
+from regard.serve.connections import ConnectionLimits, bounded
 from regard.serve.keys import Keys
 from regard.serve.served import Served
 
@@ -71,28 +73,23 @@ def run(
     keys: Keys,
     cors: Sequence[str] = (),
     grace: float = 10.0,
+    connections: ConnectionLimits | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> None:
     """Serve until told to end."""
     app = create_app(served, keys=keys, cors=cors)
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        timeout_graceful_shutdown=int(grace + _AFTER_GRACE),
-        h11_max_incomplete_event_size=64 * 1024,
-    )
+    config = uvicorn_config(app, connections or ConnectionLimits(), grace=grace)
     for line in introduction(served, address.url):
         say(line)
     try:
         with short_turns():
             Server(config, served, grace).run(sockets=[address.socket])
     finally:
-        served.drawing.stop()
+        served.looking.stop()
     say("stopped")
 
 
+<<<<<<< HEAD
 @contextmanager
 def short_turns() -> Iterator[None]:
     """Threads of Python take short turns: an engine has little to do at a time, and soon.
@@ -108,6 +105,22 @@ def short_turns() -> Iterator[None]:
     finally:
         gc.unfreeze()
         sys.setswitchinterval(usual)
+=======
+def uvicorn_config(app: Any, connections: ConnectionLimits, *, grace: float) -> uvicorn.Config:
+    """How uvicorn is run: within bounds, and without a word about who asks."""
+    return uvicorn.Config(
+        app,
+        http=bounded(connections),
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=int(grace + _AFTER_GRACE),
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+>>>>>>> robust
 
 
 def introduction(served: Served, url: str) -> list[str]:
