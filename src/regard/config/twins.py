@@ -27,7 +27,7 @@ TABLE = {
     "decoder_step": "regard.fast.select.decoder_step",  # one step of a stack of decoder blocks
     "decoder_steps": "regard.fast.select.decoder_steps",  # one step of several decodings, each with its own caches
     "rows_independent": "regard.fast.select.rows_independent",  # whether a model's products leave rows alone
-    "sentences_independent": "regard.fast.select.sentences_independent",  # whether a packed row leaves its own alone
+    "packed_length": "regard.fast.select.packed_length",  # how long what a packed row leaves alone may be
     "stepper": "regard.fast.select.stepper",  # a model's decoding steps as CUDA graphs
     "search": "regard.fast.select.search",  # greedy and beam search on a GPU
     "top_k": "regard.fast.select.top_k",  # the largest scores of a vocabulary

@@ -19,6 +19,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import (
@@ -276,11 +277,12 @@ class Predictor(ABC, Generic[Input, Output]):
         An override that only one strategy of decoding knows chooses that strategy: `beam=5` is a beam search. What
         the recipe says about a strategy that is not used is left aside.
         """
-        section, given = self.config.decode, dict(overrides)
-        kept = asdict(section)
-        if isinstance(section, DecodeOptions):
-            kept, given = _of_one_strategy(kept, given)
-        return typed(type(section), kept | given, where="decode")
+        section = self.config.decode
+        given = tuple((name, type(value), value) for name, value in overrides.items())  # True is not 1 here
+        try:
+            return _known_options(section, given)
+        except TypeError:  # a value that is no key, such as a list
+            return _options(section, overrides)
 
     # ---- figures
 
@@ -433,6 +435,19 @@ class Predictor(ABC, Generic[Input, Output]):
 def _file_name(given: object) -> str:
     """The name of the file that an input is, if it is one."""
     return Path(given).name if isinstance(given, str | Path) and os.path.isfile(given) else ""
+
+
+@lru_cache(maxsize=256)
+def _known_options(section: Any, given: tuple[tuple[str, type, Any], ...]) -> Any:
+    """What was asked for lately: the same few, as a rule, and checking them takes as long as a decoding step."""
+    return _options(section, {name: value for name, _, value in given})
+
+
+def _options(section: Any, overrides: Mapping[str, Any]) -> Any:
+    kept, given = asdict(section), dict(overrides)
+    if isinstance(section, DecodeOptions):
+        kept, given = _of_one_strategy(kept, given)
+    return typed(type(section), kept | given, where="decode")
 
 
 def _of_one_strategy(base: dict[str, Any], given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
