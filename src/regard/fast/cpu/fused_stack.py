@@ -53,23 +53,31 @@ class FusedCaches:
         self._heads = [_of_heads(cache) for caches in (past, source) for cache in caches]
         self._rooms: list[list[Tensor]] = []
         self._addresses: list[ctypes.Array[ctypes.c_void_p]] = []  # they have to live as long as the structure is used
+        self._shape: tuple[int, int, int] | None = None
         self._structure = DecoderRows()
 
-    def claim(self, width: int, shape: tuple[int, int, int]) -> None:
-        """Make room for new positions of so many rows that share theirs."""
-        for cache in self._heads[: len(self.past)]:
-            cache.claim(width, shape)
+    def claim(self, width: int, shape: tuple[int, int, int]) -> DecoderRows:
+        """Make room for new positions (B, G, E) of so many rows that share theirs; gives what the kernels are told."""
+        length, past = self.past[0].length, self._heads[: len(self.past)]
+        if self._shape == shape and length + width <= self.past[0].capacity and self._are_where_they_were():
+            for cache in past:
+                cache.length += width
+        else:
+            for cache in past:
+                cache.claim(width, shape)
+            self._look_up(shape)
+        self._structure.length = length
+        return self._structure
 
-    def structure(self) -> DecoderRows:
-        """What the kernels are told about them."""
-        rooms = [cache.room() for cache in self._heads]
-        if len(rooms) != len(self._rooms) or not all(map(operator.is_, rooms, self._rooms)):
-            self._rooms = rooms
-            self._addresses = [_addresses(caches, side) for caches in (self.past, self.source) for side in (0, 1)]
-            self._structure = DecoderRows(*map(ctypes.addressof, self._addresses))
+    def _are_where_they_were(self) -> bool:
+        return all(map(operator.is_, [cache.room() for cache in self._heads], self._rooms))
+
+    def _look_up(self, shape: tuple[int, int, int]) -> None:
+        self._shape, self._rooms = shape, [cache.room() for cache in self._heads]
+        self._addresses = [_addresses(caches, side) for caches in (self.past, self.source) for side in (0, 1)]
+        self._structure = DecoderRows(*map(ctypes.addressof, self._addresses))
         self._structure.capacity, self._structure.source_capacity = self.past[0].capacity, self.source[0].capacity
         self._structure.n_source = self.source[0].length
-        return self._structure
 
 
 @dataclass(frozen=True)
@@ -89,12 +97,10 @@ class FusedRows:
 
     def claim(self, n_groups: int, d_head: int) -> DecoderRows:
         """Make room for the new positions, and say all that the kernels are told."""
-        length = self.caches.past[0].length
-        self.caches.claim(self.widths[0], (self.n_rows // self.widths[0], n_groups, d_head))
-        told = self.caches.structure()
+        told = self.caches.claim(self.widths[0], (self.n_rows // self.widths[0], n_groups, d_head))
         told.own = None if self.own is None else self.own.data_ptr()
         told.source_mask = None if self.source_mask is None else self.source_mask.data_ptr()
-        told.n_rows, told.length = self.n_rows, length
+        told.n_rows = self.n_rows
         told.past_width, told.source_width = self.widths
         return told
 
