@@ -9,6 +9,7 @@ and the textbook does the work. What a twin can do is known beside it (`suits`);
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -16,7 +17,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Mask, MultiHeadAttention, Rows, Tap
+from regard.attention import Cache, Mask, MultiHeadAttention, Rows, Tap
 from regard.attention.core import check_shapes
 from regard.attention.masks import Both, Documents, Materialized, as_mask, simplify
 from regard.config.twins import SWITCH, enabled
@@ -26,7 +27,11 @@ from regard.decoding.plan import Plan
 from regard.decoding.stepper import Stepper
 from regard.fast.cpu.decoding_step import BlockStep, PackedDecoder, PackedDecoderKVCache, joint_step
 from regard.fast.cpu.fused_stack import LONGEST, FusedDecoder, FusedEncoder, layers_of
+from regard.fast.cpu.head_cache import HeadCache
+from regard.fast.cpu.look_back import holds, kernels_for
+from regard.fast.cpu.look_back import look_back as native_look_back
 from regard.fast.cpu.native import why as native_why
+from regard.fast.cpu.native.loading import for_kernels
 from regard.fast.cpu.packed_linear import PackedLinear, pack_linears
 from regard.fast.cpu.small_query import SMALL_QUERY_TYPES, attend_small, suits_small
 from regard.fast.cpu.vocabulary import log_sum_exp, top_k
@@ -134,6 +139,25 @@ def decoder_steps(
     packed = [cache for cache in kv_caches if isinstance(cache, PackedDecoderKVCache)]
     plain = len(packed) == len(kv_caches) and packed[0].is_plain  # who joins has the same blocks
     return joint_step(packed, hidden, counts, memory_masks) if plain else None
+
+
+def past() -> type[Cache]:
+    """Caches as `look_back` reads them, for models whose products leave rows alone."""
+    return HeadCache
+
+
+def look_back(
+    heads: MultiHeadAttention, projected: Tensor, caches: Sequence[Cache], counts: Sequence[int]
+) -> Tensor | None:
+    """What rows (N, 1, ·) of several decodings see of their pasts, so many rows of each."""
+    kernels, pasts = kernels_for(heads), [cache for cache in caches if isinstance(cache, HeadCache)]
+    fits = projected.dtype == torch.float32 and len(pasts) == len(caches) and all(map(holds, caches))
+    return native_look_back(kernels, heads, projected, pasts, counts) if kernels is not None and fits else None
+
+
+def joint_threads() -> AbstractContextManager[None]:
+    """The kernels, while several decodings step together."""
+    return for_kernels()
 
 
 def rows_independent(module: nn.Module) -> bool:
