@@ -1,16 +1,17 @@
 """Translation served on a CPU: our engine beside CTranslate2, behind one small HTTP app and under one load.
 
-    regard train multi30k-tiny train.steps=1200 … --out RUN         any Transformer of Multi30k will do
+    regard train multi30k-tiny model.dropout=0.1 model.n_encoder_layers=2 model.n_decoder_layers=2 train.steps=900 \\
+        train.batch_tokens=1024 train.lr=0.004 train.warmup=100 train.ema=0 train.eval_from=900 --out RUN     minutes
     python benchmarks/serving_load.py load RUN [--users 32] [--rounds 3] [--save]
     python benchmarks/serving_load.py poisson RUN [--share 0.7] [--save]
 
-The model is Transformer base; a smaller run is widened to it, and translates as it did (`widened.py`).
+The model is Transformer base; a smaller run, such as this one, is widened to it and translates as it did (`widened.py`).
 Both sides have the same weights in int8, the same tokenizer before and after, greedy decoding, and single sentences of
-Multi30k's test set: those that either side ends by itself, well before its limit. `load`: so many users who ask again as
-soon as they are answered. CTranslate2 is called once a request, and by a collector that waits 5 ms for company, each
+Multi30k's test set: those that either side ends by itself, well before its limit. `load`: so many users who ask again
+as soon as they are answered. CTranslate2 is called once a request, and by a collector that waits 5 ms for company, each
 with the threads and the batch that do best in a short search. `poisson`: requests come by chance at 70 % of what users
-without a pause got through; latencies from then on when a request was due. Servers and the load generator are processes
-of their own on the same cores.
+without a pause got through; a latency counts from when its request was due. Servers and the load generator are
+processes of their own on the same cores.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import argparse
 import asyncio
 import gzip
 import json
+import os
 import random
 import statistics
 import subprocess
@@ -30,9 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from record import DATA, row, save
-
-TEST = DATA / "multi30k" / "test_2016_flickr.en.gz"
+TEST = Path(os.environ.get("REGARD_DATA", "data")) / "multi30k" / "test_2016_flickr.en.gz"
 THREADS = [(1, 2), (2, 1)]  # workers of CTranslate2, and threads of each, on two cores
 BATCHES = [16, 32]
 GREEDY = {"strategy": "greedy", "beam": 1}
@@ -166,7 +166,7 @@ class Connection:
 
 
 async def _ask_all(port: int, texts: Sequence[str], *, users: int, seconds: float) -> tuple[Latencies, float]:
-    """Users who ask again at once, for so long; a user who has begun finishes. Gives latencies, and answers a second."""
+    """Users who ask again at once, for so long; who has begun finishes. Gives latencies, and answers a second."""
     latencies: Latencies = []
     turn, begin = iter(range(10**9)), time.perf_counter()
     ends: list[float] = []
@@ -328,6 +328,8 @@ def load_rows(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _load_rows(found: dict[str, list[Measured]], names: dict[str, str], users: int) -> list[dict[str, Any]]:
+    from record import row
+
     ours, rows = found["regard"], []
     for label, several in found.items():
         facts = {"n": len(several), "seeds": None}
@@ -348,6 +350,8 @@ def _load_rows(found: dict[str, list[Measured]], names: dict[str, str], users: i
 
 def poisson_rows(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Requests by chance, beside one user alone and beside users without a pause, all in one run."""
+    from record import row
+
     run = options.run
     load = Load(sentences(run, Path(run) / "ctranslate2"), options.seconds)
     found: dict[str, list[Measured]] = {"unloaded": [], "full": [], "poisson": []}
@@ -395,6 +399,8 @@ def main() -> None:
     for r in rows:
         print(f"  {r['name']:<62}{r['value']:10.2f} {r['unit'] or r['metric']}")
     if options.save:
+        from record import save
+
         print(f"saved {save('serving', rows)}")
     print(json.dumps({f"{r['name']}: {r['metric']}": r["value"] for r in rows}))
 
