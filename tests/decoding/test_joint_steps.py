@@ -107,6 +107,38 @@ def test_logits_do_not_depend_on_who_is_read_along(name, precision):
 
 @needs_fast
 @torch.inference_mode()
+@pytest.mark.parametrize("name", MODELS)
+def test_rows_of_many_shapes_step_together(name):
+    module, inputs = model(name, "int8"), some_inputs()
+    together, alone = ([module.start(one, capacity=4) for one in inputs] for _ in range(2))
+    for token in (5, 9, 200, 7):
+        tokens = [torch.full((len(Rows.of(one).ids),), token) for one in inputs]
+        for logits, own, fed in zip(step_together(together, tokens), alone, tokens, strict=True):
+            assert torch.equal(logits, own.step(fed))
+
+
+@needs_fast
+@torch.inference_mode()
+@pytest.mark.parametrize("name", ["gpt2", "llama", "transformer"])
+def test_threads_change_no_bit_and_are_given_back(name):
+    module, inputs = model(name, "int8"), some_inputs()
+    before, steps = torch.get_num_threads(), {}
+    try:
+        for n_threads in (1, 2, 3):
+            torch.set_num_threads(n_threads)
+            steppers = start_together([Start(module, one, 4) for one in inputs])
+            tokens = [torch.full((len(Rows.of(one).ids),), 5) for one in inputs]
+            steps[n_threads] = [torch.cat(step_together(steppers, tokens)) for _ in range(4)]
+            assert torch.get_num_threads() == n_threads
+    finally:
+        torch.set_num_threads(before)
+    for one, two, three in zip(*steps.values(), strict=True):
+        assert torch.equal(one, two)
+        assert torch.equal(one, three)
+
+
+@needs_fast
+@torch.inference_mode()
 def test_prompts_are_read_in_one_pass():
     module, calls = model("gpt2", "int8"), []
     module.get_submodule("stack.blocks.0.attention.query_key_value").register_forward_hook(lambda *_: calls.append(1))

@@ -8,6 +8,7 @@ memory, which `prefill` projects once for all decoding steps. With fewer key/val
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from regard.attention.cache import Cache
@@ -105,6 +106,16 @@ class MultiHeadAttention(nn.Module):
         """Self-attention between its products: what `query_key_value` gave (B, T, ·) → what `out` gets (B, T, ·)."""
         q_BHTE, k_BGSE, v_BGSE = self._append(projected, cache=cache, positions=positions)
         return self._look(q_BHTE, k_BGSE, v_BGSE, mask=mask, bias=None)
+
+    def turn(self, projected: Tensor, positions: Tensor | None, offset: int) -> Tensor:
+        """What `query_key_value` gave (B, T, ·), its queries and keys turned by position where heads do that."""
+        if self.rotary is None:
+            return projected
+        H, G = self.n_heads, self.n_kv_heads
+        turned, values = projected.split(((H + G) * self.d_head, G * self.d_head), dim=-1)
+        q_BHTE, k_BGTE = self._split(turned, H + G).split((H, G), dim=1)
+        parts = [self.rotary(one, positions=positions, offset=offset) for one in (q_BHTE, k_BGTE)]
+        return torch.cat([*(one.transpose(1, 2).flatten(2) for one in parts), values], -1)
 
     def _look(
         self, q_BHTE: Tensor, k_BGSE: Tensor, v_BGSE: Tensor, *, mask: Mask | Tensor | None, bias: Tensor | None

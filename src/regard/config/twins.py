@@ -24,10 +24,13 @@ TABLE = {
     "encoder": "regard.fast.select.encoder",  # a stack of encoder blocks
     "prefill": "regard.fast.select.prefill",  # the caches that a decoder's faster step needs
     "prefill_each": "regard.fast.select.prefill_each",  # the same for several decodings, made together
+    "past": "regard.fast.select.past",  # the kind of caches that a faster step reads
+    "look_back": "regard.fast.select.look_back",  # attention of a step, of several decodings
+    "joint_threads": "regard.fast.select.joint_threads",  # who gets the processors while several decodings step
     "decoder_step": "regard.fast.select.decoder_step",  # one step of a stack of decoder blocks
     "decoder_steps": "regard.fast.select.decoder_steps",  # one step of several decodings, each with its own caches
     "rows_independent": "regard.fast.select.rows_independent",  # whether a model's products leave rows alone
-    "sentences_independent": "regard.fast.select.sentences_independent",  # whether a packed row leaves its own alone
+    "packed_length": "regard.fast.select.packed_length",  # how long what a packed row leaves alone may be
     "stepper": "regard.fast.select.stepper",  # a model's decoding steps as CUDA graphs
     "shared_model": "regard.fast.select.shared_model",  # a model whose decodings share rows on a GPU
     "search": "regard.fast.select.search",  # greedy and beam search on a GPU

@@ -12,12 +12,14 @@ own `start` and `step` would have given it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
 
+from regard.config.twins import twin
 from regard.decoding.plan import Plan
 from regard.decoding.stepper import Stepper
 from regard.decoding.walks import Walk, likeliest_tokens
@@ -166,12 +168,20 @@ def _step_group(
     """Of those that step and then of those that walk: all of them joined, or a single one."""
     members = [*steppers, *(walk.stepper for walk in walks)]
     fed = [*tokens, *torch.tensor([[walk.token] for walk in walks], device=members[0].device)]
-    if len(members) == 1:
-        results = [_own_step(members[0], fed[0])]
-    else:
-        results = _step_joined([cast(JointStepper, one) for one in members], fed)
-    _choose(walks, results[len(steppers) :])
+    with _threads(members[0]):
+        if len(members) == 1:
+            results = [_own_step(members[0], fed[0])]
+        else:
+            results = _step_joined([cast(JointStepper, one) for one in members], fed)
+        _choose(walks, results[len(steppers) :])
     return results[: len(steppers)]
+
+
+def _threads(stepper: Stepper) -> AbstractContextManager[None]:
+    """Who gets the processors: for steppers that can be joined, whoever multiplies for all rows."""
+    joint, fast = _joint(stepper), twin("joint_threads")
+    given: AbstractContextManager[None] = nullcontext() if fast is None else fast()
+    return given if joint is not None and joint.joins(stepper) else nullcontext()
 
 
 def _step_joined(members: Sequence[JointStepper], tokens: Sequence[Tensor]) -> list[Tensor | Exception]:

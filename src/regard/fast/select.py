@@ -9,13 +9,15 @@ and the textbook does the work. What a twin can do is known beside it (`suits`);
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Mask, MultiHeadAttention, Rows, Tap
+from regard.attention import Cache, Mask, MultiHeadAttention, Rows, Tap
 from regard.attention.core import check_shapes
 from regard.attention.masks import Both, Documents, Materialized, as_mask, simplify
 from regard.config.twins import SWITCH, enabled
@@ -24,8 +26,12 @@ from regard.decoding.paths import Paths
 from regard.decoding.plan import Plan
 from regard.decoding.stepper import Stepper
 from regard.fast.cpu.decoding_step import BlockStep, PackedDecoder, PackedDecoderKVCache, joint_step
-from regard.fast.cpu.fused_stack import LONGEST, FusedDecoder, FusedEncoder
+from regard.fast.cpu.fused_stack import LONGEST, FusedDecoder, FusedEncoder, layers_of
+from regard.fast.cpu.head_cache import HeadCache
+from regard.fast.cpu.look_back import holds, kernels_for
+from regard.fast.cpu.look_back import look_back as native_look_back
 from regard.fast.cpu.native import why as native_why
+from regard.fast.cpu.native.loading import for_kernels
 from regard.fast.cpu.packed_linear import PackedLinear, pack_linears
 from regard.fast.cpu.small_query import SMALL_QUERY_TYPES, attend_small, suits_small
 from regard.fast.cpu.vocabulary import log_sum_exp, top_k
@@ -63,9 +69,14 @@ def encoder(blocks: nn.ModuleList, hidden: Tensor, mask: Mask | Tensor | None) -
     """A stack of packed encoder blocks in one call."""
     if not FusedEncoder.takes(hidden, mask):
         return None
-    stack = [block for block in blocks if isinstance(block, EncoderBlock)]
-    fused = FusedEncoder.of(stack) if len(stack) == len(blocks) else None
+    fused = _fused_encoder(blocks)
     return None if fused is None else fused.run(hidden, mask)
+
+
+def _fused_encoder(blocks: nn.ModuleList) -> FusedEncoder | None:
+    """The pass through blocks that nobody watches and that learn nothing."""
+    made = _made_of(blocks, EncoderBlock, FusedEncoder.of)
+    return made if isinstance(made, FusedEncoder) and made.is_plain else None
 
 
 def prefill(blocks: nn.ModuleList, memory: Tensor, *, capacity: int) -> DecoderKVCache | None:
@@ -83,8 +94,32 @@ def prefill_each(
 
 
 def _packed_decoder(blocks: nn.ModuleList) -> PackedDecoder | None:
-    stack = [block for block in blocks if isinstance(block, DecoderBlock)]
-    return PackedDecoder(stack) if stack and all(map(BlockStep.suits, stack)) else None
+    made = _made_of(blocks, DecoderBlock, PackedDecoder.of)
+    return made if isinstance(made, PackedDecoder) else None
+
+
+class _Made(NamedTuple):
+    """What was made of the blocks of a stack when their layers were these."""
+
+    layers: list[object]
+    made: FusedEncoder | PackedDecoder | None
+
+
+_made: WeakKeyDictionary[nn.ModuleList, _Made] = WeakKeyDictionary()  # looking at every layer takes as long as a step
+
+
+def _made_of(
+    blocks: nn.ModuleList,
+    kind: type[EncoderBlock] | type[DecoderBlock],
+    make: Callable[[list[Any]], FusedEncoder | PackedDecoder | None],
+) -> FusedEncoder | PackedDecoder | None:
+    stack: list[EncoderBlock | DecoderBlock] = [block for block in blocks if isinstance(block, kind)]
+    if not stack or len(stack) != len(blocks):
+        return None
+    layers, known = layers_of(stack), _made.get(blocks)
+    if known is None or known.layers != layers:
+        known = _made[blocks] = _Made(layers, make(stack))
+    return known.made
 
 
 def decoder_step(
@@ -109,6 +144,25 @@ def decoder_steps(
     return joint_step(packed, hidden, counts, memory_masks) if plain else None
 
 
+def past() -> type[Cache]:
+    """Caches as `look_back` reads them, for models whose products leave rows alone."""
+    return HeadCache
+
+
+def look_back(
+    heads: MultiHeadAttention, projected: Tensor, caches: Sequence[Cache], counts: Sequence[int]
+) -> Tensor | None:
+    """What rows (N, 1, ·) of several decodings see of their pasts, so many rows of each."""
+    kernels, pasts = kernels_for(heads), [cache for cache in caches if isinstance(cache, HeadCache)]
+    fits = projected.dtype == torch.float32 and len(pasts) == len(caches) and all(map(holds, caches))
+    return native_look_back(kernels, heads, projected, pasts, counts) if kernels is not None and fits else None
+
+
+def joint_threads() -> AbstractContextManager[None]:
+    """The kernels, while several decodings step together."""
+    return for_kernels()
+
+
 def rows_independent(module: nn.Module) -> bool:
     """Whether a row of a product is, bit for bit, the same whatever rows there are beside it: by native kernels."""
     linears = [part for part in module.modules() if isinstance(part, PackedLinear | nn.Linear)]
@@ -116,10 +170,9 @@ def rows_independent(module: nn.Module) -> bool:
     return native and bool(linears) and not module.training
 
 
-def sentences_independent(stack: EncoderStack, longest: int) -> bool:
-    """Whether sentences in a packed row, the longest so long, are encoded bit for bit as each would be alone."""
-    blocks = [block for block in stack.blocks if isinstance(block, EncoderBlock)]
-    return longest <= LONGEST and FusedEncoder.of(blocks) is not None and rows_independent(stack)
+def packed_length(stack: EncoderStack) -> int:
+    """How long sentences may be that are encoded in a packed row, bit for bit as each would be alone; 0: none are."""
+    return LONGEST if _fused_encoder(stack.blocks) is not None else 0
 
 
 def stepper(model: nn.Module, inputs: Tensor | Rows, *, capacity: int) -> Stepper | None:

@@ -86,7 +86,7 @@ class DecoderStepper:
     def _independent(self) -> bool:
         """Whether products leave rows alone."""
         fast = twin("rows_independent")
-        return fast is not None and bool(fast(self.decoder))
+        return fast is not None and (self.kv_cache.rows_independent or bool(fast(self.decoder)))
 
     def check_step(self, tokens: Tensor) -> None:
         """Refuse what has no embedding or no position; after the first step, tokens are the model's own."""

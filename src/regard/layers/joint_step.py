@@ -4,8 +4,8 @@
     joint_read    hidden (1, T, D) → (1, T, D)        prompts of a row each, one after another
 
 Every decoding keeps its caches, its mask and its positions. Linear layers and norms see all rows at once; attention and
-activations are computed decoding by decoding, on the very tensors that it would have alone. So where a product leaves
-rows alone, bit for bit, so does the step.
+activations are computed decoding by decoding, on the very tensors that it would have alone, or by a twin that looks at
+each one's past by itself. So where a product leaves rows alone, bit for bit, so does the step.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Cache, Mask
+from regard.attention import Cache, Mask, MultiHeadAttention
+from regard.config.twins import twin
 from regard.layers.blocks import EncoderBlock, EncoderStack
 from regard.layers.feedforward import FeedForward, GatedFeedForward
 
@@ -77,14 +78,41 @@ def _attention(block: EncoderBlock, number: int, parts: Sequence[StackRows], cut
     heads = block.attention
 
     def attend(x: Tensor) -> Tensor:
-        seen = [
-            heads.look_back(own, mask=part.mask, cache=part.caches[number], positions=part.positions)
-            for own, part in zip(cut.apart(heads.query_key_value(x)), parts, strict=True)
-        ]
-        output: Tensor = heads.out(cut.joined(seen))
+        projected: Tensor = heads.query_key_value(x)
+        seen = _looked_back(heads, projected, number, parts) if cut.dim == 0 else None
+        if seen is None:
+            each = zip(cut.apart(projected), parts, strict=True)
+            seen = cut.joined([_look_back(heads, own, number, part) for own, part in each])
+        output: Tensor = heads.out(seen)
         return output
 
     return attend
+
+
+def _look_back(heads: MultiHeadAttention, own: Tensor, number: int, part: StackRows) -> Tensor:
+    """Of one decoding, by itself."""
+    return heads.look_back(own, mask=part.mask, cache=part.caches[number], positions=part.positions)
+
+
+def _looked_back(
+    heads: MultiHeadAttention, projected: Tensor, number: int, parts: Sequence[StackRows]
+) -> Tensor | None:
+    """Of all decodings at once, where there is a twin for it; those to whom something is hidden look by themselves."""
+    fast = twin("look_back")
+    free = [i for i, part in enumerate(parts) if part.mask is None]
+    if fast is None or not free:
+        return None
+    rows = list(projected.split([part.n_rows for part in parts]))
+    turned = projected if len(free) == len(parts) else torch.cat([rows[i] for i in free])
+    if heads.rotary is not None:
+        turned = torch.cat([heads.turn(rows[i], parts[i].positions, parts[i].caches[number].length) for i in free])
+    counts = [parts[i].n_rows for i in free]
+    seen: Tensor | None = fast(heads, turned, [parts[i].caches[number] for i in free], counts)
+    if seen is None or len(free) == len(parts):
+        return seen
+    each = dict(zip(free, seen.split(counts), strict=True))
+    alone = {i: _look_back(heads, rows[i], number, part) for i, part in enumerate(parts) if i not in each}
+    return torch.cat([(each | alone)[i] for i in range(len(parts))])
 
 
 def _feedforward(layer: nn.Module, cut: _Cut) -> Callable[[Tensor], Tensor]:

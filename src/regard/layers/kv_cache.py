@@ -24,12 +24,16 @@ from regard.attention.masks import Materialized
 
 @dataclass
 class DecoderKVCache:
-    """The caches of a decoder's layers; `own` is there while beams share their past."""
+    """The caches of a decoder's layers; `own` is there while beams share their past.
+
+    `rows_independent` says that they are known to belong to a decoder whose products leave rows alone.
+    """
 
     past: list[Cache]
     source: list[Cache] = field(default_factory=list)
     per_source: int = 1
     own: Tensor | None = None
+    rows_independent: bool = False
     _seen: int = 0
 
     @property

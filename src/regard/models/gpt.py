@@ -188,7 +188,8 @@ class GPTStepper:
         self.model, self.watched = model, watched
         self.n_rows, self.n_prompt = ids.shape
         self.starts = None if lengths is None else self.n_prompt - lengths
-        self.caches = [Cache(self.n_prompt - 1 + capacity) for _ in model.stack.blocks]
+        kind = self._cache_kind()
+        self.caches = [kind(self.n_prompt - 1 + capacity) for _ in model.stack.blocks]
         self._weights: Tensor | None = None
         if model.positions is not None:
             model.positions.reserve(self.n_prompt)
@@ -208,6 +209,8 @@ class GPTStepper:
 
     def step(self, tokens: Tensor) -> Tensor:
         """The last token of each row (N,) → logits of the next (N, V)."""
+        if not self.watched and self._independent:
+            return self.step_with((), [tokens])[0]
         positions = self._positions(tokens)
         mask = None if self.starts is None else Since(self.starts)
         if not self.watched:
@@ -223,6 +226,12 @@ class GPTStepper:
             return False
         return not (self.watched or other.watched) and self._independent
 
+    def _cache_kind(self) -> type[Cache]:
+        """The faster steps are for rows that see all of their past."""
+        fast = None if self.watched or self.starts is not None or not self._independent else twin("past")
+        kind: type[Cache] = Cache if fast is None else fast()
+        return kind
+
     @cached_property
     def _independent(self) -> bool:
         """Whether products leave rows alone, and all parts of the blocks are known."""
@@ -237,15 +246,16 @@ class GPTStepper:
         """The logits of this one and of others that it joins."""
         steppers = [self, *others]
         positions = [one._positions(own) for one, own in zip(steppers, tokens, strict=True)]
-        embedded = [
-            one.model.embed(own[:, None], positions=places, offset=one.length)
-            for one, own, places in zip(steppers, tokens, positions, strict=True)
-        ]
         parts = [
             StackRows(len(own), one.caches, None if one.starts is None else Since(one.starts), places)
             for one, own, places in zip(steppers, tokens, positions, strict=True)
         ]
-        hidden = joint_step(self.model.stack, torch.cat(embedded), parts)
+        places = [
+            one._behind(part.n_rows) if part.positions is None else part.positions
+            for one, part in zip(steppers, parts, strict=True)
+        ]
+        embedded = self.model.embed(torch.cat(list(tokens))[:, None], positions=torch.cat(places))
+        hidden = joint_step(self.model.stack, embedded, parts)
         return list(self.model.unembed(hidden[:, 0]).split([part.n_rows for part in parts]))
 
     def select(self, rows: Tensor, *, same_source: bool) -> None:
@@ -290,6 +300,12 @@ class GPTStepper:
     def _run(self, ids: Tensor, *, mask: Mask | None, positions: Tensor | None) -> Tensor:
         embedded = self.model.embed(ids, positions=positions, offset=self.length)
         return self.model.stack(embedded, mask=mask, caches=self.caches, positions=positions)
+
+    def _behind(self, n_rows: int) -> Tensor:
+        """The place behind the caches, for each row (N, 1)."""
+        if self.model.positions is not None:
+            self.model.positions.reserve(self.length + 1)
+        return torch.full((n_rows, 1), self.length)
 
     def _positions(self, tokens: Tensor) -> Tensor | None:
         """Where the new tokens stand in their rows (N, 1); None where that is simply behind the caches."""

@@ -123,19 +123,14 @@ class Transformer(VocabularyOutput):
     def start_each(self, sources: Sequence[Tensor | Rows], *, capacities: Sequence[int]) -> list[Seq2SeqStepper]:
         """What `start` gives to each of several sources, bit for bit; those that can be are encoded side by side."""
         rows = [Rows.of(source) for source in sources]
-        packed = [i for i, one in enumerate(rows) if self._packs(one)]
+        fast = twin("packed_length")
+        longest = 0 if fast is None or self.training else fast(self.encoder)
+        packed = [i for i, one in enumerate(rows) if _is_sentence(one, longest)]
         started: dict[int, Seq2SeqStepper] = {}
         if len(packed) > 1:
             made = self._start_packed([rows[i].ids[0] for i in packed], [capacities[i] for i in packed])
             started = dict(zip(packed, made, strict=True))
         return [started[i] if i in started else self.start(one, capacity=capacities[i]) for i, one in enumerate(rows)]
-
-    def _packs(self, rows: Rows) -> bool:
-        """Whether rows are one sentence, which stays what it is beside others."""
-        fast = twin("sentences_independent")
-        single = rows.documents is None and len(rows.ids) == 1 and rows.ids.device.type == "cpu"
-        whole = rows.lengths is None or int(rows.lengths[0]) == rows.ids.shape[1]
-        return single and whole and fast is not None and fast(self.encoder, rows.ids.shape[1]) and not self.training
 
     @torch.no_grad()
     def _start_packed(self, sentences: Sequence[Tensor], capacities: Sequence[int]) -> list[Seq2SeqStepper]:
@@ -206,6 +201,13 @@ def _alike(tokens: Tensor, width: int) -> bool:
     """Whether neighbours by the `width` hold the same token."""
     groups = tokens.view(-1, width)
     return bool((groups == groups[:, :1]).all())
+
+
+def _is_sentence(rows: Rows, longest: int) -> bool:
+    """Whether rows on a processor are one sentence, no longer than this, and nothing else."""
+    single = rows.documents is None and len(rows.ids) == 1 and rows.ids.device.type == "cpu"
+    whole = rows.lengths is None or int(rows.lengths[0]) == rows.ids.shape[1]
+    return single and whole and rows.ids.shape[1] <= longest
 
 
 def padded_rows(source: Rows) -> Rows:

@@ -7,12 +7,8 @@ import base64
 import binascii
 import json
 import os
-<<<<<<< HEAD
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-=======
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
->>>>>>> robust
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory

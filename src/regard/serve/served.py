@@ -16,11 +16,7 @@ from regard.data.io.languages import language_of, languages_of
 from regard.errors import UsageError
 from regard.models.flops import count_parameters
 from regard.serve.chat import ChatTemplate
-<<<<<<< HEAD
 from regard.serve.deliveries import Deliveries
-from regard.serve.drawing import Drawing
-=======
->>>>>>> robust
 from regard.serve.engine import Engine
 from regard.serve.errors import ApiError
 from regard.serve.limits import Limits

@@ -89,7 +89,6 @@ def run(
     say("stopped")
 
 
-<<<<<<< HEAD
 @contextmanager
 def short_turns() -> Iterator[None]:
     """Threads of Python take short turns: an engine has little to do at a time, and soon.
@@ -105,7 +104,8 @@ def short_turns() -> Iterator[None]:
     finally:
         gc.unfreeze()
         sys.setswitchinterval(usual)
-=======
+
+
 def uvicorn_config(app: Any, connections: ConnectionLimits, *, grace: float) -> uvicorn.Config:
     """How uvicorn is run: within bounds, and without a word about who asks."""
     return uvicorn.Config(
@@ -120,7 +120,6 @@ def uvicorn_config(app: Any, connections: ConnectionLimits, *, grace: float) -> 
         timeout_graceful_shutdown=int(grace + _AFTER_GRACE),
         h11_max_incomplete_event_size=64 * 1024,
     )
->>>>>>> robust
 
 
 def introduction(served: Served, url: str) -> list[str]:

@@ -19,6 +19,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import (
@@ -84,7 +85,6 @@ class ScoreData:
     made: Path = field(default_factory=lambda: _passing_folder())
 
 
-_MOST_OPTIONS = 1000  # choices of options that are remembered
 _IN_A_CELL = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})
 TestData = ScoreData | str | Path | Sequence[str | Path] | None
 _passing: list[TemporaryDirectory[str]] = []  # removed when the process ends
@@ -172,7 +172,6 @@ class Predictor(ABC, Generic[Input, Output]):
         self.module, self.config = module, config
         self.say: Callable[[str], None] = lambda _: None
         self.folder: Path | None = None
-        self._options: dict[object, tuple[Any, Any]] = {}  # what was chosen before, for which recipe
 
     def __repr__(self) -> str:
         kind = f"{self.config.task} with a {self.config.model['name']}"
@@ -280,17 +279,12 @@ class Predictor(ABC, Generic[Input, Output]):
         An override that only one strategy of decoding knows chooses that strategy: `beam=5` is a beam search. What
         the recipe says about a strategy that is not used is left aside.
         """
-        section, given, known = self.config.decode, dict(overrides), _hashed(overrides)
-        before, chosen = self._options.get(known, (None, None))
-        if before is section:
-            return chosen
-        kept = asdict(section)
-        if isinstance(section, DecodeOptions):
-            kept, given = _of_one_strategy(kept, given)
-        chosen = typed(type(section), kept | given, where="decode")
-        if known is not None and len(self._options) < _MOST_OPTIONS:
-            self._options[known] = section, chosen
-        return chosen
+        section = self.config.decode
+        given = tuple((name, type(value), value) for name, value in overrides.items())  # True is not 1 here
+        try:
+            return _known_options(section, given)
+        except TypeError:  # a value that is no key, such as a list
+            return _options(section, overrides)
 
     # ---- figures
 
@@ -445,14 +439,17 @@ def _file_name(given: object) -> str:
     return Path(given).name if isinstance(given, str | Path) and os.path.isfile(given) else ""
 
 
-def _hashed(overrides: Mapping[str, Any]) -> object:
-    """What options are known by: their names, values and kinds of values; None where that cannot be said."""
-    key = tuple((name, type(value), value) for name, value in sorted(overrides.items()))
-    try:
-        hash(key)
-    except TypeError:
-        return None
-    return key
+@lru_cache(maxsize=256)
+def _known_options(section: Any, given: tuple[tuple[str, type, Any], ...]) -> Any:
+    """What was asked for lately: the same few, as a rule, and checking them takes as long as a decoding step."""
+    return _options(section, {name: value for name, _, value in given})
+
+
+def _options(section: Any, overrides: Mapping[str, Any]) -> Any:
+    kept, given = asdict(section), dict(overrides)
+    if isinstance(section, DecodeOptions):
+        kept, given = _of_one_strategy(kept, given)
+    return typed(type(section), kept | given, where="decode")
 
 
 def _of_one_strategy(base: dict[str, Any], given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

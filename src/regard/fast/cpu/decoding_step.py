@@ -34,6 +34,12 @@ class PackedDecoder:
         self.fused = FusedDecoder.of(self.blocks)
         self.steps = [BlockStep(block) for block in self.blocks]
         self.cache = Cache if self.fused is None else self.fused.cache
+        self.rows_independent = self.fused is not None and self.fused.prefills
+
+    @classmethod
+    def of(cls, blocks: Sequence[DecoderBlock]) -> PackedDecoder | None:
+        """The same, where the blocks are packed."""
+        return cls(blocks) if all(map(BlockStep.suits, blocks)) else None
 
     def prefill(self, memory: Tensor, *, capacity: int) -> PackedDecoderKVCache:
         """The caches of sentences (B, S, D)."""
@@ -44,7 +50,7 @@ class PackedDecoder:
         self, memory: Tensor, lengths: Sequence[int], *, capacities: Sequence[int]
     ) -> list[PackedDecoderKVCache] | None:
         """The caches of several decodings whose sentences stand one after another in memory (T, D)."""
-        if self.fused is None or not self.fused.prefills or memory.dtype != torch.float32:
+        if self.fused is None or not self.rows_independent or memory.dtype != torch.float32:
             return None
         sources = self.fused.prefill(memory, lengths)
         pairs = zip(sources, capacities, strict=True)
@@ -56,8 +62,9 @@ class PackedDecoderKVCache(DecoderKVCache):
 
     def __init__(self, decoder: PackedDecoder, source: list[Cache], *, capacity: int) -> None:
         self.fused, self.steps = decoder.fused, decoder.steps
-        super().__init__([decoder.cache(capacity) for _ in source], source)
-        self.fused_caches = FusedCaches(self.past, self.source)
+        past = [decoder.cache(capacity) for _ in source]
+        super().__init__(past, source, rows_independent=decoder.rows_independent)
+        self.fused_caches = None if self.fused is None else FusedCaches(self.past, self.source)
 
     @property
     def is_plain(self) -> bool:
@@ -85,6 +92,7 @@ class PackedDecoderKVCache(DecoderKVCache):
     def _rows(
         self, n_rows: int, own: Mask | None, memory_mask: Mask | Tensor | None, widths: tuple[int, int]
     ) -> FusedRows:
+        assert self.fused_caches is not None
         n_sources = n_rows // widths[1]
         return FusedRows(
             n_rows,

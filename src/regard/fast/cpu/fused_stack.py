@@ -50,25 +50,34 @@ class FusedCaches:
 
     def __init__(self, past: list[Cache], source: list[Cache]) -> None:
         self.past, self.source = past, source
+        self._heads = [_of_heads(cache) for caches in (past, source) for cache in caches]
         self._rooms: list[list[Tensor]] = []
         self._addresses: list[ctypes.Array[ctypes.c_void_p]] = []  # they have to live as long as the structure is used
+        self._shape: tuple[int, int, int] | None = None
         self._structure = DecoderRows()
 
-    def claim(self, width: int, shape: tuple[int, int, int]) -> None:
-        """Make room for new positions of so many rows that share theirs."""
-        for cache in self.past:
-            _of_heads(cache).claim(width, shape)
+    def claim(self, width: int, shape: tuple[int, int, int]) -> DecoderRows:
+        """Make room for new positions (B, G, E) of so many rows that share theirs; gives what the kernels are told."""
+        length, past = self.past[0].length, self._heads[: len(self.past)]
+        if self._shape == shape and length + width <= self.past[0].capacity and self._are_where_they_were():
+            for cache in past:
+                cache.length += width
+        else:
+            for cache in past:
+                cache.claim(width, shape)
+            self._look_up(shape)
+        self._structure.length = length
+        return self._structure
 
-    def structure(self) -> DecoderRows:
-        """What the kernels are told about them."""
-        rooms = [_of_heads(cache).room() for caches in (self.past, self.source) for cache in caches]
-        if len(rooms) != len(self._rooms) or not all(map(operator.is_, rooms, self._rooms)):
-            self._rooms = rooms
-            self._addresses = [_addresses(caches, side) for caches in (self.past, self.source) for side in (0, 1)]
-            self._structure = DecoderRows(*map(ctypes.addressof, self._addresses))
+    def _are_where_they_were(self) -> bool:
+        return all(map(operator.is_, [cache.room() for cache in self._heads], self._rooms))
+
+    def _look_up(self, shape: tuple[int, int, int]) -> None:
+        self._shape, self._rooms = shape, [cache.room() for cache in self._heads]
+        self._addresses = [_addresses(caches, side) for caches in (self.past, self.source) for side in (0, 1)]
+        self._structure = DecoderRows(*map(ctypes.addressof, self._addresses))
         self._structure.capacity, self._structure.source_capacity = self.past[0].capacity, self.source[0].capacity
         self._structure.n_source = self.source[0].length
-        return self._structure
 
 
 @dataclass(frozen=True)
@@ -88,12 +97,10 @@ class FusedRows:
 
     def claim(self, n_groups: int, d_head: int) -> DecoderRows:
         """Make room for the new positions, and say all that the kernels are told."""
-        length = self.caches.past[0].length
-        self.caches.claim(self.widths[0], (self.n_rows // self.widths[0], n_groups, d_head))
-        told = self.caches.structure()
+        told = self.caches.claim(self.widths[0], (self.n_rows // self.widths[0], n_groups, d_head))
         told.own = None if self.own is None else self.own.data_ptr()
         told.source_mask = None if self.source_mask is None else self.source_mask.data_ptr()
-        told.n_rows, told.length = self.n_rows, length
+        told.n_rows = self.n_rows
         told.past_width, told.source_width = self.widths
         return told
 
@@ -162,12 +169,15 @@ class FusedEncoder(_FusedStack):
 
     @classmethod
     def of(cls, blocks: Sequence[EncoderBlock]) -> FusedEncoder | None:
-        """The pass through these blocks, or None where they do not suit, are watched or learn."""
+        """The pass through these blocks, or None where they do not suit."""
         kernels = _kernels_of(blocks)
-        if kernels is None or any(block.attention.tap.watchers or block.training for block in blocks):
-            return None
         suit = all(_suits(block, heads=(block.attention,)) for block in blocks) and _alike(blocks)
-        return cls(blocks, kernels) if suit else None
+        return cls(blocks, kernels) if kernels is not None and suit else None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nobody watches and nothing is trained."""
+        return not any(block.attention.tap.watchers or block.training for block in self.blocks)
 
     @staticmethod
     def takes(x: Tensor, mask: Mask | Tensor | None) -> bool:
@@ -252,6 +262,18 @@ def _facts(block: DecoderBlock | EncoderBlock) -> ctypes.Structure:
     kind = DecoderBlockFacts if isinstance(block, DecoderBlock) else EncoderBlockFacts
     norms = [_norm(norm) for norm in _norms(block)]
     return kind(*map(_linear, _linears(block)), (Norm * len(norms))(*norms), block.around_attention.pre)
+
+
+_LAYERS = {"attention": ("query_key_value", "out"), "cross": ("query", "key_value", "out"),
+           "feedforward": ("inner", "outer")}  # fmt: skip
+
+
+def layers_of(blocks: Sequence[DecoderBlock | EncoderBlock]) -> list[object]:
+    """What the kernels know blocks by: their layers, and where the numbers of their norms are."""
+    parts = [(getattr(block, part, None), names) for block in blocks for part, names in _LAYERS.items()]
+    layers = [getattr(part, name, None) for part, names in parts for name in names]
+    numbers = [getattr(norm, name, None) for block in blocks for norm in _norms(block) for name in ("weight", "bias")]
+    return [*layers, *(part.data_ptr() if isinstance(part, Tensor) else None for part in numbers)]
 
 
 def _linears(block: DecoderBlock | EncoderBlock) -> list[nn.Module]:

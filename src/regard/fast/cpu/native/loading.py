@@ -9,6 +9,9 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +32,7 @@ class Kernels:
         address, count = ctypes.c_void_p, ctypes.c_int64
         self.linear = _function(library.regard_linear, address, address, address, count, address)
         self.decoder_step = _function(library.regard_decoder_step, address, address)
+        self.look_back = _function(library.regard_look_back, address, address)
         self.prefill = _function(library.regard_prefill, address, address)
         self.encoder_run = _function(library.regard_encoder_run, address, address)
         self.largest = _function(library.regard_largest, address, address, count, count, count, address, address)
@@ -38,8 +42,31 @@ class Kernels:
 
     @property
     def threads(self) -> int:
-        """The address of a `Runtime` with as many threads as PyTorch would take now."""
-        return ctypes.addressof(_runtime(torch.get_num_threads()))
+        """The address of a `Runtime` with as many threads as PyTorch would take now, or as `for_kernels` says."""
+        return ctypes.addressof(_runtime(getattr(_own, "threads", None) or torch.get_num_threads()))
+
+
+_own = threading.local()
+
+
+@contextmanager
+def for_kernels() -> Iterator[None]:
+    """Keep this thread's processors for the kernels, whose teams wait for nobody; PyTorch's own work takes one.
+
+    Its many small computations would be shared, each, by threads that wait for one another: on processors that are
+    busy otherwise, hundreds of times as long as they take.
+    """
+    n_threads = torch.get_num_threads()
+    if n_threads == 1 or getattr(_own, "threads", None):
+        yield
+        return
+    _own.threads = n_threads
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(n_threads)
+        _own.threads = None
 
 
 class _Outcome(NamedTuple):

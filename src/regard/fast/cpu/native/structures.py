@@ -64,6 +64,22 @@ class Prefill(ctypes.Structure):
     ]
 
 
+class LookBackRows(ctypes.Structure):
+    """The past of the rows of one decoding."""
+
+    _fields_ = [*_of(ADDRESS, "keys values"), *_of(COUNT, "first n_rows length capacity")]
+
+
+class LookBack(ctypes.Structure):
+    """One step of self-attention between its products."""
+
+    _fields_ = [
+        *_of(ADDRESS, "all seen parts"),
+        *_of(COUNT, "n_parts n_heads n_groups d_head"),
+        ("scale", REAL),
+    ]
+
+
 class EncoderBlock(ctypes.Structure):
     """The layers of an encoder block."""
 

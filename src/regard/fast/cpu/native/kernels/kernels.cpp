@@ -1,6 +1,7 @@
 // The functions that Python calls. What they compute, `regard.layers` computes with PyTorch: the readable twins.
 #include "decoder.h"
 #include "encoder.h"
+#include "look_back.h"
 #include "prefill.h"
 #include "vocabulary.h"
 
@@ -37,6 +38,13 @@ void regard_decoder_step(const Runtime* runtime, const DecoderStep* step) {
     const auto run = [&](auto decoder) { together(*runtime, [&](Team team) { decoder.run(team); }); };
     if (step->half) run(Decoder<Half>(*step));
     else run(Decoder<float>(*step));
+}
+
+void regard_look_back(const Runtime* runtime, const LookBack* call) {
+    LookingBack looking(*call);
+    Runtime taken = *runtime;
+    if (looking.is_small()) taken.wanted = 1;
+    together(taken, [&](Team team) { looking.run(team); });
 }
 
 void regard_prefill(const Runtime* runtime, const Prefill* call) {

@@ -16,16 +16,18 @@ struct Runtime {  // functions of an OpenMP runtime, or nulls
 };
 }
 
-// What the members of a team have in common: the next piece of work, and how often they have met.
+// What the members of a team have in common. Work comes in stages, of so many pieces each: the stage and its next piece
+// are one number, so that nobody takes a piece of a stage that is over.
 struct Table {
-    alignas(64) std::atomic<int64_t> next{0};
-    alignas(64) std::atomic<int> arrived{0};
-    alignas(64) std::atomic<int> meetings{0};
+    alignas(64) std::atomic<uint64_t> place{0};  // stage · 2³² + next piece
+    alignas(64) std::atomic<int64_t> done{0};    // pieces of this stage
+    alignas(64) std::atomic<int> over{0};        // stages: who waits sleeps on this
     std::atomic<int> seated{0};
 };
 
-// Members take pieces of work in turn, first come, first served: who computes a piece changes nothing in it. Work ends
-// with a meeting, after which everyone sees what all have written.
+// Members take pieces of work in turn, first come, first served: who computes a piece changes nothing in it. A stage is
+// over when its pieces are done, after which everyone sees what all have written. Nobody waits for a member that has
+// nothing in hand: who is late, because somebody else has its processor, finds less to do or nothing.
 class Team {
   public:
     const int size, seat;  // every member has another seat, from 0 on
@@ -35,33 +37,43 @@ class Team {
     // work(0) to work(n − 1), `at_once` neighbours at a time.
     template <class Work>
     void each(int64_t n, Work work, int64_t at_once = 1) {
-        if (size == 1) {
+        if (size == 1 || n == 0) {
             for (int64_t i = 0; i < n; i++) work(i);
             return;
         }
-        for (int64_t i; (i = table.next.fetch_add(at_once, std::memory_order_relaxed)) < n;)
-            for (int64_t end = std::min(n, i + at_once); i < end; i++) work(i);
-        meet();
+        uint64_t place = table.place.load(std::memory_order_acquire);
+        while (place >> 32 == stage && (int64_t)(place & PIECES) < n) {
+            if (!table.place.compare_exchange_weak(place, place + at_once, std::memory_order_acq_rel)) continue;
+            int64_t i = (int64_t)(place & PIECES), end = std::min(n, i + at_once), taken = end - i;
+            for (; i < end; i++) work(i);
+            if (table.done.fetch_add(taken, std::memory_order_acq_rel) + taken == n) finish();
+            place = table.place.load(std::memory_order_acquire);
+        }
+        wait();
+        stage++;
     }
 
   private:
+    static constexpr uint64_t PIECES = 0xffffffff;
     static constexpr int TURNS = 2000;  // of looking before sleeping: somebody else may have our partner's processor
     Table& table;
+    uint64_t stage = 0;
 
-    void meet() {
-        const int before = table.meetings.load(std::memory_order_relaxed);
-        if (table.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == size) {
-            table.next.store(0, std::memory_order_relaxed);
-            table.arrived.store(0, std::memory_order_relaxed);
-            table.meetings.store(before + 1, std::memory_order_release);
-            table.meetings.notify_all();
-            return;
-        }
+    void finish() {
+        table.done.store(0, std::memory_order_relaxed);
+        table.place.store((stage + 1) << 32, std::memory_order_release);
+        table.over.store((int)(stage + 1), std::memory_order_release);
+        table.over.notify_all();
+    }
+
+    bool is_over() const { return table.place.load(std::memory_order_acquire) >> 32 != stage; }
+
+    void wait() {
         for (int turn = 0; turn < TURNS; turn++) {
-            if (table.meetings.load(std::memory_order_acquire) != before) return;
+            if (is_over()) return;
             _mm_pause();
         }
-        table.meetings.wait(before, std::memory_order_acquire);
+        while (!is_over()) table.over.wait((int)stage, std::memory_order_acquire);
     }
 };
 

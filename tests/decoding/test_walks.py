@@ -1,0 +1,119 @@
+"""Plain greedy paths that are followed for many at once come to what each would come to alone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fast_only import needs_fast
+from regard.decoding import DecodeOptions, decode
+from regard.decoding.joint import step_together
+from regard.decoding.plan import make_plan
+from regard.decoding.walks import Walk
+from regard.errors import ShapeError, UsageError
+from regard.fast.cpu.native import loaded, why
+from regard.fast.cpu.packed_linear import pack_linears
+from regard.models.registry import build
+
+CPU = torch.device("cpu")
+IDS = {"bos_id": 2, "eos_id": 3, "pad_id": 0}
+
+
+def model(precision="fp32", **options):
+    if loaded() is None:
+        pytest.skip(why())
+    sizes = {"d_model": 44, "n_heads": 4, "d_feedforward": 33, "n_encoder_layers": 1, "n_decoder_layers": 2}
+    torch.manual_seed(0)
+    made = build("transformer", {"n_source": 60, "n_target": 60, **sizes, **options}).eval()
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return pack_linears(made, precision)
+
+
+def sources():
+    draw = torch.Generator().manual_seed(4)
+    return [torch.randint(4, 60, (1, n), generator=draw) for n in (1, 9, 4, 30, 2, 17, 5, 6)]
+
+
+def plan_of(limit=12, *, n_rows=1, prefixes=None, eos_id=3, **options):
+    made = DecodeOptions(max_length=limit, **options)
+    return make_plan(made, CPU, n_rows=n_rows, bos_id=2, eos_id=eos_id, pad_id=0, prefixes=prefixes)
+
+
+@needs_fast
+@torch.inference_mode()
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_walks_come_to_what_decode_comes_to(precision):
+    module = model(precision)
+    ((first,),) = decode(module.start(sources()[3]), n_rows=1, **IDS, options=DecodeOptions(max_length=30))
+    ids = IDS | {"eos_id": first.tokens[8]}  # a token that does come
+    waiting = [
+        (Walk.of(module.start(one, capacity=4), plan_of(limit, eos_id=ids["eos_id"])), one, limit)
+        for limit, one in zip((12, 1, 7, 30, 12, 3, 20, 12), sources(), strict=True)
+    ]
+    under_way, over = [], []
+    while waiting or under_way:
+        under_way += [waiting.pop(0)] if waiting else []  # they join one after another
+        step_together([], [], walks=[walk for walk, _, _ in under_way])
+        over += [one for one in under_way if one[0].over]
+        under_way = [one for one in under_way if not one[0].over]
+    for walk, one, limit in over:
+        ((alone,),) = decode(module.start(one), n_rows=1, **ids, options=DecodeOptions(max_length=limit))
+        assert walk.hypothesis() == alone
+    assert {walk.hypothesis().finished for walk, _, _ in over} == {True, False}
+
+
+@needs_fast
+@torch.inference_mode()
+def test_who_walks_and_who_steps_share_a_step():
+    module = model("int8")
+    walk = Walk.of(module.start(sources()[1]), plan_of())
+    beam = module.start(sources()[3])
+    beam.select(torch.zeros(3, dtype=torch.int64), same_source=False)
+    own = module.start(sources()[3])
+    own.select(torch.zeros(3, dtype=torch.int64), same_source=False)
+    tokens = torch.tensor([5, 6, 7])
+    (logits,) = step_together([beam], [tokens], walks=[walk])
+    assert torch.equal(logits, own.step(tokens))
+    alone = module.start(sources()[1]).step(torch.tensor([2]))
+    assert walk.tokens == [int(alone.argmax())]
+
+
+@needs_fast
+@torch.inference_mode()
+def test_one_that_has_no_place_left_leaves_the_others_alone():
+    module = model(positions="learned", n_positions=12)
+    late, early = (Walk.of(module.start(one), plan_of(40, eos_id=59)) for one in sources()[1:3])
+    for _ in range(12):
+        step_together([], [], walks=[late])
+    step_together([], [], walks=[late, early])
+    assert isinstance(late.problem, ShapeError)
+    assert late.over
+    assert (early.over, len(early.tokens)) == (False, 1)
+
+
+@needs_fast
+@torch.inference_mode()
+def test_an_end_mark_that_the_model_does_not_know_is_refused():
+    walk = Walk.of(model().start(sources()[0]), plan_of(eos_id=60))
+    step_together([], [], walks=[walk])
+    assert isinstance(walk.problem, UsageError)
+    assert "eos_id" in str(walk.problem)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"strategy": "sample"},
+        {"strategy": "beam", "beam": 2},
+        {"min_length": 2},
+        {"no_repeat_ngram": 2},
+        {"banned": (7,)},
+        {"prefixes": [[5]]},
+        {"n_rows": 2},
+    ],
+)
+def test_what_is_not_plain_does_not_walk(asked):
+    stepper = object()
+    assert Walk.of(stepper, plan_of()) is not None
+    assert Walk.of(stepper, plan_of(**asked)) is None
