@@ -2,7 +2,7 @@
 
     python benchmarks/serving_gpu.py --tokenizer FOLDER [--users 256] [--seconds 20] [--save]
 
-Users ask one after another for a stream of 256 tokens after a prompt of about 32, each as soon as the last has ended.
+Users ask one after another for a stream of 512 tokens after a prompt of about 32, each as soon as the last has ended.
 Beside it, offline: the same prompts by the same decoder as one batch of as many rows. Reported are tokens a second, the
 time to the first token, how many events a second a client gets, and how many answers differ from those that the same
 server gives to the same prompts when nobody else asks: as it is, and with `--exact`. The tokenizer's folder holds
@@ -32,7 +32,7 @@ import regard
 from record import row, save
 from serving_users import served_process
 
-N_PROMPT, N_NEW = 32, 256
+N_PROMPT, N_NEW = 32, 512
 SIZES = {"cuda": (768, 12, 12), "cpu": (64, 2, 2)}  # width, heads, layers
 N_GENERATORS = 4
 

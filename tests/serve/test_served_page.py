@@ -73,7 +73,7 @@ class Visit:
     def __init__(self, browser, url, model="", **options):
         self.problems, self.asked = [], []
         self.context = browser.new_context(**({"viewport": {"width": 1280, "height": 860}} | options))
-        self.context.set_default_timeout(10_000)
+        self.context.set_default_timeout(60_000)
         self.page = self.context.new_page()
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("console", lambda said: self.problems.append(said.text) if said.type == "error" else None)

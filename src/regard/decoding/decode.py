@@ -149,10 +149,15 @@ def stream_pieces(
         row_keys=[row_key],
         sync=SyncPolicy(check_every=1, shrink_below=1.0, skip_identity=True),
     )
-    return _pieces(_own_paths(stepper, plan) or Paths(stepper, plan), eos_id)
+    own = _own_paths(stepper, plan)
+    return _computed_pieces(Paths(stepper, plan), eos_id) if own is None else _pieces(own, eos_id)
 
 
 @torch.inference_mode()  # on a generator: switched on while it runs, off while its caller does
+def _computed_pieces(paths: Paths, eos_id: int) -> Iterator[list[int]]:
+    yield from _pieces(paths, eos_id)
+
+
 def _pieces(paths: Paths | WrittenPaths, eos_id: int) -> Iterator[list[int]]:
     over = False
     while not over:

@@ -23,7 +23,8 @@ from regard.serve.errors import ApiError, api_error
 from regard.serve.served import ServedModel
 
 Answer = TypeVar("Answer")
-EVENT = 0.05  # seconds between two events of a stream, at least
+EVENT, BUSY_EVENT = 0.05, 0.2  # seconds between two events of a stream: for a few streams, and for hundreds
+FEW, HUNDREDS = 32, 256
 
 
 async def answers(request: Request, model: ServedModel, asks: Sequence[Ask]) -> list[Any]:
@@ -89,10 +90,16 @@ async def pieces(model: ServedModel, ask: Ask, *, told: dict[str, Any]) -> Async
             if text := "".join(piece for piece in joined if piece is not None):
                 yield text
             if not over:
-                await asyncio.sleep(EVENT)
+                await asyncio.sleep(_pause(model.engine.n_running))
         told["end"] = raised(ticket.future.exception() or ticket.future.result())
     finally:
         ticket.cancel()
+
+
+def _pause(n_streams: int) -> float:
+    """Seconds until the next event: the more streams there are, the larger their pieces."""
+    crowded = min(1.0, max(0, n_streams - FEW) / (HUNDREDS - FEW))
+    return EVENT + (BUSY_EVENT - EVENT) * crowded
 
 
 async def fields_of(request: Request) -> tuple[dict[str, Any], dict[str, list[UploadFile]]]:

@@ -109,20 +109,22 @@ class CapturedDecoding:
         choose: Callable[[Tensor], None],
         *,
         keeps: bool,
+        times: int = 1,
         stream: torch.cuda.Stream | None,
     ) -> None:
         """Feed the tokens that lie ready, and do with the logits (N, V) what is called `name`; keep them if asked to.
 
-        `choose` may be recorded: it works on fixed places in memory, and moves the rows' positions on.
+        `choose` may be recorded: it works on fixed places in memory, and moves the rows' positions on. Several `times`
+        are recorded as one.
         """
-
-        key = (name, keeps)
+        key = (name, keeps, times)
 
         def work() -> None:
-            logits = self._compute(model)
-            if keeps:
-                self._kept[key] = logits if logits.dtype.itemsize >= 4 else logits.float()
-            choose(logits)
+            for _ in range(times):
+                logits = self._compute(model)
+                if keeps:
+                    self._kept[key] = logits if logits.dtype.itemsize >= 4 else logits.float()
+                choose(logits)
 
         self._launch(key, work, stream=stream)
         if keeps:

@@ -5,7 +5,7 @@
     a.step_with([b], [tokens, tokens])                           one captured step, for logits
     a.begin_writing(plan); a.write_with([b])                     or several, whose tokens are chosen on the device
 
-A launch is some steps, one graph each, on a stream of its own. What was chosen in a launch is looked at while the next
+A launch is some steps, recorded as a few graphs, on a stream of its own. What was chosen in a launch is looked at while the next
 one runs, so that the device does not wait for us: who has come joins, and who is done leaves, between two launches.
 With `exact`, inputs are read one by one and every step is made for all rows there are, used or not: then the bits of an
 answer do not depend on who else is being answered.
@@ -36,8 +36,9 @@ from regard.fast.gpu.row_state import RowRecord, RowState
 from regard.fast.gpu.static_cache import CacheContents
 from regard.models.gpt import refuse_beyond
 
-N_TICKS = 32  # steps of a launch, at most
-_LAUNCH = 0.01, 0.04  # seconds that a launch should take, for one row and for a full house
+N_TICKS = 64  # steps of a launch, at most
+_TOGETHER = 8  # steps that are recorded as one graph
+_LAUNCH = 0.01, 0.1  # seconds that a launch should take, for one row and for a full house
 _FULL = 256  # rows that write: a full house
 _AHEAD = 2  # launches on their way
 _ROOM = 512  # positions and source tokens a row, at first: from here on kernels work in blocks of one size
@@ -214,7 +215,8 @@ class SharedDecoding:
     def _n_steps(self) -> int:
         n_rows = sum(one.n_rows for one in self._writing)
         seconds = _LAUNCH[0] + (_LAUNCH[1] - _LAUNCH[0]) * min(1.0, n_rows / _FULL)
-        return max(1, min(N_TICKS, round(seconds / self._step_seconds)))
+        n_steps = max(1, min(N_TICKS, round(seconds / self._step_seconds)))
+        return n_steps if n_steps < _TOGETHER else n_steps // _TOGETHER * _TOGETHER
 
     def _take(self, n: int) -> list[int]:
         self._put_back()
@@ -256,12 +258,13 @@ class SharedDecoding:
         captured, positions = self._of_width(used), self._whole.cache.slots.positions[:used]
         began, over = _events(self._stream)
         self._state.begin_ticks()
-        for _ in range(n_steps):
+        for times in _parts(n_steps):
             captured.run(
                 self.model,
                 (marks, drawn),
                 lambda logits: self._state.choose(logits, positions, marks, drawn=drawn),
                 keeps=keeps,
+                times=times,
                 stream=self._capturing,
             )
         chosen, log_probs = (_to_host(x[:n_steps, :used]) for x in (self._state.chosen, self._state.log_probs))
@@ -426,6 +429,11 @@ class SharedModel:
         steppers: list[Any] = list(self.shared.start(inputs[:fit], capacities=capacities[:fit])) if fit else []
         rest = zip(inputs[fit:], capacities[fit:], strict=True)
         return steppers + [self._module.start(one, capacity=capacity) for one, capacity in rest]
+
+
+def _parts(n_steps: int) -> list[int]:
+    """Steps as graphs of several, and of one."""
+    return [_TOGETHER] * (n_steps // _TOGETHER) + [1] * (n_steps % _TOGETHER)
 
 
 def _written(tokens: list[int], log_probs: list[float]) -> Written:
