@@ -181,8 +181,8 @@ def measure(folder: Path, given: argparse.Namespace, prompts: Sequence[str], exa
     options = ["--precision", given.precision, "--rows", str(given.users), "--queue", str(2 * given.users)]
     options += ["--exact" if exact else "--batched"]
     with served_process({"gpt2": folder}, options, device=given.device) as server:
-        alone, _ = load(server.url, bodies, users=1, seconds=given.alone)
         load(server.url, bodies, users=given.users, seconds=given.warm)
+        alone, _ = load(server.url, bodies, users=1, seconds=given.alone)
         seen, took = load(server.url, bodies, users=given.users, seconds=given.seconds)
     right = dict(alone.texts)
     told = [(number, text) for number, text in seen.texts if number in right]

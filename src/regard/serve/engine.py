@@ -146,6 +146,7 @@ class Engine:
         self.joined = predictor.with_models(self._joined_model)
         self.gathers = self.joined is None and not self.exact
         self._starts = limits.starts if on_cpu else limits.batch
+        self._most_tokens = limits.tokens or 1024 * limits.rows
         self._queue: deque[Ticket] = deque()
         self._live: dict[Ticket, Decoding] = {}
         self._changed = threading.Condition()
@@ -250,7 +251,7 @@ class Engine:
         with self._changed:
             while self._queue and len(chosen) < most:
                 rows, tokens = rows + self._queue[0].rows, tokens + self._queue[0].tokens
-                fits = rows <= self.limits.rows and tokens <= self.limits.tokens
+                fits = rows <= self.limits.rows and tokens <= self._most_tokens
                 if not (fits or (not chosen and not self._live)):
                     break
                 chosen.append(self._queue.popleft())

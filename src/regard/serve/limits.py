@@ -10,7 +10,7 @@ class Limits:
     """Bounds on what is asked for and on what is under way.
 
     rows           decoded at a time by one model: a beam takes as many as it is wide, samples one each
-    tokens         that the rows under way may come to together
+    tokens         that the rows under way may come to together; 0: a thousand a row
     queue          requests that wait for one model
     starts         requests that begin between two steps, so that prompts do not hold up who is being served
     gather         seconds that models which predict in batches wait for company
@@ -23,7 +23,7 @@ class Limits:
     """
 
     rows: int = 64
-    tokens: int = 65_536
+    tokens: int = 0
     queue: int = 256
     starts: int = 4
     gather: float = 0.003

@@ -5,8 +5,8 @@
     a.step_with([b], [tokens, tokens])                           one captured step, for logits
     a.begin_writing(plan); a.write_with([b])                     or several, whose tokens are chosen on the device
 
-A launch is some steps, recorded as a few graphs, on a stream of its own. What was chosen in a launch is looked at while the next
-one runs, so that the device does not wait for us: who has come joins, and who is done leaves, between two launches.
+A launch is some steps, recorded as a few graphs, on a stream of its own. What was chosen in a launch is looked at while
+the next ones run, so that the device does not wait for us: who has come joins, and who is done leaves, between two.
 With `exact`, inputs are read one by one and every step is made for all rows there are, used or not: then the bits of an
 answer do not depend on who else is being answered.
 """
@@ -40,7 +40,7 @@ N_TICKS = 64  # steps of a launch, at most
 _TOGETHER = 8  # steps that are recorded as one graph
 _LAUNCH = 0.01, 0.1  # seconds that a launch should take, for one row and for a full house
 _FULL = 256  # rows that write: a full house
-_AHEAD = 2  # launches on their way
+_AHEAD = 3  # launches on their way, the one that is looked at included
 _ROOM = 512  # positions and source tokens a row, at first: from here on kernels work in blocks of one size
 _READ = 16_384  # positions that are read as one batch
 

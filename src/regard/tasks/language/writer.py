@@ -33,7 +33,7 @@ from regard.tasks.language.detokenizer import IncrementalDetokenizer, StoppingSt
 from regard.tasks.predictions import Prediction
 
 Prompt = str | list[int]  # a text, or its ids
-_FEW_TOKENS, _MANY_TOKENS = 16_384, 131_072  # positions that are written at once, at least and at most
+_FEW_TOKENS, _MANY_TOKENS = 16_384, 262_144  # positions that are written at once, at least and at most
 
 
 class WritingModel(LanguageModel, Protocol):
