@@ -106,7 +106,8 @@ def serve(name: str, run: str, port: int) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": told})
 
-    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False, lifespan="off", http="h11")
+    quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "lifespan": "off"}
+    uvicorn.run(app, host="127.0.0.1", port=port, http="h11", timeout_keep_alive=600, **quiet)
 
 
 @dataclass
