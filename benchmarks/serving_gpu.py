@@ -2,8 +2,9 @@
 
     python benchmarks/serving_gpu.py --tokenizer FOLDER [--users 256] [--seconds 20] [--save]
 
-Users ask one after another for a stream of 512 tokens after a prompt of about 32, each as soon as the last has ended.
-Beside it, offline: the same prompts by the same decoder as one batch of as many rows. Reported are tokens a second, the
+Users ask one after another for a stream of 256 to 768 tokens, 512 on the average, after a prompt of about 32, each as
+soon as the last has ended. Beside it, offline: the same prompts by the same decoder as one batch of as many rows, all
+of 512 tokens, so that none waits for another. Reported are tokens a second, the
 time to the first token, how many events a second a client gets, and how many answers differ from those that the same
 server gives to the same prompts when nobody else asks: as it is, and with `--exact`. The tokenizer's folder holds
 GPT-2's vocab.json and merges.txt, or any of 50,257 pieces. On a CPU (`--device cpu`) the model is tiny.
@@ -22,6 +23,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlparse
@@ -72,9 +74,9 @@ def make_prompts(predictor: Any, n: int) -> list[str]:
 # ---- users
 
 
-def body_of(prompt: str) -> bytes:
+def body_of(prompt: str, n_new: int) -> bytes:
     asked = {
-        "model": "gpt2", "prompt": prompt, "max_tokens": N_NEW, "temperature": 0, "stream": True,
+        "model": "gpt2", "prompt": prompt, "max_tokens": n_new, "temperature": 0, "stream": True,
         "stream_options": {"include_usage": True},
     }  # fmt: skip
     return json.dumps(asked).encode()
@@ -177,7 +179,8 @@ def offline(predictor: Any, prompts: Sequence[str], users: int) -> float:
 
 
 def measure(folder: Path, given: argparse.Namespace, prompts: Sequence[str], exact: bool) -> tuple[Seen, float, float]:
-    bodies = [body_of(prompt) for prompt in prompts]
+    chance = Random(1)
+    bodies = [body_of(prompt, chance.randint(N_NEW // 2, N_NEW * 3 // 2)) for prompt in prompts]
     options = ["--precision", given.precision, "--rows", str(given.users), "--queue", str(2 * given.users)]
     options += ["--exact" if exact else "--batched"]
     with served_process({"gpt2": folder}, options, device=given.device) as server:
@@ -218,7 +221,7 @@ def main() -> int:
                 continue
             seen, served, differing = measure(folder, given, prompts, exact)
             firsts, rates = statistics.quantiles(seen.firsts, n=20), statistics.quantiles(seen.rates, n=100)
-            name = f"GPT-2, {given.users} users, streams of {N_NEW} tokens" + (", exact" if exact else "")
+            name = f"GPT-2, {given.users} users, streams of about {N_NEW} tokens" + (", exact" if exact else "")
             figures = {
                 "tokens/s": (round(served), "tokens/s", round(rate)),
                 "share of offline": (round(served / rate, 3), None, None),

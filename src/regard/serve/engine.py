@@ -74,8 +74,8 @@ class Watcher(Protocol):
     def first_token(self, seconds: float) -> None:
         """A request has its first token, so many seconds after it came."""
 
-    def stepped(self, n_rows: int, seconds: float) -> None:
-        """A step was made for so many rows."""
+    def stepped(self, n_tokens: int, seconds: float) -> None:
+        """Steps were made that brought so many tokens; each took so long."""
 
     def ended(self, outcome: str, seconds: float) -> None:
         """A request is over."""
@@ -90,7 +90,7 @@ class NobodyWatches:
     def first_token(self, seconds: float) -> None:
         """Nothing."""
 
-    def stepped(self, n_rows: int, seconds: float) -> None:
+    def stepped(self, n_tokens: int, seconds: float) -> None:
         """Nothing."""
 
     def ended(self, outcome: str, seconds: float) -> None:
@@ -284,10 +284,9 @@ class Engine:
     def _step(self) -> None:
         """One step for everybody who is waiting for one."""
         before = time.monotonic()
-        n_rows = sum(one.n_rows for one in self._live.values())
-        advance(list(self._live.values()))
+        made = advance(list(self._live.values()))
         now = time.monotonic()
-        self.watcher.stepped(n_rows, now - before)
+        self.watcher.stepped(made.n_tokens, (now - before) / made.n_steps)
         for ticket, decoding in list(self._live.items()):
             ticket.n_steps += 1
             if decoding.has_stepped and not ticket.has_begun:

@@ -184,11 +184,20 @@ def begin(decodings: Sequence[Decoding]) -> None:
             one.resume(stepper)
 
 
-def advance(decodings: Sequence[Decoding]) -> None:
+@dataclass(frozen=True)
+class Progress:
+    """What an `advance` has brought: tokens of all rows, and for how many steps it stands."""
+
+    n_tokens: int
+    n_steps: int
+
+
+def advance(decodings: Sequence[Decoding]) -> Progress:
     """One step for all that wait for one.
 
     Who walks goes on when the walk is over, and those that write by themselves get what there is, if there is any.
     """
+    n_rows = sum(one.n_rows for one in decodings if not isinstance(one.waiting, WriteRequest))
     stepping = {one: one.waiting for one in decodings if isinstance(one.waiting, StepRequest)}
     walking = {one: one.waiting for one in decodings if isinstance(one.waiting, Walk)}
     writing = {one: one.waiting for one in decodings if isinstance(one.waiting, WriteRequest)}
@@ -205,3 +214,5 @@ def advance(decodings: Sequence[Decoding]) -> None:
     for one, pieces in zip(writing, written, strict=True):
         if pieces:
             one.resume(pieces)
+    lengths = [len(row.tokens) for pieces in written if isinstance(pieces, list) for row in pieces]
+    return Progress(n_rows + sum(lengths), max([1, *lengths]))

@@ -53,10 +53,10 @@ class ModelMetrics:
         """A request has its first token."""
         self.metrics.first_token.labels(self.model).observe(seconds)
 
-    def stepped(self, n_rows: int, seconds: float) -> None:
-        """A step was made."""
+    def stepped(self, n_tokens: int, seconds: float) -> None:
+        """Steps were made."""
         self.metrics.between.labels(self.model).observe(seconds)
-        self.metrics.rows.labels(self.model).inc(n_rows)
+        self.metrics.rows.labels(self.model).inc(n_tokens)
 
     def ended(self, outcome: str, seconds: float) -> None:
         """A request is over."""

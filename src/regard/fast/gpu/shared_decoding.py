@@ -38,7 +38,7 @@ from regard.models.gpt import refuse_beyond
 
 N_TICKS = 64  # steps of a launch, at most
 _TOGETHER = 8  # steps that are recorded as one graph
-_LAUNCH = 0.01, 0.1  # seconds that a launch should take, for one row and for a full house
+_LAUNCH = 0.01, 0.08  # seconds that a launch should take, for one row and for a full house
 _FULL = 256  # rows that write: a full house
 _AHEAD = 3  # launches on their way, the one that is looked at included
 _ROOM = 512  # positions and source tokens a row, at first: from here on kernels work in blocks of one size
