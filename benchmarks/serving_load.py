@@ -53,8 +53,9 @@ class Ours:
     """The engine of `regard serve`."""
 
     def __init__(self, predictor: Any) -> None:
-        from regard.serve.engine import Ask, Engine
+        from regard.serve.engine import Engine
         from regard.serve.limits import Limits
+        from regard.serve.tickets import Ask
 
         self.engine, self.ask = Engine(predictor, Limits()), Ask
 

@@ -27,9 +27,9 @@ from http_server import RUNS, chat_model, serving
 from regard.cli.main import app
 from regard.errors import RegardError
 from regard.serve.app import create_app
-from regard.serve.engine import Ask
 from regard.serve.keys import Keys
 from regard.serve.limits import Limits
+from regard.serve.tickets import Ask
 
 DATA = RUNS.parent / "data"
 TASKS = ("translation", "language", "masked", "labels", "answers", "images", "captions", "speech", "series", "words")

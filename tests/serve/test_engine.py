@@ -14,8 +14,9 @@ import torch
 
 import regard
 from regard.errors import UsageError
-from regard.serve.engine import Ask, BusyError, CancelledError, Engine, LateError, NobodyWatches, StoppingError
+from regard.serve.engine import Engine
 from regard.serve.limits import Limits
+from regard.serve.tickets import Ask, BusyError, CancelledError, LateError, NobodyWatches, StoppingError
 
 RUNS = Path(__file__).parents[1] / "golden" / "finished"
 DATA = RUNS.parent / "data"
@@ -84,19 +85,42 @@ def test_500_mixed_requests_of_32_users_are_answered_as_each_alone(alone):
 
 
 def test_requests_are_decoded_side_by_side():
-    engine = engine_of("translation")
+    seen = []
+    watcher = type("Seen", (NobodyWatches,), {"stepped": lambda self, n, s: seen.append(n)})()
+    engine = Engine(regard.load(RUNS / "translation", "cpu"), Limits(), watcher=watcher)
     try:
         held = threading.Event()
         first = engine.submit([Ask("one", finish=lambda output: held.wait(10))])
         tickets = engine.submit([Ask("one two three", {"max_length": 40})] * 8)
-        seen = []
-        engine.watcher = type("Seen", (type(engine.watcher),), {"stepped": lambda self, n, s: seen.append(n)})()
         held.set()
         for ticket in [*first, *tickets]:
             ticket.result(20)
         assert max(seen) == 8
     finally:
         engine.stop(0.1)
+
+
+def test_two_lanes_share_the_work_and_say_the_same(alone):
+    torch.set_num_threads(2)
+    chance = Random(3)
+    engines = {name: engine_of(name) for name in ("translation", "language")}
+    try:
+        assert all(len(engine._desk.lanes) == 2 for engine in engines.values())
+        asked = [some_request(chance) for _ in range(60)]
+        tickets = [engines[name].submit([Ask(text, options, finish=record)])[0] for name, text, options in asked]
+        busy = dict.fromkeys(engines.values(), 0)
+        while not all(ticket.future.done() for ticket in tickets):
+            for engine in busy:
+                busy[engine] = max(busy[engine], min(len(lane.live) for lane in engine._desk.lanes))
+            time.sleep(0.001)
+        for (name, text, options), ticket in zip(asked, tickets, strict=True):
+            assert ticket.result(30) == record(alone[name](text, **options)), (name, text, options)
+        assert all(busy.values()), "both lanes of each had something to do"
+        assert torch.get_num_threads() == 2, "what lanes take for themselves is nobody else's"
+    finally:
+        torch.set_num_threads(1)
+        for engine in engines.values():
+            engine.stop(0.1)
 
 
 @pytest.mark.parametrize("engine", ["captions-transformer"], indirect=True)

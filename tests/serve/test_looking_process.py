@@ -17,10 +17,10 @@ from http_server import RUNS
 from regard.errors import UsageError
 from regard.serve import looking as looking_module
 from regard.serve import looking_worker
-from regard.serve.engine import BusyError, LateError, StoppingError
 from regard.serve.errors import api_error
 from regard.serve.looking import Asked, Looking, LookingError
 from regard.serve.looking_worker import Looker, as_file, serve
+from regard.serve.tickets import BusyError, LateError, StoppingError
 
 DATA = RUNS.parent / "data"
 INPUTS = {

@@ -18,9 +18,9 @@ from fastapi import Request
 from starlette.datastructures import FormData, UploadFile
 
 from regard.errors import RegardError
-from regard.serve.engine import Ask, CancelledError, Ticket
 from regard.serve.errors import ApiError, api_error
 from regard.serve.served import ServedModel
+from regard.serve.tickets import Ask, CancelledError, Ticket
 
 Answer = TypeVar("Answer")
 EVENT, BUSY_EVENT = 0.05, 0.2  # seconds between two events of a stream: for a few streams, and for hundreds

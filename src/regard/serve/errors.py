@@ -8,8 +8,8 @@ from typing import Any
 from fastapi.responses import JSONResponse
 
 from regard.errors import DataError, RegardError, UsageError
-from regard.serve.engine import BusyError, CancelledError, LateError, StoppingError
 from regard.serve.looking import LookingError
+from regard.serve.tickets import BusyError, CancelledError, LateError, StoppingError
 
 RETRY_AFTER = 1.0  # seconds after which a queue that was full is worth another try
 _GONE = 499  # nobody is there any more to read it

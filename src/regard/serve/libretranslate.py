@@ -13,11 +13,11 @@ from fastapi import APIRouter, Request
 
 from regard.serve.asking import answers, fields_of, raised, texts, whole_number
 from regard.serve.detecting import detect
-from regard.serve.engine import Ask
 from regard.serve.errors import ApiError
 from regard.serve.keys import Keys
 from regard.serve.markup import Piece, pieces, written
 from regard.serve.served import Served, ServedModel
+from regard.serve.tickets import Ask
 
 PATHS = ("/translate", "/languages", "/detect", "/health", "/frontend/settings")
 _MOST_ALTERNATIVES = 10

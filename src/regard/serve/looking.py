@@ -28,7 +28,7 @@ from typing import Any
 
 import regard
 from regard.errors import RegardError, UsageError
-from regard.serve.engine import BusyError, LateError, StoppingError
+from regard.serve.tickets import BusyError, LateError, StoppingError
 
 COMMAND = (sys.executable, "-P", "-m", "regard.serve.looking_worker")
 

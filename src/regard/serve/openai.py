@@ -31,10 +31,10 @@ from regard.serve.asking import (
     texts,
     whole_number,
 )
-from regard.serve.engine import Ask
 from regard.serve.errors import ApiError, api_error
 from regard.serve.limits import Limits
 from regard.serve.served import Served, ServedModel
+from regard.serve.tickets import Ask
 from regard.tasks.registry import Ability
 
 Prompt = str | list[int]

@@ -10,10 +10,10 @@ from fastapi.responses import Response
 
 from regard.errors import RegardError
 from regard.serve.asking import answers, decode_options, fields_of, kept_files, renamed, sent_file, texts, unless_left
-from regard.serve.engine import Ask
 from regard.serve.errors import ApiError, api_error
 from regard.serve.looking import Asked
 from regard.serve.served import Served, ServedModel
+from regard.serve.tickets import Ask
 
 _CALL = ("prefix", "stop")  # what a call takes besides its decoding options
 _SHOWN = {"record": ("look.json", "application/json"), "page": ("look.html", "text/html"),

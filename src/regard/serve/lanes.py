@@ -1,0 +1,234 @@
+"""One thread of an engine: it begins requests, steps for those that are under way, and lets them go.
+
+On a processor an engine has two such lanes over the same weights, each with its share of the threads: while one is in
+Python, or has little to multiply, the other computes. Whoever has fewer requests takes the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from regard.serve.joining import Decoding, advance, begin
+from regard.serve.limits import Limits
+from regard.serve.tickets import Ask, StoppingError, Ticket, Watcher, outcome_name
+
+log = logging.getLogger("regard.serve")
+_AHEAD = 2  # requests that a lane may have more than another and still take the next
+
+
+@dataclass(frozen=True)
+class Room:
+    """What one lane has: rows and tokens under way, requests begun between two steps, and threads."""
+
+    rows: int
+    tokens: int
+    starts: int
+    threads: int
+
+
+class Desk:
+    """What the lanes of an engine have in common: who waits, and what is worked with."""
+
+    def __init__(self, predictor: Any, joined: Any | None, limits: Limits, watcher: Watcher, *, gathers: bool) -> None:
+        self.predictor, self.joined, self.limits, self.watcher = predictor, joined, limits, watcher
+        self.gathers, self.ended = gathers, False
+        self.queue: deque[Ticket] = deque()
+        self.changed = threading.Condition()
+        self.lanes: list[Lane] = []
+
+    @property
+    def n_running(self) -> int:
+        """Requests that are worked on."""
+        return sum(len(lane.live) for lane in self.lanes)
+
+    def has_lane_below(self, n_requests: int) -> bool:
+        """Whether a lane has fewer requests than so many."""
+        return any(len(lane.live) < n_requests for lane in self.lanes)
+
+
+class Lane:
+    """A thread, and the requests it works on."""
+
+    def __init__(self, desk: Desk, room: Room) -> None:
+        self.desk, self.room = desk, room
+        self.live: dict[Ticket, Decoding] = {}
+        self._thread = threading.Thread(target=self._run, name="regard-engine", daemon=True)
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def join(self) -> None:
+        """Until the thread is over."""
+        self._thread.join(timeout=10.0)
+
+    @torch.inference_mode()
+    def _run(self) -> None:
+        torch.set_num_threads(self.room.threads)  # of this thread, and of those that never say how many
+        while not self.desk.ended:
+            self._wait()
+            try:
+                self._work()
+            except Exception as problem:  # nobody's fault that is known: those under way end, and others are served
+                log.exception("the engine failed")
+                self._end_live(problem)
+        self._end_all(StoppingError("the server is stopping", hint="ask again in a moment"))
+
+    def _work(self) -> None:
+        """Let go, take on, and make one step."""
+        self._let_go()
+        self._begin(self._admitted())
+        if self.live:
+            self._step()
+
+    def _wait(self) -> None:
+        """Until there is something to do; a model that decodes nothing then waits a moment longer for company."""
+        with self.desk.changed:
+            while not (self.desk.queue or self.live or self.desk.ended):
+                self.desk.changed.wait()
+        if self.desk.gathers and len(self.desk.queue) < self.desk.limits.batch:
+            time.sleep(self.desk.limits.gather)
+
+    def _admitted(self) -> list[Ticket]:
+        """Those whose turn it is, in the order they came; the rest stay in the queue."""
+        rows = sum(ticket.rows for ticket in self.live)
+        tokens = sum(ticket.tokens for ticket in self.live)
+        most = self.desk.limits.batch if self.desk.gathers else self.room.starts
+        if self.desk.has_lane_below(len(self.live) - _AHEAD):
+            return []
+        chosen: list[Ticket] = []
+        with self.desk.changed:
+            while self.desk.queue and len(chosen) < most:
+                rows, tokens = rows + self.desk.queue[0].rows, tokens + self.desk.queue[0].tokens
+                fits = rows <= self.room.rows and tokens <= self.room.tokens
+                if not (fits or (not chosen and not self.live)):
+                    break
+                chosen.append(self.desk.queue.popleft())
+        return self._predicted_together(chosen) if self.desk.gathers else chosen
+
+    def _begin(self, tickets: Sequence[Ticket]) -> None:
+        """Start decodings, whose inputs are read together; what decodes nothing is answered at once."""
+        for ticket in tickets:
+            self.desk.watcher.began(time.monotonic() - ticket.came)
+            self.live[ticket] = decoding = Decoding(partial(self._answer, ticket.ask))
+            decoding.start()
+            self._settle(ticket, decoding)
+        self._read_inputs()
+
+    def _read_inputs(self) -> None:
+        """For all who wait for that: who has just begun, or goes on with another input."""
+        begin(list(self.live.values()))
+        for ticket, decoding in list(self.live.items()):
+            self._settle(ticket, decoding)
+
+    def _answer(self, ask: Ask) -> Any:
+        """What one request asks for, in full."""
+        if ask.kind == "embed":
+            return ask.finish(self.desk.predictor.embed([ask.input])[0])
+        model = self.desk.joined or self.desk.predictor
+        if ask.kind == "stream":
+            return ask.finish(_told(model.stream(ask.input, **ask.options), ask.tell))
+        return ask.finish(model([ask.input], **ask.options)[0])
+
+    def _step(self) -> None:
+        """One step for everybody who is waiting for one."""
+        before = time.monotonic()
+        made = advance(list(self.live.values()))
+        now = time.monotonic()
+        self.desk.watcher.stepped(made.n_tokens, (now - before) / made.n_steps)
+        for ticket, decoding in list(self.live.items()):
+            ticket.n_steps += 1
+            if decoding.has_stepped and not ticket.has_begun:
+                ticket.has_begun = True
+                self.desk.watcher.first_token(now - ticket.came)
+            self._settle(ticket, decoding)
+
+    def _settle(self, ticket: Ticket, decoding: Decoding) -> None:
+        if decoding.over:
+            del self.live[ticket]
+            self._close(ticket, decoding.outcome)
+
+    def _let_go(self) -> None:
+        """End those that are cancelled or late, whether they wait or are being decoded."""
+        now = time.monotonic()
+        for ticket, decoding in list(self.live.items()):
+            if (problem := ticket.problem(now)) is not None:
+                decoding.stop(problem)
+                self._settle(ticket, decoding)
+        with self.desk.changed:
+            gone = [ticket for ticket in self.desk.queue if ticket.problem(now) is not None]
+            for ticket in gone:
+                self.desk.queue.remove(ticket)
+        for ticket in gone:
+            self._close(ticket, ticket.problem(now))
+
+    def _close(self, ticket: Ticket, outcome: Any) -> None:
+        seconds = time.monotonic() - ticket.came
+        self.desk.watcher.ended(outcome_name(outcome), seconds)
+        if isinstance(outcome, BaseException):
+            ticket.future.set_exception(outcome)
+        else:
+            ticket.future.set_result(outcome)
+
+    def _end_live(self, problem: Exception) -> None:
+        for ticket, decoding in list(self.live.items()):
+            decoding.stop(problem)
+            self._settle(ticket, decoding)
+
+    def _end_all(self, problem: Exception) -> None:
+        self._end_live(problem)
+        with self.desk.changed:
+            left = list(self.desk.queue)
+            self.desk.queue.clear()
+        for ticket in left:
+            self._close(ticket, problem)
+
+    # ---- models on a GPU, and those that decode nothing where digits do not matter
+
+    def _predicted_together(self, tickets: list[Ticket]) -> list[Ticket]:
+        """Answer predictions with the same options as one batch; what is left is of another kind."""
+        groups: dict[str, list[Ticket]] = {}
+        for ticket in tickets:
+            if ticket.ask.kind == "predict":
+                groups.setdefault(repr(sorted(ticket.ask.options.items())), []).append(ticket)
+        for group in groups.values():
+            for ticket in group:
+                self.desk.watcher.began(time.monotonic() - ticket.came)
+            for ticket, outcome in zip(group, self._batch(group), strict=True):
+                self._close(ticket, outcome)
+        return [ticket for ticket in tickets if ticket.ask.kind != "predict"]
+
+    def _batch(self, group: list[Ticket]) -> list[Any]:
+        """The answers of requests with the same options, or what is wrong with each."""
+        try:
+            outputs = self.desk.predictor.attempt([ticket.ask.input for ticket in group], **group[0].ask.options)
+        except Exception as problem:
+            return [problem] * len(group)
+        return [_finished(ticket.ask, output) for ticket, output in zip(group, outputs, strict=True)]
+
+
+def _finished(ask: Ask, output: Any) -> Any:
+    if isinstance(output, Exception):
+        return output
+    try:
+        return ask.finish(output)
+    except Exception as problem:
+        return problem
+
+
+def _told(pieces: Any, tell: Callable[[str], None]) -> Any:
+    """Hand over pieces as they come; gives what the stream gives at its end."""
+    while True:
+        try:
+            tell(next(pieces))
+        except StopIteration as end:
+            return end.value

@@ -1,0 +1,116 @@
+"""What is asked of an engine, and a request under way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from regard.errors import RegardError
+
+Kind = Literal["predict", "stream", "embed"]
+
+
+class BusyError(RegardError):
+    """The queue is full."""
+
+
+class LateError(RegardError):
+    """A request took longer than it may."""
+
+
+class StoppingError(RegardError):
+    """The server is about to end."""
+
+
+class CancelledError(RegardError):
+    """Whoever asked has gone."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What is asked of a model: an input, and options as `regard predict` takes them.
+
+    `finish` makes what is sent of what the model says; it runs where the model is. A stream hands each piece of its
+    text to `tell` as it comes.
+    """
+
+    input: Any
+    options: dict[str, Any] = field(default_factory=dict)
+    kind: Kind = "predict"
+    finish: Callable[[Any], Any] = lambda output: output
+    tell: Callable[[str], None] = lambda piece: None
+
+
+class Ticket:
+    """A request under way. `future` is done when it is answered or refused."""
+
+    def __init__(self, ask: Ask, *, rows: int, tokens: int, deadline: float) -> None:
+        self.ask, self.rows, self.tokens = ask, rows, tokens
+        self.came = time.monotonic()
+        self.deadline = self.came + deadline
+        self.future: Future[Any] = Future()
+        self.future.set_running_or_notify_cancel()  # it ends when the engine says so, and not before
+        self.cancelled = False
+        self.n_steps = 0
+        self.has_begun = False
+
+    def cancel(self) -> None:
+        """Whoever asked has gone: it leaves before the next step."""
+        self.cancelled = True
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The answer, or what was wrong, as an error."""
+        return self.future.result(timeout)
+
+    def problem(self, now: float) -> Exception | None:
+        """Why it cannot go on, if it cannot."""
+        if self.cancelled:
+            return CancelledError("the request was cancelled")
+        if now > self.deadline:
+            return LateError(
+                f"the request took longer than {self.deadline - self.came:g} seconds", hint="ask for less, or later"
+            )
+        return None
+
+
+class Watcher(Protocol):
+    """Who counts what an engine does."""
+
+    def began(self, waited: float) -> None:
+        """A request left the queue after so many seconds."""
+
+    def first_token(self, seconds: float) -> None:
+        """A request has its first token, so many seconds after it came."""
+
+    def stepped(self, n_tokens: int, seconds: float) -> None:
+        """Steps were made that brought so many tokens; each took so long."""
+
+    def ended(self, outcome: str, seconds: float) -> None:
+        """A request is over."""
+
+
+class NobodyWatches:
+    """Counts nothing."""
+
+    def began(self, waited: float) -> None:
+        """Nothing."""
+
+    def first_token(self, seconds: float) -> None:
+        """Nothing."""
+
+    def stepped(self, n_tokens: int, seconds: float) -> None:
+        """Nothing."""
+
+    def ended(self, outcome: str, seconds: float) -> None:
+        """Nothing."""
+
+
+def outcome_name(outcome: object) -> str:
+    """One word for how a request ended."""
+    names: dict[type, str] = {LateError: "late", CancelledError: "cancelled", StoppingError: "stopped"}
+    if not isinstance(outcome, BaseException):
+        return "answered"
+    return names.get(type(outcome), "refused" if isinstance(outcome, RegardError) else "failed")
