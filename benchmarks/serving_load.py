@@ -95,6 +95,8 @@ def serve(name: str, run: str, port: int) -> None:
     """Answer POSTs of a text with its translation, until killed."""
     import uvicorn
 
+    from regard.serve.server import short_turns
+
     backend = backend_of(name, run)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -108,7 +110,8 @@ def serve(name: str, run: str, port: int) -> None:
         await send({"type": "http.response.body", "body": told})
 
     quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "lifespan": "off"}
-    uvicorn.run(app, host="127.0.0.1", port=port, http="h11", timeout_keep_alive=600, **quiet)
+    with short_turns():  # as `regard serve` has them
+        uvicorn.run(app, host="127.0.0.1", port=port, http="h11", timeout_keep_alive=600, **quiet)
 
 
 @dataclass

@@ -100,27 +100,52 @@ def test_requests_are_decoded_side_by_side():
         engine.stop(0.1)
 
 
-def test_two_lanes_share_the_work_and_say_the_same(alone):
+def test_inputs_are_read_beside_the_steps_and_no_bit_changes(alone):
     torch.set_num_threads(2)
-    chance = Random(3)
-    engines = {name: engine_of(name) for name in ("translation", "language")}
+    chance, engines = Random(3), {}
     try:
-        assert all(len(engine._desk.lanes) == 2 for engine in engines.values())
+        engines = {name: engine_of(name) for name in ("translation", "language", "labels")}
+        assert [engine._worker.reader is not None for engine in engines.values()] == [True, True, False]
         asked = [some_request(chance) for _ in range(60)]
         tickets = [engines[name].submit([Ask(text, options, finish=record)])[0] for name, text, options in asked]
-        busy = dict.fromkeys(engines.values(), 0)
-        while not all(ticket.future.done() for ticket in tickets):
-            for engine in busy:
-                busy[engine] = max(busy[engine], min(len(lane.live) for lane in engine._desk.lanes))
-            time.sleep(0.001)
         for (name, text, options), ticket in zip(asked, tickets, strict=True):
             assert ticket.result(30) == record(alone[name](text, **options)), (name, text, options)
-        assert all(busy.values()), "both lanes of each had something to do"
-        assert torch.get_num_threads() == 2, "what lanes take for themselves is nobody else's"
+        assert torch.get_num_threads() == 2, "what an engine takes for itself is nobody else's"
     finally:
         torch.set_num_threads(1)
         for engine in engines.values():
             engine.stop(0.1)
+
+
+def test_an_input_that_is_being_read_holds_up_nobody_who_has_begun():
+    torch.set_num_threads(2)
+    engine, begun, held = engine_of("translation"), threading.Event(), threading.Event()
+    try:
+        model = engine._models[0]
+        start = model.start
+
+        def slow(*inputs, **how):
+            begun.set()
+            assert held.wait(20)
+            return start(*inputs, **how)
+
+        other = engine.submit([Ask("one two", {"max_length": 300, "min_length": 299})])[0]
+        while not other.has_begun:
+            time.sleep(0.001)
+        model.start = slow
+        long = engine.submit([Ask("three four five", {"max_length": 2})])[0]
+        assert begun.wait(20)
+        assert other.result(20)
+        assert not long.future.done()
+        long.cancel()
+        with pytest.raises(CancelledError):
+            long.result(5)
+        held.set()
+        assert engine.submit([Ask("six", {"max_length": 3})])[0].result(20)
+    finally:
+        held.set()
+        torch.set_num_threads(1)
+        engine.stop(0.1)
 
 
 @pytest.mark.parametrize("engine", ["captions-transformer"], indirect=True)

@@ -1,5 +1,5 @@
 """Models behind HTTP: `regard serve`.
 
-Read in this order: limits, tickets, joining, lanes, engine, looking, served, errors, app, own, openai, chat, markup,
+Read in this order: limits, tickets, joining, worker, engine, looking, served, errors, app, own, openai, chat, markup,
 libretranslate, description, page, connections, server.
 """

@@ -1,7 +1,7 @@
 """A model, and everybody who asks it.
 
 Requests wait in a bounded queue. Those that decode are begun a few at a time and then step together: between two steps
-new ones join, and finished, cancelled and late ones leave (`lanes`, `joining`). Models that decode nothing answer one
+new ones join, and finished, cancelled and late ones leave (`worker`, `joining`). Models that decode nothing answer one
 request after another; on a GPU, or where the last digits do not matter, requests wait a moment for company and are
 predicted as one batch. Each request has a deadline; one that fails takes no other with it.
 
@@ -22,13 +22,13 @@ from regard.config.twins import twin
 from regard.decoding import DecodeOptions
 from regard.errors import UsageError
 from regard.serve.joining import JoinedModel
-from regard.serve.lanes import Desk, Lane, Room
 from regard.serve.limits import Limits
 from regard.serve.tickets import Ask, BusyError, NobodyWatches, StoppingError, Ticket, Watcher
+from regard.serve.worker import Desk, Room, Worker
 
 
 class Engine:
-    """A model, its lanes, and the requests they work on.
+    """A model, its thread, and the requests it works on.
 
     `exact` keeps the bits of an answer from depending on the company: on a CPU, where that costs little, unless told
     otherwise, on a GPU only when told so.
@@ -44,10 +44,9 @@ class Engine:
         self.joined = predictor.with_models(self._joined_model)
         self.gathers = self.joined is None and not self.exact
         self._refuses = False
-        self._desk = Desk(predictor, self.joined, limits, watcher or NobodyWatches(), gathers=self.gathers)
-        self._desk.lanes = [Lane(self._desk, room) for room in self._rooms(on_cpu)]
-        for lane in self._desk.lanes:
-            lane.start()
+        self._desk = Desk(predictor, self.joined, limits, watcher or NobodyWatches(), self.gathers)
+        self._worker = Worker(self._desk, self._room(on_cpu))
+        self._worker.start()
 
     @property
     def n_waiting(self) -> int:
@@ -57,7 +56,7 @@ class Engine:
     @property
     def n_running(self) -> int:
         """Requests that are being decoded."""
-        return self._desk.n_running
+        return len(self._worker.live)
 
     def submit(self, asks: Sequence[Ask], *, deadline: float | None = None) -> list[Ticket]:
         """Let requests wait for their turn: all of them, or none where the queue has no room."""
@@ -82,16 +81,14 @@ class Engine:
         with self._desk.changed:
             self._desk.ended = True
             self._desk.changed.notify_all()
-        for lane in self._desk.lanes:
-            lane.join()
+        self._worker.join()
 
-    def _rooms(self, on_cpu: bool) -> list[Room]:
-        """What each lane has: two where there are processors for both, and a model whose bits they do not change."""
+    def _room(self, on_cpu: bool) -> Room:
+        """What the thread has: inputs are read beside it where threads change no bit, and there are two."""
         limits, threads = self.limits, torch.get_num_threads()
-        tokens = limits.tokens or 1024 * limits.rows
-        if not on_cpu or threads < 2 or not all(map(_leaves_rows_alone, self._models or [None])):
-            return [Room(limits.rows, tokens, limits.starts if on_cpu else limits.batch, threads)]
-        return [Room(max(1, limits.rows // 2), tokens // 2, limits.starts, share) for share in _halves(threads)]
+        starts = limits.starts if on_cpu else limits.batch
+        beside = on_cpu and threads > 1 and bool(self._models) and all(map(_leaves_rows_alone, self._models))
+        return Room(limits.rows, limits.tokens or 1024 * limits.rows, starts, threads, beside)
 
     def _joined_model(self, model: Any) -> JoinedModel:
         self._models.append(model)
@@ -124,7 +121,3 @@ def _leaves_rows_alone(model: Any) -> bool:
     """Whether a model reads and steps by kernels for which neither company nor threads change a bit."""
     independent = twin("rows_independent")
     return hasattr(model, "start_each") and independent is not None and bool(independent(model))
-
-
-def _halves(n: int) -> tuple[int, int]:
-    return n - n // 2, n // 2

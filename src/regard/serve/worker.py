@@ -1,7 +1,7 @@
-"""One thread of an engine: it begins requests, steps for those that are under way, and lets them go.
+"""The thread of an engine: it begins requests, steps for those that are under way, and lets them go.
 
-On a processor an engine has two such lanes over the same weights, each with its share of the threads: while one is in
-Python, or has little to multiply, the other computes. Whoever has fewer requests takes the next one.
+On a processor, where kernels of our own leave every row its bits, inputs are read by a second thread (`Reader`): as
+batches of their own beside the steps, so that a long prompt holds nobody up.
 """
 
 from __future__ import annotations
@@ -11,56 +11,90 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
 
+from regard.decoding.joint import Start, start_together
 from regard.serve.joining import Decoding, advance, begin
 from regard.serve.limits import Limits
 from regard.serve.tickets import Ask, StoppingError, Ticket, Watcher, outcome_name
 
 log = logging.getLogger("regard.serve")
-_AHEAD = 2  # requests that a lane may have more than another and still take the next
+_GLANCE = 0.02  # seconds to wait for a reader before looking who has left
 
 
 @dataclass(frozen=True)
 class Room:
-    """What one lane has: rows and tokens under way, requests begun between two steps, and threads."""
+    """What it has: rows and tokens under way, requests begun between two steps, threads, and maybe a reader beside."""
 
     rows: int
     tokens: int
     starts: int
     threads: int
+    reads_beside: bool = False
 
 
-class Desk:
-    """What the lanes of an engine have in common: who waits, and what is worked with."""
+class Reader:
+    """Reads inputs in a thread of its own, while steps are made for those whose inputs have been read."""
 
-    def __init__(self, predictor: Any, joined: Any | None, limits: Limits, watcher: Watcher, *, gathers: bool) -> None:
-        self.predictor, self.joined, self.limits, self.watcher = predictor, joined, limits, watcher
-        self.gathers, self.ended = gathers, False
-        self.queue: deque[Ticket] = deque()
-        self.changed = threading.Condition()
-        self.lanes: list[Lane] = []
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, "regard-reader")
+        self._reading: tuple[list[Decoding], Future[list[Any]]] | None = None
 
     @property
-    def n_running(self) -> int:
-        """Requests that are worked on."""
-        return sum(len(lane.live) for lane in self.lanes)
+    def is_busy(self) -> bool:
+        """Whether it reads."""
+        return self._reading is not None
 
-    def has_lane_below(self, n_requests: int) -> bool:
-        """Whether a lane has fewer requests than so many."""
-        return any(len(lane.live) < n_requests for lane in self.lanes)
+    def wait(self) -> None:
+        """Until it has read, or a moment: somebody may have left."""
+        if self._reading is not None:
+            wait([self._reading[1]], timeout=_GLANCE)
+
+    def read(self, decodings: Sequence[Decoding], *, threads: int) -> None:
+        """Let those go on whose inputs have been read, and begin with the others, all of them together."""
+        if self._reading is not None and self._reading[1].done():
+            (waited, read), self._reading = self._reading, None
+            for one, stepper in zip(waited, read.result(), strict=True):
+                if not one.over:
+                    one.resume(stepper)
+        waiting = {one: one.waiting for one in decodings if isinstance(one.waiting, Start)}
+        if waiting and self._reading is None:
+            share = 1 if len(waiting) < len(decodings) else threads
+            self._reading = list(waiting), self._pool.submit(_read, list(waiting.values()), share)
 
 
-class Lane:
+@torch.inference_mode()
+def _read(starts: Sequence[Start], threads: int) -> list[Any]:
+    torch.set_num_threads(threads)
+    return start_together(starts)
+
+
+@dataclass
+class Desk:
+    """What an engine and its thread have in common: who waits, and what is worked with."""
+
+    predictor: Any
+    joined: Any | None
+    limits: Limits
+    watcher: Watcher
+    gathers: bool
+    queue: deque[Ticket] = field(default_factory=deque)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    ended: bool = False
+
+
+class Worker:
     """A thread, and the requests it works on."""
 
     def __init__(self, desk: Desk, room: Room) -> None:
         self.desk, self.room = desk, room
         self.live: dict[Ticket, Decoding] = {}
+        self.reader = Reader() if room.reads_beside else None
         self._thread = threading.Thread(target=self._run, name="regard-engine", daemon=True)
 
     def start(self) -> None:
@@ -87,6 +121,13 @@ class Lane:
         """Let go, take on, and make one step."""
         self._let_go()
         self._begin(self._admitted())
+        if self.reader is not None and self.reader.is_busy:
+            torch.set_num_threads(max(1, self.room.threads - 1))
+            if not any(one.n_rows for one in self.live.values()):
+                self.reader.wait()
+                return
+        else:
+            torch.set_num_threads(self.room.threads)
         if self.live:
             self._step()
 
@@ -103,8 +144,6 @@ class Lane:
         rows = sum(ticket.rows for ticket in self.live)
         tokens = sum(ticket.tokens for ticket in self.live)
         most = self.desk.limits.batch if self.desk.gathers else self.room.starts
-        if self.desk.has_lane_below(len(self.live) - _AHEAD):
-            return []
         chosen: list[Ticket] = []
         with self.desk.changed:
             while self.desk.queue and len(chosen) < most:
@@ -126,7 +165,10 @@ class Lane:
 
     def _read_inputs(self) -> None:
         """For all who wait for that: who has just begun, or goes on with another input."""
-        begin(list(self.live.values()))
+        if self.reader is None:
+            begin(list(self.live.values()))
+        else:
+            self.reader.read(list(self.live.values()), threads=self.room.threads)
         for ticket, decoding in list(self.live.items()):
             self._settle(ticket, decoding)
 
