@@ -8,6 +8,7 @@ import time
 from collections import Counter
 
 import pytest
+import torch
 
 import regard
 from http_server import RUNS, serving
@@ -19,8 +20,12 @@ ROOT = RUNS.parents[2]
 
 @pytest.fixture(autouse=True)
 def benchmarks(monkeypatch):
-    """The users, the soak and the comparison are those of the benchmarks, with smaller numbers."""
+    """The users, the soak and the comparison are those of the benchmarks, with smaller numbers.
+
+    A server has as many threads as we have: PyTorch's own products, unlike ours, round otherwise with others.
+    """
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    monkeypatch.setenv("OMP_NUM_THREADS", str(torch.get_num_threads()))
     yield
     for name in ("record", "serving", "serving_users", "soak"):
         sys.modules.pop(name, None)

@@ -16,12 +16,12 @@ from regard.data.io.languages import language_of, languages_of
 from regard.errors import UsageError
 from regard.models.flops import count_parameters
 from regard.serve.chat import ChatTemplate
-from regard.serve.deliveries import Deliveries
 from regard.serve.engine import Engine
 from regard.serve.errors import ApiError
 from regard.serve.limits import Limits
 from regard.serve.looking import Looking
 from regard.serve.metrics import Metrics
+from regard.serve.tickets import Deliveries
 from regard.tasks.registry import Ability, task_spec
 from regard.tasks.use import Use
 

@@ -1,12 +1,15 @@
-"""What is asked of an engine, and a request under way."""
+"""What is asked of an engine, a request under way, and how pieces of its answer get to whoever waits for them."""
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
+from weakref import WeakKeyDictionary
 
 from regard.errors import RegardError
 
@@ -114,3 +117,43 @@ def outcome_name(outcome: object) -> str:
     if not isinstance(outcome, BaseException):
         return "answered"
     return names.get(type(outcome), "refused" if isinstance(outcome, RegardError) else "failed")
+
+
+class Deliveries:
+    """Pieces on their way from engines' threads to queues of event loops, in the order they came.
+
+    Waking a loop takes longer than handing a piece over, and a step for hundreds of streams has a piece for each: those
+    of one loop are handed over together.
+    """
+
+    def __init__(self) -> None:
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pieces] = WeakKeyDictionary()
+
+    def here(self) -> _Pieces:
+        """Those of the loop that is running."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._loops:
+            self._loops[loop] = _Pieces(loop)
+        return self._loops[loop]
+
+
+class _Pieces:
+    """Pieces for queues of one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[tuple[asyncio.Queue[Any], Any]] = deque()
+        self._called = False
+
+    def add(self, queue: asyncio.Queue[Any], piece: Any) -> None:
+        """Hand a piece over soon; from any thread."""
+        self._waiting.append((queue, piece))
+        if not self._called:  # where two threads see that, the loop is woken once more than it has to be
+            self._called = True
+            self._loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        self._called = False
+        while self._waiting:
+            queue, piece = self._waiting.popleft()
+            queue.put_nowait(piece)

@@ -108,9 +108,7 @@ def test_a_dead_row_stays_dead_and_numbers_that_are_none_are_noticed() -> None:
         beams.hypotheses()
 
 
-@pytest.mark.parametrize(
-    "unusual", [{"groups": 2}, {"coverage_penalty": 0.1}, {"no_repeat_ngram": 2}]
-)
+@pytest.mark.parametrize("unusual", [{"groups": 2}, {"coverage_penalty": 0.1}, {"no_repeat_ngram": 2}])
 def test_what_is_unusual_is_searched_the_written_out_way(unusual: dict[str, Any]) -> None:
     assert not FusedBeamSearch.suits(plan_of(DecodeOptions(strategy="beam", beam=4, **unusual)))
     assert FusedBeamSearch.suits(plan_of(DecodeOptions(strategy="beam", beam=4))) == (DEVICE == "cuda")
