@@ -13,7 +13,9 @@ import pytest
 import torch
 
 import regard
+from regard.config.twins import enabled
 from regard.errors import UsageError
+from regard.fast.cpu.native import why
 from regard.serve.engine import Engine
 from regard.serve.limits import Limits
 from regard.serve.tickets import Ask, BusyError, CancelledError, LateError, NobodyWatches, StoppingError
@@ -22,6 +24,11 @@ RUNS = Path(__file__).parents[1] / "golden" / "finished"
 DATA = RUNS.parent / "data"
 NUMERALS = ("one", "two", "three", "four", "five", "six")
 PIECES = ("the ", "cat ", "sees ", "a ", "dog ", "hears ", ". ", "\n")
+
+
+needs_kernels = pytest.mark.skipif(
+    not enabled() or bool(why()), reason="inputs are read beside the steps where there are native kernels"
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -100,6 +107,7 @@ def test_requests_are_decoded_side_by_side():
         engine.stop(0.1)
 
 
+@needs_kernels
 def test_inputs_are_read_beside_the_steps_and_no_bit_changes(alone):
     torch.set_num_threads(2)
     chance, engines = Random(3), {}
@@ -117,6 +125,7 @@ def test_inputs_are_read_beside_the_steps_and_no_bit_changes(alone):
             engine.stop(0.1)
 
 
+@needs_kernels
 def test_an_input_that_is_being_read_holds_up_nobody_who_has_begun():
     torch.set_num_threads(2)
     engine, begun, held = engine_of("translation"), threading.Event(), threading.Event()
