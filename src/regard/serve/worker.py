@@ -11,9 +11,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from functools import partial
+from queue import SimpleQueue
 from typing import Any
 
 import torch
@@ -42,8 +43,10 @@ class Reader:
     """Reads inputs in a thread of its own, while steps are made for those whose inputs have been read."""
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, "regard-reader")
+        self._starts: SimpleQueue[tuple[list[Start], int, Future[list[Any]]]] = SimpleQueue()
         self._reading: tuple[list[Decoding], Future[list[Any]]] | None = None
+        # A daemon, unlike those of an executor: a process that ends does not wait for a long prompt.
+        threading.Thread(target=_read_all, args=(self._starts,), name="regard-reader", daemon=True).start()
 
     @property
     def is_busy(self) -> bool:
@@ -65,13 +68,19 @@ class Reader:
         waiting = {one: one.waiting for one in decodings if isinstance(one.waiting, Start)}
         if waiting and self._reading is None:
             share = 1 if len(waiting) < len(decodings) else threads
-            self._reading = list(waiting), self._pool.submit(_read, list(waiting.values()), share)
+            self._reading = list(waiting), Future()
+            self._starts.put((list(waiting.values()), share, self._reading[1]))
 
 
 @torch.inference_mode()
-def _read(starts: Sequence[Start], threads: int) -> list[Any]:
-    torch.set_num_threads(threads)
-    return start_together(starts)
+def _read_all(waiting: SimpleQueue[tuple[list[Start], int, Future[list[Any]]]]) -> None:
+    while True:
+        starts, threads, steppers = waiting.get()
+        try:
+            torch.set_num_threads(threads)
+            steppers.set_result(start_together(starts))
+        except Exception as problem:
+            steppers.set_exception(problem)
 
 
 @dataclass
@@ -121,15 +130,16 @@ class Worker:
         """Let go, take on, and make one step."""
         self._let_go()
         self._begin(self._admitted())
-        if self.reader is not None and self.reader.is_busy:
-            torch.set_num_threads(max(1, self.room.threads - 1))
-            if not any(one.n_rows for one in self.live.values()):
-                self.reader.wait()
-                return
-        else:
-            torch.set_num_threads(self.room.threads)
-        if self.live:
+        busy = self.reader is not None and self.reader.is_busy
+        self._take_threads(max(1, self.room.threads - busy))
+        if self.reader is not None and busy and not any(one.n_rows for one in self.live.values()):
+            self.reader.wait()
+        elif self.live:
             self._step()
+
+    def _take_threads(self, n: int) -> None:
+        if torch.get_num_threads() != n:  # setting them forgets what PyTorch has prepared
+            torch.set_num_threads(n)
 
     def _wait(self) -> None:
         """Until there is something to do; a model that decodes nothing then waits a moment longer for company."""
@@ -234,7 +244,7 @@ class Worker:
         for ticket in left:
             self._close(ticket, problem)
 
-    # ---- models on a GPU, and those that decode nothing where digits do not matter
+    # ---- models that decode nothing, where digits do not matter
 
     def _predicted_together(self, tickets: list[Ticket]) -> list[Ticket]:
         """Answer predictions with the same options as one batch; what is left is of another kind."""
