@@ -152,6 +152,9 @@ def test_refusals():
         stepper.step(torch.tensor([3, 4], device=DEVICE))
     with pytest.raises(ShapeError, match="2 rows are wanted, and 1 of 2 are free"):
         shared.start([torch.tensor([[3], [4]], device=DEVICE)], capacities=[3])
+    with pytest.raises(ShapeError, match="positions"):
+        shared.start([torch.full((1, 12), 3, device=DEVICE)], capacities=[3])
+    assert shared.n_free() == 1, "rows of who could not be read are given back"
     for _ in range(6):
         stepper.step(torch.tensor([3], device=DEVICE))
     with pytest.raises(UsageError, match="a text of 9 tokens was begun, and the model has 8 learned positions"):

@@ -94,8 +94,13 @@ class SharedDecoding:
             SharedStepper(self, self._take(len(rows.ids)), capacity=capacity)
             for rows, capacity in zip(several, capacities, strict=True)
         ]
-        for group in self._read_groups(several):
-            self._read([several[i] for i in group], [steppers[i] for i in group])
+        try:
+            for group in self._read_groups(several):
+                self._read([several[i] for i in group], [steppers[i] for i in group])
+        except Exception:
+            for stepper in steppers:
+                stepper.close()
+            raise
         return steppers
 
     def n_free(self) -> int:
