@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo browser test fuzz fast test-textbook test-gpu check bench exhibits tables weights clean
+.PHONY: setup demo browser test fuzz fast test-textbook test-gpu check bench exhibits tables results results-gpu weights clean
 
 setup: $(STAMP)
 
@@ -53,6 +53,13 @@ exhibits: setup  ## run every idea of the lectures and write docs/exhibits
 tables: setup  ## write the README's tables from results/*.json, and docs/settings.md from the settings
 	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/settings.py
+
+LIMIT ?= 100000
+results: setup  ## measure again what is stale on this machine, command by command; LIMIT=60 starts nothing that ends later
+	$(BIN)/python benchmarks/measure.py --device cpu --limit $(LIMIT)
+
+results-gpu:  ## the same with a GPU, in pieces of under ten minutes; where PYTHON is one that has torch for CUDA
+	PYTHONPATH=src $(PYTHON) benchmarks/measure.py --device cuda --limit $(LIMIT)
 
 weights: setup  ## real models to try things with, in weights/
 	$(BIN)/python benchmarks/weights.py

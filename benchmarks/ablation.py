@@ -148,11 +148,13 @@ def rows_of(parts: Parts, options: argparse.Namespace) -> list[dict[str, Any]]:
         facts, (recipe, _) = parts.read(("pretrain", backbone)), PRETRAINED[backbone]
         rows += [
             row(f"WikiText-2's validation text, {backbone}", title, round(facts["figures"][figure], 4), n=1,
-                recipe=recipe, seeds=[1], **_where(facts))
+                recipe=recipe, seeds=[1], inputs=facts.get("inputs"), **_where(facts))
             for figure, title in BEFORE[backbone].items()
         ]  # fmt: skip
     for who in options.who:
         where = _where(parts.read((who, options.tasks[0], options.seeds[0])))
+        measured: list[Part] = [(who, name, seed) for name in options.tasks for seed in options.seeds]
+        where |= {"inputs": parts.inputs([*measured, ("pretrain", CONTESTANTS[who][0])])}
         figures = {f"{TASKS[name].title} {TASKS[name].figures[0]}": [_value(parts, who, name, s) for s in options.seeds]
                    for name in options.tasks}  # fmt: skip
         figures["average"] = averages(parts, options)[who]
@@ -165,8 +167,7 @@ def rows_of(parts: Parts, options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _where(facts: dict[str, Any]) -> dict[str, Any]:
-    command = {"command": "python benchmarks/ablation.py --save"}
-    return command | {key: facts[key] for key in ("hardware", "versions", "commit", "date")}
+    return {key: facts[key] for key in ("hardware", "versions", "commit", "date")}
 
 
 def _value(parts: Parts, who: str, name: str, seed: str) -> float:
@@ -192,9 +193,13 @@ def parsed() -> argparse.Namespace:
     return options
 
 
+def _recipe_name(part: Part) -> str:
+    return PRETRAINED[part[1]][0] if part[0] == "pretrain" else f"labels/{part[1]}"
+
+
 def main() -> None:
     options = parsed()
-    parts = Parts(options.parts)
+    parts = Parts(options.parts, recipe=_recipe_name)
     backbones = sorted({CONTESTANTS[who][0] for who in options.who}, reverse=True)  # the LSTM, the slowest, first
     before: list[Part] = [("pretrain", backbone) for backbone in backbones]
     wanted: list[Part] = [(w, t, s) for t in options.tasks for s in options.seeds for w in options.who]

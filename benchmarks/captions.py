@@ -26,6 +26,7 @@ from typing import Any
 
 from PIL import Image
 
+from parts import inputs_of, kept_part, stands
 from record import DATA, row, save, spread
 from regard.tasks.recipes import find_recipe, make_recipe
 from regard.tasks.training import train
@@ -34,6 +35,7 @@ RECIPES = {name: f"captions/flickr8k-{name}" for name in ("attend", "mean", "tra
 FIGURES = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "CIDEr-D")
 PEER = "Show, Attend and Tell, soft (VGG pretrained on ImageNet, 224 × 224)"
 PUBLISHED = {"BLEU-1": 67.0, "BLEU-2": 44.8, "BLEU-3": 29.9, "BLEU-4": 19.5}
+UNLIKE = "the peer sees 224 × 224 pixels through a network trained on ImageNet, ours 80 × 80 with nothing pretrained"
 DRAWN, ACROSS = 3, 1100  # captions in a picture of the documentation, and its width in pixels
 
 
@@ -53,18 +55,15 @@ def one(model: str, seed: int, options: argparse.Namespace) -> dict[str, float]:
     return figures | {"parameters": facts["parameters"], "seconds": time.monotonic() - began}
 
 
-def measured(model: str, seed: int, options: argparse.Namespace) -> dict[str, float] | None:
+def measured(model: str, seed: int, options: argparse.Namespace) -> dict[str, Any] | None:
     """A part that was measured before, or is now."""
     path = options.parts / f"{model}-{seed}.json"
-    if not path.exists() and not options.collect:
-        path.write_text(json.dumps(one(model, seed, options)))
-    found: dict[str, float] | None = json.loads(path.read_text()) if path.exists() else None
-    return found
+    return kept_part(path, lambda: dict(one(model, seed, options)), recipe=RECIPES[model], collect=options.collect)
 
 
 def measure_at_once(options: argparse.Namespace) -> None:
     """Start a process for every part that is not there yet, so many at a time."""
-    wanted = [(m, s) for m in options.models for s in options.seeds if not (options.parts / f"{m}-{s}.json").exists()]
+    wanted = [(m, s) for m in options.models for s in options.seeds if not stands(options.parts / f"{m}-{s}.json")]
     given = ["--device", options.device, "--data-root", str(options.data_root), "--parts", str(options.parts)]
     given += ["--steps", str(options.steps)] + (["--set", *options.set] if options.set else [])
     running: list[subprocess.Popen[bytes]] = []
@@ -78,17 +77,18 @@ def measure_at_once(options: argparse.Namespace) -> None:
         raise SystemExit("a run failed; see above")
 
 
-def rows_of(model: str, found: list[dict[str, float]], seeds: list[int]) -> list[dict[str, Any]]:
+def rows_of(model: str, found: list[dict[str, Any]], seeds: list[int]) -> list[dict[str, Any]]:
     """Result rows: mean over seeds, with the published figure beside it."""
     rows = []
     for metric in FIGURES:
         values = [figures[metric] for figures in found]
-        peer = {"peer": PEER, "peer_value": PUBLISHED[metric]} if metric in PUBLISHED and model == "attend" else {}
+        peer: dict[str, Any] = {}
+        if metric in PUBLISHED and model == "attend":
+            peer = {"peer": PEER, "peer_value": PUBLISHED[metric], "unlike": UNLIKE}
         rows.append(
             row(f"{model}, Flickr8k test, 80 × 80, from scratch", metric, sum(values) / len(values), n=len(values),
                 unit="0–100", recipe=RECIPES[model], seeds=seeds,
-                command=f"python benchmarks/captions.py --seeds {' '.join(map(str, seeds))} --save",
-                spread=spread(values), **peer)
+                chosen_on="CIDEr-D on the development images", inputs=inputs_of(found), spread=spread(values), **peer)
         )  # fmt: skip
     return rows
 

@@ -1,6 +1,6 @@
 """The other side of `serving_load.py`: a translator of ours as CTranslate2 has it, the same weights rounded to int8.
 
-folder = exported(predictor, Path("made"))              written once, by CTranslate2's own converter parts
+folder = exported(predictor, Path("made"))              written once, by what `regard export --to ctranslate2` calls
 Once(predictor, folder, inter=2, intra=1)               a sentence a call
 Collected(predictor, folder, inter=1, intra=2)          sentences that come within 5 ms are a batch
 """
@@ -9,83 +9,34 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from torch import Tensor, nn
+from regard.checkpoints.foreign.ctranslate2.writing import write_ctranslate2
+from regard.checkpoints.spec import Pretrained
+from regard.checkpoints.usage import Usage
+from regard.checkpoints.weights import weights_of
 
 GATHER = 0.005  # seconds that the collector waits for company
 
 
-def exported(predictor: Any, folder: Path) -> Path:
-    """The predictor's Transformer as a model of CTranslate2, in int8."""
-    from ctranslate2.specs import TransformerSpec
-
+def exported(predictor: Any, folder: Path, *, quantization: str | None = "int8") -> Path:
+    """The predictor's Transformer as a model of CTranslate2, in int8 or as it is, as `regard export` writes it."""
     if (folder / "model.bin").exists():
         return folder
-    model, config = predictor.module, predictor.module.config
-    assert (config.activation, config.norm, config.positions, config.tied) == ("relu", "layer", "sinusoidal", "all")
-    spec = TransformerSpec.from_config(
-        (config.n_encoder_layers, config.n_decoder_layers), config.n_heads, pre_norm=config.order == "pre"
+    module, sides = predictor.module, predictor.languages
+    model = Pretrained(
+        "translation",
+        "transformer",
+        asdict(module.config),
+        tensors=weights_of(module),
+        tokenizer=sides.source.tokenizer,
+        target_tokenizer=None if sides.joint else sides.target.tokenizer,
     )
-    places = _numbers(model.positions.table)
-    for side, embedding in ((spec.encoder, spec.encoder.embeddings[0]), (spec.decoder, spec.decoder.embeddings)):
-        embedding.weight = _numbers(model.source_embedding.weight)
-        side.position_encodings.encodings = places
-    spec.decoder.projection.weight = _numbers(model.output_weight)
-    for layer, block in zip(spec.encoder.layer, model.encoder.blocks, strict=True):
-        _attention(layer.self_attention, block.attention, block.around_attention.norm)
-        _feedforward(layer.ffn, block)
-    for layer, block in zip(spec.decoder.layer, model.decoder.blocks, strict=True):
-        _attention(layer.self_attention, block.attention, block.around_attention.norm)
-        _attention(layer.attention, block.cross, block.around_cross.norm)
-        _feedforward(layer.ffn, block)
-    if config.order == "pre":
-        _norm(spec.encoder.layer_norm, model.encoder.final_norm)
-        _norm(spec.decoder.layer_norm, model.decoder.final_norm)
-    tokenizer = predictor.languages.source.tokenizer
-    tokens = [tokenizer.core.id_to_token(i) for i in range(config.n_source)]
-    spec.register_source_vocabulary(tokens)
-    spec.register_target_vocabulary(tokens)
-    ids = {"unk_token": tokenizer.unk_id, "bos_token": tokenizer.bos_id, "eos_token": tokenizer.eos_id}
-    for name, i in ids.items():
-        setattr(spec.config, name, tokens[i])
-    spec.config.decoder_start_token = tokens[tokenizer.bos_id]
-    spec.config.add_source_eos, spec.config.layer_norm_epsilon = True, 1e-5
-    spec.validate()
-    spec.optimize(quantization="int8")
     folder.mkdir(parents=True, exist_ok=True)
-    spec.save(str(folder))
+    write_ctranslate2(folder, model, precision=quantization or "fp32", usage=Usage())
     return folder
-
-
-def _numbers(tensor: Tensor) -> np.ndarray[Any, Any]:
-    return tensor.detach().float().numpy()
-
-
-def _linear(into: Any, layer: nn.Linear, rows: slice = slice(None)) -> None:
-    into.weight, into.bias = _numbers(layer.weight[rows]), _numbers(layer.bias[rows])
-
-
-def _norm(into: Any, norm: Any) -> None:
-    into.gamma, into.beta = _numbers(norm.weight), _numbers(norm.bias)
-
-
-def _attention(into: Any, heads: Any, norm: Any) -> None:
-    _norm(into.layer_norm, norm)
-    if hasattr(heads, "query"):
-        _linear(into.linear[0], heads.query)
-        _linear(into.linear[1], heads.key_value)
-    else:
-        _linear(into.linear[0], heads.query_key_value)
-    _linear(into.linear[-1], heads.out)
-
-
-def _feedforward(into: Any, block: Any) -> None:
-    _norm(into.layer_norm, block.around_feedforward.norm)
-    _linear(into.linear_0, block.feedforward.inner)
-    _linear(into.linear_1, block.feedforward.outer)
 
 
 class Peer:

@@ -18,14 +18,12 @@ from pathlib import Path
 import torch
 
 import regard
-from multi30k import collect, shown
+from multi30k import collect, shown, trained
 from record import DATA, save
-from regard.checkpoints.run import RunFolder
 from regard.data.io.lines import read_lines
 from regard.data.io.paths import find_data
 from regard.tasks.base import Predictor
-from regard.tasks.recipes import find_recipe, make_recipe
-from regard.tasks.training import train
+from regard.tasks.recipes import find_recipe
 from regard.tasks.translation.predictor import TranslationPredictor
 
 RECIPE = "translation/multi30k-tiny"
@@ -37,17 +35,10 @@ TEACHERS = {  # what each has of its own
     "D": ["train.seed=4", "train.steps=12000", "model.dropout=0.35"],
 }  # fmt: skip
 STUDENTS = ["train.steps=14000"]  # there is more to learn from
+TITLE = "Transformer tiny, taught by four models of its size that translate its training text"
+UNLIKE = "ours learns also from what four such models, trained on the same text, make of it; the peer does not"
 PARTS = ("teachers", "text", "students")
 _AT_ONCE = 1024
-
-
-def trained(folder: Path, settings: Sequence[str], options: argparse.Namespace) -> Path:
-    """A run of the recipe with these settings, unless it is there and done."""
-    run = RunFolder(folder)
-    if not (run.exists() and (folder / "run.json").exists()):
-        recipe = make_recipe(find_recipe(RECIPE), [f"train.device={options.device}", *settings])
-        train(recipe, folder, data_root=options.data_root, resume=run.exists(), say=print)
-    return folder
 
 
 def taught(teachers: Sequence[Path], options: argparse.Namespace) -> list[str]:
@@ -77,6 +68,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", default=list(PARTS), choices=PARTS, help="which parts to do")
     parser.add_argument("--seeds", nargs="+", default=["1", "2", "3"])
+    parser.add_argument("--teachers", nargs="+", default=[], dest="only_one", choices=list(TEACHERS), help="only these")
     parser.add_argument("--runs", type=Path, default=Path("runs/distillation"), help="where runs and texts are kept")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="change the students")
     parser.add_argument("--data-root", type=Path, default=DATA)
@@ -87,12 +79,17 @@ def main() -> None:
     teachers = [options.runs / name for name in TEACHERS]
     if "teachers" in options.only:
         for folder in teachers:
-            trained(folder, TEACHERS[folder.name], options)
+            if not options.only_one or folder.name in options.only_one:
+                trained(folder, RECIPE, TEACHERS[folder.name], device=options.device, root=options.data_root)
     files = taught(teachers, options) if {"text", "students"} & set(options.only) else []
     if "students" in options.only:
         learn = [f"data.train={files}", *STUDENTS, *options.set]
-        students = [trained(options.runs / f"student-{s}", [f"train.seed={s}", *learn], options) for s in options.seeds]
-        rows = collect("Transformer tiny, taught by four", students, command="python benchmarks/distillation.py --save")
+        students = [
+            trained(options.runs / f"student-{s}", RECIPE, [f"train.seed={s}", *learn], device=options.device,
+                    root=options.data_root)
+            for s in options.seeds
+        ]  # fmt: skip
+        rows = collect(TITLE, students, unlike=UNLIKE)
         shown(rows)
         if options.save:
             print(f"saved {save('multi30k', rows)}")

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from record import DATA, row, save
+from record import DATA, row, save, spread
 from regard.data.synthetic.digits import DigitStrings, Recordings
 from regard.metrics.scores import bleu
 from weights import MINILM, fetch
@@ -161,11 +161,11 @@ def write_wav(path: Path, samples: np.ndarray[Any, Any], rate: int) -> None:
         file.writeframes((np.clip(samples, -1, 1) * 32767).round().astype("<i2").tobytes())
 
 
-def one(name: str, every: int, runs: Path) -> dict[str, Any]:
+def one(name: str, every: int, runs: Path, *, seed: int = 1) -> dict[str, Any]:
     """Train a case by its command: what came out, and how long it took."""
     case, folder = CASES[name], runs / (name if every == 1 else f"{name}-tenth")
     folder.mkdir(parents=True)
-    words = [*case.words(folder, every), "--out", str(folder / "run")]
+    words = [*case.words(folder, every), "--out", str(folder / "run"), *([f"train.seed={seed}"] if seed > 1 else [])]
     code, said, seconds = _told([sys.executable, "-m", "regard", "train", *words])
     if code:
         return {"case": folder.name, "failed": said[-1][1].strip()}
@@ -206,6 +206,7 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", help=", ".join(CASES))
     parser.add_argument("--whole", action="store_true", help="only with all data")
     parser.add_argument("--tenth", action="store_true", help="only with a tenth of the data")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="train.seed; 1 is the command without it")
     parser.add_argument("--runs", type=Path, default=Path("runs/first-commands"), help="where runs are kept")
     parser.add_argument("--save", action="store_true", help="write results/first_commands.json")
     options = parser.parse_args()
@@ -217,27 +218,41 @@ def main() -> None:
     told = []
     for name in options.cases or CASES:
         for every in parts:
-            found = one(name, every, runs)
-            told.append(found)
-            print("  ".join(f"{key} {value}" for key, value in found.items()), flush=True)
+            for seed in options.seeds:
+                found = one(name, every, runs / f"seed-{seed}", seed=seed)
+                told.append(found)
+                print(f"seed {seed}  " + "  ".join(f"{key} {value}" for key, value in found.items()), flush=True)
     if options.save:
-        save("first_commands", rows_of(told))
+        save("first_commands", rows_of(told, options.seeds))
     print(json.dumps(told))
 
 
-def rows_of(told: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Result rows: the figure of each case beside the best of what costs next to nothing, and its minutes."""
+def rows_of(told: Sequence[dict[str, Any]], seeds: Sequence[int]) -> list[dict[str, Any]]:
+    """Result rows, means over seeds: the figure beside the best of what costs next to nothing, and the minutes."""
+    cases: dict[str, list[dict[str, Any]]] = {}
+    for found in told:
+        cases.setdefault(found["case"], []).append(found)
     rows = []
-    for found in (found for found in told if "failed" not in found):
-        case, name = CASES[found["case"].removesuffix("-tenth")], f"first command, {found['case']}, two cores"
-        best = min if case.less else max
-        peer = best(found["beside"].items(), key=lambda item: item[1], default=(None, None))
-        how = {"seeds": [1], "n": 1, "recipe": "no settings", "peer": peer[0], "peer_value": peer[1]}
-        rows.append(row(name, found["figure"], found["value"], **how))
-        minutes: dict[str, Any] = {"unit": "minutes", "seeds": [1], "n": 1, "recipe": "no settings"}
-        rows.append(row(name, "all of it", found["minutes"], **minutes))
-        planned = {"peer": "the plan", "peer_value": found["planned minutes"]}
-        rows.append(row(name, "from the plan to the end", found["then took"], **minutes, **planned))
+    for what, several in cases.items():
+        if any("failed" in found for found in several):
+            continue
+        first, case = several[0], CASES[what.removesuffix("-tenth")]
+        name, best = f"first command, {what}, two cores", min if case.less else max
+        peer = best(first["beside"].items(), key=lambda item: item[1], default=(None, None))
+        how: dict[str, Any] = {"seeds": list(seeds), "n": len(several), "recipe": "no settings"}
+        how["chosen_on"] = "by the plan, from the training data"
+
+        def mean(key: str, several: list[dict[str, Any]] = several) -> tuple[float, float | None]:
+            values = [found[key] for found in several]
+            return round(sum(values) / len(values), 4), spread(values)
+
+        value, apart = mean("value")
+        rows.append(row(name, first["figure"], value, spread=apart, peer=peer[0], peer_value=peer[1], **how))
+        value, apart = mean("minutes")
+        rows.append(row(name, "all of it", value, spread=apart, unit="minutes", **how))
+        value, apart = mean("then took")
+        planned = {"peer": "the plan", "peer_value": first["planned minutes"]}
+        rows.append(row(name, "from the plan to the end", value, spread=apart, unit="minutes", **how, **planned))
     return rows
 
 

@@ -2,9 +2,9 @@
 
     python benchmarks/generation.py [--device cuda] [--batches 1 64 256] [--without compiled static] [--save]
 
-In one run: regard with its steps recorded as a CUDA graph, the same compiled first, and transformers' GPT-2 with its
-own cache and, at batch 1, with its static cache, which it compiles. The end mark is held back, so that all do the same.
-On a CPU nothing is recorded, and the model is tiny.
+In one run: regard, on a GPU with its steps recorded as a CUDA graph and the same compiled first, on a CPU in three
+precisions; and transformers' GPT-2 with its usual cache, and with its static cache and the steps compiled, which is its
+best. The end mark is held back, so that all do the same. On a CPU both go on for 64 tokens, and `--size tiny` tries it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from torch import Tensor
 
 from record import row, save
 from regard.decoding import DecodeOptions, decode
+from regard.fast.cpu.packed_linear import Precision, pack_linears
 from regard.fast.gpu.graph_pool import pool_of
 from regard.models.gpt import GPT, SIZES, GPTConfig
 
 N_PROMPT = 32
 SETTINGS: dict[str, Any] = {  # size, vocabulary, new tokens, batches
     "cuda": ("gpt2", 50_257, 256, (1, 64, 256)),
-    "cpu": ("tiny", 2_000, 64, (1, 16)),
+    "cpu": ("gpt2", 50_257, 64, (1, 8)),
 }
 PAD, EOS = 0, 1
+KINDS: tuple[Precision, ...] = ("fp32", "bf16", "int8")
 
 Way = Callable[[], object]
 
@@ -92,24 +94,44 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
     """New tokens a second of every way at every batch size; the median of the rounds, taken in turns."""
     device = options.device
     size, vocabulary, n_new, batches = SETTINGS[device]
-    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    size = options.size or size
     torch.manual_seed(0)
-    ours = regard_gpt(size, vocabulary).to(device, dtype).eval()
-    fused = deepcopy(ours)
-    pool_of(fused).compiled = True
-    theirs = transformers_gpt(size, vocabulary).to(device, dtype).eval()
+    ours, theirs = models(size, vocabulary, options)
     found = {}
     for n_rows in options.batches or batches:
         prompts = torch.randint(2, vocabulary, (n_rows, N_PROMPT), device=device)
-        ways = {"transformers": with_transformers(theirs, prompts, n_new), "regard": with_regard(ours, prompts, n_new)}
-        if device == "cuda" and "compiled" not in options.without:
-            ways["regard compiled"] = with_regard(fused, prompts, n_new)
-        if device == "cuda" and n_rows == 1 and "static" not in options.without:
-            ways["transformers static"] = with_transformers(theirs, prompts, n_new, cache="static")
+        ways = {name: with_regard(model, prompts, n_new) for name, model in ours.items()}
+        for name, (model, cache) in theirs.items():
+            ways[name] = with_transformers(model, prompts, n_new, cache=cache)
         for way, seconds in timed(ways, device, options.rounds, name=f"batch {n_rows}").items():
             found[f"batch {n_rows}: {way}"] = n_rows * n_new / seconds
             print(f"  batch {n_rows}: {way:<24}{found[f'batch {n_rows}: {way}']:12,.0f} tokens/s", flush=True)
     return found
+
+
+def models(
+    size: str, vocabulary: int, options: argparse.Namespace
+) -> tuple[dict[str, GPT], dict[str, tuple[Any, str | None]]]:
+    """Both sides by name: ours, and transformers' with the cache it uses."""
+    device, without = options.device, options.without
+    model, peer = regard_gpt(size, vocabulary).eval(), transformers_gpt(size, vocabulary).eval()
+    if device == "cuda":
+        model, peer = model.to(device, torch.bfloat16), peer.to(device, torch.bfloat16)
+        ours = {"regard": model}
+        if "compiled" not in without:
+            ours["regard compiled"] = deepcopy(model)
+            pool_of(ours["regard compiled"]).compiled = True
+    else:
+        ours = {f"regard {kind}": pack_linears(deepcopy(model), kind) for kind in KINDS}
+    theirs: dict[str, tuple[Any, str | None]] = {"transformers": (peer, None)}
+    if "static" not in without:
+        static = deepcopy(peer)
+        if device == "cpu":  # on a GPU it compiles by itself
+            static.forward = torch.compile(static.forward)
+        theirs["transformers static, compiled"] = (static, "static")
+    if device == "cpu":
+        theirs["transformers bf16"] = (deepcopy(peer).bfloat16(), None)
+    return ours, theirs
 
 
 def timed(ways: dict[str, Way], device: str, rounds: int, *, name: str) -> dict[str, float]:
@@ -135,12 +157,20 @@ def rows_of(found: dict[str, float], device: str) -> list[dict[str, Any]]:
         case, way = ours.split(": ")
         for peer in (name for name in found if name.startswith(f"{case}: transformers")):
             label, name = peer.split(": ")[1], f"{way}, {case}, {device}"
-            facts: dict[str, Any] = {"peer": label, "seeds": [0]}
+            facts: dict[str, Any] = {"peer": label, "seeds": [0], "deterministic": True, "unlike": unlike(way, label)}
             ratio = round(found[ours] / found[peer], 2)
             rows.append(row(f"{name}, {label}", "speed", ratio, unit="×", peer_value=1.0, **facts))
             rates = round(found[ours]), round(found[peer])
             rows.append(row(f"{name}, beside {label}", "tokens/s", rates[0], peer_value=rates[1], **facts))
     return rows
+
+
+def unlike(way: str, peer: str) -> str | None:
+    """Which side computes in what, where they differ; transformers has no int8 of its own on a CPU."""
+    precision = {name: next((kind for kind in KINDS if kind in name), "fp32") for name in (way, peer)}
+    if "compiled" in way or precision[way] == precision[peer]:
+        return None
+    return f"ours in {precision[way]}, the peer in {precision[peer]}"
 
 
 def main() -> None:
@@ -150,6 +180,7 @@ def main() -> None:
     parser.add_argument(
         "--without", nargs="+", default=[], choices=["compiled", "static"], help="leave out what compiles"
     )
+    parser.add_argument("--size", choices=list(SIZES), help="another model, to try this out")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--save", action="store_true", help="write results/generation.json")
     options = parser.parse_args()
@@ -158,7 +189,7 @@ def main() -> None:
     for r in rows:
         if r["unit"] == "×":
             print(f"  {r['name']:<64}{r['value']:8.2f} × {r['peer']}")
-    if options.save:
+    if options.save and not options.size:
         print(f"saved {save('generation', rows)}")
     print(json.dumps({name: round(rate, 1) for name, rate in found.items()}))
 

@@ -6,12 +6,12 @@
 
     ours     the recipes labels/*: R-Drop, that is every text is read twice a step; numbers are centred and scaled; CoLA
              and RTE are read off the mean of all tokens, the others off [CLS] through the pooler, as the peer does
-    alike    our trainer set up as the peer is: one reading of a text, [CLS]
+    alike    our trainer set up as the peer is, at the peer's rate: one reading of a text, [CLS], numbers as they are
     peer     BertForSequenceClassification in the loop of transformers' Trainer, see `glue_peer.py`
 
-All start from the same weights and see the same data as often, in batches of the same size at the same rates: the
-recipe's. The final weights count on all sides; nobody chooses by the figures that are reported. What the recipes say
-was chosen by `glue_choose.py`, with `--held-out`: on a tenth of the training examples.
+All start from the same weights and see the same data as often, in batches of the same size. The final weights count on
+all sides; nobody chooses by the figures that are reported. What the recipes say, and the peer's rate (`chosen.json`),
+were chosen by `glue_choose.py` on the same tenth of the training examples.
 """
 
 from __future__ import annotations
@@ -21,24 +21,30 @@ import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from chosen import chosen
 from glue_peer import fine_tune_labels
 from glue_tasks import TASKS, GlueTask, thinned
 from parts import Figures, Part, Parts, folder_of, mean
-from record import DATA, row, save, spread
+from record import DATA, beside, row, save, spread
 from regard.config.recipe import Recipe
 from regard.config.training import TuningConfig
 from regard.data.io.paths import find_data
+from regard.data.text.label_space import LabelSpace
 from regard.tasks.labels.data import LabelFiles
 from regard.tasks.recipes import find_recipe, make_recipe
 from regard.tasks.training import train
 
 SIDES = ("ours", "alike", "peer")
 AS_THE_PEER = ["train.r_drop=0", "model.pooling=first", "model.transform=pooler"]
+UNLIKE = "ours reads each text twice a step (R-Drop); CoLA, RTE: mean of all tokens; STS-B: numbers scaled"
 FINAL = ["train.eval_from=1000000000", "train.n_samples=0", "train.keep_best=0"]  # the last weights, unseen till then
 UNCOMPILED = ["train.compile=off"]  # a run takes seconds, compiling it half a minute; steps are recorded on a GPU
 TINY = ["train.epochs=1", "train.batch_examples=8", "train.warmup=2"]
@@ -47,14 +53,16 @@ TINY = ["train.epochs=1", "train.batch_examples=8", "train.warmup=2"]
 def one(part: Part, options: argparse.Namespace) -> Figures:
     """The figures of one side on one task with one seed, from 0 to 100."""
     who, name, seed = part
-    recipe = recipe_of(name, seed=seed, options=options, more=AS_THE_PEER if who == "alike" else [])
+    more = [] if who == "ours" or options.unchosen else chosen("glue", "peer").get(name, "").split()
+    recipe = recipe_of(name, seed=seed, options=options, more=[*(AS_THE_PEER if who == "alike" else []), *more])
     if who == "peer":
         assert isinstance(recipe.train, TuningConfig)
         sets = LabelFiles(recipe.data, options.data_root).read()
         folder = find_data(str(recipe.model["start"]), options.data_root)
         found = fine_tune_labels(folder, sets, recipe.train, max_tokens=recipe.data.max_tokens, device=options.device)
     else:
-        found = trained(recipe, options)
+        with unscaled() if who == "alike" else nullcontext():
+            found = trained(recipe, options)
     return {figure: round(100 * found[figure], 3) for figure in TASKS[name].figures}
 
 
@@ -84,6 +92,21 @@ def trained(recipe: Recipe, options: argparse.Namespace) -> Figures:
     return {name: metric["value"] for name, metric in facts["metrics"]["valid"].items()}
 
 
+@contextmanager
+def unscaled() -> Iterator[None]:
+    """Numbers are learnt as they are, as the peer learns them."""
+    of = LabelSpace.of
+
+    def plain(*examples: Any, **options: Any) -> LabelSpace:
+        return replace(of(*examples, **options), mean=0.0, scale=1.0)
+
+    LabelSpace.of = plain  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        LabelSpace.of = of  # type: ignore[method-assign]
+
+
 def _files(task: GlueTask, options: argparse.Namespace) -> str:
     """The folder of a task; its training file alone, where a part of that is what is measured on."""
     if options.tiny:
@@ -102,13 +125,22 @@ def rows_of(parts: Parts, options: argparse.Namespace) -> list[dict[str, Any]]:
             for figure in TASKS[name].figures:
                 ours, theirs = ([found[figure] for found in values[side]] for side in (who, "peer"))
                 where = {key: facts[who][0][key] for key in ("hardware", "versions", "commit", "date")}
+                where |= {"inputs": parts.inputs([(side, name, seed) for side in facts for seed in options.seeds])}
                 title = f"{TASKS[name].title}{'' if who == 'ours' else ', set up as the peer'}"
                 rows.append(
                     row(title, figure, mean(ours), n=len(ours), spread=spread(ours), recipe=f"labels/{name}",
-                        peer="transformers, same weights", peer_value=mean(theirs),
-                        command="python benchmarks/glue.py --save", seeds=list(map(int, options.seeds)), **where)
+                        peer="transformers, same weights", **beside(ours, theirs),
+                        chosen_on=_chosen_on(name), unlike=UNLIKE if who == "ours" else None,
+                        seeds=list(map(int, options.seeds)), **where)
                 )  # fmt: skip
     return rows
+
+
+def _chosen_on(name: str) -> str:
+    """Who was searched on what."""
+    theirs = chosen("glue", "peer").get(name)
+    peer = f"the peer's rate on the same ({theirs})" if theirs else "the peer at the recipe's rate, not searched"
+    return f"ours on a tenth of the training examples; {peer}"
 
 
 def parsed() -> argparse.Namespace:
@@ -129,12 +161,13 @@ def parsed() -> argparse.Namespace:
     options = parser.parse_args()
     changed = [*(["held-out"] if options.held_out else []), *(["tiny"] if options.tiny else []), *options.set]
     options.parts = options.parts or folder_of("glue", changed)
+    options.unchosen = options.held_out
     return options
 
 
 def main() -> None:
     options = parsed()
-    parts = Parts(options.parts)
+    parts = Parts(options.parts, recipe=lambda part: f"labels/{part[1]}")
     wanted = [(who, task, seed) for task in options.tasks for seed in options.seeds for who in options.who]
 
     def command(part: Part) -> list[str]:

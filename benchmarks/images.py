@@ -4,7 +4,9 @@
     python benchmarks/images.py --device cuda --minutes 0 --save        the recipe as it stands
     python benchmarks/images.py --device cuda --minutes 2 --set train.lr=1e-3       try something on the held-out images
 
-Only with --save are the test images looked at.
+    python benchmarks/images.py --device cuda --seeds 2 --part          one seed, kept; --save then puts seeds together
+
+Only with --save and --part are the test images looked at.
 
 Some of the training images are held out; weights are chosen by them, and the test images are read once, at the end.
 The data are JPEGs (a re-encoding of the original pixels, so a little harder). The last line is JSON.
@@ -24,6 +26,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from parts import inputs_of, kept_part
 from record import DATA, row, save, spread
 from regard.config.recipe import Recipe
 from regard.models.registry import build
@@ -32,6 +35,7 @@ from regard.tasks.training import train
 
 RECIPE = "images/cifar10"
 PEER = ("CCT-7/3x1, Hassani et al. 2021, 300 epochs", 0.965)
+UNLIKE = "the peer: published, 300 epochs, the original pixels; ours: fewer epochs, JPEGs made of them"
 PROBE = 160  # steps by which speed is measured
 AFTER = 25.0  # seconds that compiling again, evaluating and saving take
 
@@ -51,9 +55,11 @@ def main() -> None:
     parser.add_argument(
         "--beside", type=int, default=0, help="how many other runs share the device, to be said of times"
     )
+    parser.add_argument("--part", action="store_true", help="keep this seed's figures for a later --save")
     parser.add_argument("--save", action="store_true", help="write results/images.json")
     options = parser.parse_args()
-    told = [one(seed, options) for seed in options.seeds]
+    options.runs.mkdir(parents=True, exist_ok=True)
+    told = [found for seed in options.seeds if (found := measured(seed, options)) is not None]
     for found in told:
         print("  ".join(f"{name} {value}" for name, value in found.items()))
     if options.save:
@@ -61,11 +67,19 @@ def main() -> None:
     print(json.dumps(told))
 
 
+def measured(seed: int, options: argparse.Namespace) -> dict[str, Any] | None:
+    """A seed that was measured before, or is now; what is only tried is not kept."""
+    if not (options.save or options.part):
+        return one(seed, options)
+    path = options.runs / f"{options.minutes:g}-minutes-{seed}.json"
+    return kept_part(path, lambda: one(seed, options), recipe=options.recipe, collect=False)
+
+
 def one(seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Train once: what came out, and how long it took."""
     began = time.monotonic()
     settings = [f"train.seed={seed}", f"train.device={options.device}", *options.set]
-    settings += [] if options.save else ["data.report=false"]
+    settings += [] if options.save or options.part else ["data.report=false"]
     recipe = make_recipe(find_recipe(options.recipe), settings)
     run = fresh(options.runs / f"seed-{seed}")
     if options.minutes:
@@ -127,7 +141,8 @@ def rows_of(told: list[dict[str, Any]], options: argparse.Namespace) -> list[dic
     """Result rows: means over seeds."""
     n, seeds = len(told), [found["seed"] for found in told]
     name = f"CIFAR-10 from scratch, residual stem and Transformer, {told[0]['parameters'] / 1e6:.1f}M"
-    how = {"recipe": options.recipe, "seeds": seeds, "n": n}
+    how: dict[str, Any] = {"recipe": options.recipe, "seeds": seeds, "n": n, "inputs": inputs_of(told)}
+    how |= {"chosen_on": "training images held out"}
     beside = f", {options.beside} other runs beside it" if options.beside else ""
 
     def mean(key: str) -> float:
@@ -137,7 +152,7 @@ def rows_of(told: list[dict[str, Any]], options: argparse.Namespace) -> list[dic
         return spread([found[key] for found in told])
 
     return [
-        row(name, "test accuracy", mean("test accuracy"), peer=PEER[0], peer_value=PEER[1], unit="share",
+        row(name, "test accuracy", mean("test accuracy"), peer=PEER[0], peer_value=PEER[1], unit="share", unlike=UNLIKE,
             spread=apart("test accuracy"), **how),
         row(name, "held-out accuracy", mean("valid accuracy"), unit="share", spread=apart("valid accuracy"), **how),
         row(name, "epochs", mean("epochs"), **how),

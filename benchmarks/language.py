@@ -1,12 +1,13 @@
 """Language models against their peers: training speed, what the loss costs, and quality on Shakespeare.
 
-    python benchmarks/language.py train       [--device cuda] [--profile] [--save]    GPT-2 124M beside transformers'
+    python benchmarks/language.py train       [--device cuda] [--profile] [--save]    GPT-2 124M beside transformers',
+                                              with --nanogpt FILE (or REGARD_NANOGPT), beside nanoGPT's own model.py
     python benchmarks/language.py curve       [--device cuda]     half-precision residuals against single ones
     python benchmarks/language.py loss        [--device cuda]     output and cross-entropy alone, three ways
-    python benchmarks/language.py shakespeare [--device cpu] [--peer] [--save] [section.key=value ...]
+    python benchmarks/language.py shakespeare [--device cpu] [--seeds 1 2 3] [--nanogpt FILE] [--save] [key=value]
 
 Training goes through the real loop, on a made-up text: batches cut, copied, loss, clipping, AdamW, reports. Shakespeare
-is a shipped recipe beside nanoGPT's settings; losses are over the whole validation text, the last tenth.
+is in `shakespeare.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -28,10 +29,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from language_peers import CPU_SETTINGS, GPU_SETTINGS, NanoGPT, PeerTrainer, Shape, gpt2
+from language_peers import NanoGPTTrainer, PeerTrainer, Shape, gpt2, nanogpt
 from record import row, save
 from regard.checkpoints.run import RunFolder
-from regard.checkpoints.weights import load_weights, read_tensors
 from regard.config.devices import computing
 from regard.config.training import ReadingConfig
 from regard.data.text.streams import StreamHeader, TokenStream
@@ -39,21 +39,19 @@ from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.fast.loss import cross_entropy as losses
 from regard.models.gpt import GPT, GPTConfig
-from regard.tasks.language.setup import LanguageSetup
 from regard.tasks.language.training import LanguageTraining, language_loss
-from regard.tasks.recipes import find_recipe, make_recipe
 from regard.training.optimizers import make_optimizer
 from regard.training.prefetch import Prefetcher
 from regard.training.progress import Window
 from regard.training.setup import RunContext
 from regard.training.trainer import Trainer
+from shakespeare import shakespeare
 
 ANCHORS = {  # GPT-2 124M with its vocabulary padded; on a CPU a toy that shows that all of this runs
     "cuda": (Shape(768, 12, 12, 1024, 50_304, 64), 32),
     "cpu": (Shape(64, 2, 2, 64, 512, 4), 2),
 }
 PROFILED = 24  # steps
-RECIPES = {"cpu": "language/shakespeare-tiny", "cuda": "language/shakespeare-small"}
 
 
 def say(text: str) -> None:
@@ -82,15 +80,17 @@ def made_up_text(folder: Path, vocabulary: int, n_tokens: int) -> TokenStream:
 
 
 @contextmanager
-def trainer_of(shape: Shape, *, device: str, steps: int, **options: Any) -> Iterator[Trainer]:
-    """The real trainer, on a made-up text, in a folder that goes away."""
+def trainer_of(
+    shape: Shape, *, device: str, steps: int, train: Mapping[str, Any] | None = None, **options: Any
+) -> Iterator[Trainer]:
+    """The real trainer, on a made-up text, in a folder that goes away; `train` are settings of its section."""
     with tempfile.TemporaryDirectory() as folder:
         text = made_up_text(Path(folder) / "text", shape.vocabulary, max(2_000_000, 4 * shape.rows * shape.context))
         budget = shape.rows * shape.context
         task = LanguageTraining(_tokenizer(), text, text, context=shape.context, budget_tokens=budget, seed=1)
         config = ReadingConfig(
             steps=steps, batch_tokens=budget, device=device, lr=6e-4, betas=(0.9, 0.95), warmup=10, clip=1.0,
-            log_every=max(1, steps // 6), eval_every=10**9, save_every=10**9,
+            log_every=max(1, steps // 6), eval_every=10**9, save_every=10**9, **(train or {}),
         )  # fmt: skip
         run = RunFolder(Path(folder) / "run")
         run.path.mkdir()
@@ -108,10 +108,15 @@ def train_regard(shape: Shape, *, device: str, steps: int, **options: Any) -> di
     return _facts(shape, rates[len(rates) // 2], device)
 
 
-def train_peer(shape: Shape, *, device: str, steps: int) -> dict[str, float]:
-    """The same for transformers' GPT-2, on batches that lie ready on the device."""
+def train_peer(shape: Shape, *, device: str, steps: int, file: Path | None = None) -> dict[str, float]:
+    """The same for transformers' GPT-2, or nanoGPT's, on batches that lie ready on the device."""
     _start_counting(device)
-    trainer = PeerTrainer(gpt2(shape), device=device, compiled=device == "cuda")
+    compiled = device == "cuda"
+    trainer = (
+        PeerTrainer(gpt2(shape), device=device, compiled=compiled)
+        if file is None
+        else NanoGPTTrainer(nanogpt(file, shape), device=device, compiled=compiled)
+    )
     rows = torch.randint(4, shape.vocabulary, (8, shape.rows, shape.context + 1), device=device)
     for i in range(6):
         trainer.train_step(rows[i % 8, :, :-1], rows[i % 8, :, 1:])
@@ -137,6 +142,10 @@ def train(options: argparse.Namespace) -> list[dict[str, Any]]:
         "regard without biases": lambda: train_regard(shape, device=device, steps=steps, **bare),
         "transformers": lambda: train_peer(replace(shape, rows=peer_rows), device=device, steps=max(1, steps // 2)),
     }
+    if options.nanogpt:
+        ways["nanoGPT"] = lambda: train_peer(
+            replace(shape, rows=ANCHORS[device][0].rows), device=device, steps=max(1, steps // 2), file=options.nanogpt
+        )
     found = {}
     for name, way in ((name, way) for name, way in ways.items() if name not in options.without):
         say(f"{name}: compiling and training ...")
@@ -144,14 +153,31 @@ def train(options: argparse.Namespace) -> list[dict[str, Any]]:
         say(f"  {name:<24}" + "  ".join(f"{key} {value:,.1f}" for key, value in found[name].items()))
         torch._dynamo.reset()
     say(json.dumps(found))
-    if "transformers" not in found:
-        return []
-    peer, facts = found.pop("transformers"), {"peer": "transformers GPT-2, compiled", "seeds": [0]}
-    rates = [
-        row(f"train GPT-2 124M, {name}", "tokens/s", round(f["tokens/s"]), peer_value=round(peer["tokens/s"]), **facts)
-        for name, f in found.items()
-    ]
-    return rates if device == "cuda" else []
+    return _speed_rows(found, shape.rows, device, peer_rows)
+
+
+PEERS = {  # each beside ours with the same parameters
+    "regard": ("transformers", "transformers GPT-2, compiled"),
+    "regard without biases": ("nanoGPT", "nanoGPT's model.py, compiled"),
+}
+
+
+def _speed_rows(found: dict[str, dict[str, float]], rows: int, device: str, peer_rows: int) -> list[dict[str, Any]]:
+    """Ours beside the peer of the same parameters, where both were measured: tokens a second, and memory."""
+    made = []
+    for ours, (peer, title) in PEERS.items():
+        if ours not in found or peer not in found or device != "cuda":
+            continue
+        usual = ANCHORS[device][0].rows
+        theirs = peer_rows if peer == "transformers" else usual
+        name = f"train GPT-2 124M, {ours}" + ("" if rows == usual else f", {rows} texts a step")
+        unlike = None if rows == theirs else f"texts a step: ours {rows}, the peer {theirs}, each where it is fastest"
+        facts: dict[str, Any] = {"peer": title, "seeds": [0], "unlike": unlike}
+        for metric, digits in (("tokens/s", 0), ("GiB", 1)):
+            mine, other = (round(found[who][metric], digits) for who in (ours, peer))
+            shown = "GPU memory" if metric == "GiB" else metric
+            made.append(row(name, shown, mine, peer_value=other, unit="GiB" if metric == "GiB" else None, **facts))
+    return made
 
 
 def profile(shape: Shape, *, device: str, **model: Any) -> None:
@@ -282,53 +308,6 @@ def loss(options: argparse.Namespace) -> list[dict[str, Any]]:
     return []
 
 
-def shakespeare(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """A shipped recipe, and nanoGPT's settings beside it: wall time, and the loss on the whole validation text."""
-    device = options.device
-    short = [f"train.{key}={options.steps}" for key in ("steps", "eval_every", "save_every") if options.steps]
-    fixed = [f"train.device={device}", "train.n_samples=0"]
-    recipe = make_recipe(find_recipe(RECIPES[device]), [*fixed, *short, *options.set])
-    with tempfile.TemporaryDirectory() as folder:
-        run = RunFolder(Path(folder))
-        context = RunContext.join(run, device=device, data_root=options.data_root, say=say)
-        setup = LanguageSetup(recipe, context)
-        say(setup.introduction())
-        trainer = Trainer(setup.task, setup.model, recipe.train.for_epochs(setup.task.batches_an_epoch), context)
-        begin = time.perf_counter()
-        trainer.fit()
-        seconds = time.perf_counter() - begin
-        load_weights(setup.model, read_tensors(run.weights), origin="the run")
-        setup.model.eval()
-        with computing(trainer.device, bf16=trainer.bf16):
-            found = {"regard": (setup.task.evaluate(setup.model)["valid_nll"], seconds)}
-        say(f"  regard: validation loss {found['regard'][0]:.4f} after {seconds:.1f} s")
-        if device == "cpu" or options.peer:
-            found["nanoGPT"] = _nanogpt(setup, device, steps=options.steps)
-            say(f"  nanoGPT's settings: validation loss {found['nanoGPT'][0]:.4f} after {found['nanoGPT'][1]:.1f} s")
-    say(json.dumps({name: {"valid": round(v, 4), "seconds": round(s, 1)} for name, (v, s) in found.items()}))
-    theirs = found.get("nanoGPT", (1.4697, None))
-    peer = "nanoGPT's settings, transformers GPT-2" if "nanoGPT" in found else "nanoGPT, published"
-    facts = {"peer": peer, "recipe": RECIPES[device], "seeds": [recipe.train.seed]}
-    name = f"tiny Shakespeare, characters, {device}"
-    quality = {"unit": "nats a character", "n": len(setup.task.valid) - 1, "peer_value": round(theirs[0], 4)}
-    rows = [row(name, "validation loss", round(found["regard"][0], 4), **quality, **facts)]
-    at = None if theirs[1] is None else round(theirs[1], 1)
-    return [*rows, row(name, "training time", round(seconds, 1), unit="s", peer_value=at, **facts)]
-
-
-def _nanogpt(setup: LanguageSetup, device: str, *, steps: int | None) -> tuple[float, float]:
-    """Validation loss and seconds of the peer, on the very same ids, its evaluations and its start included."""
-    train, valid = (torch.from_numpy(text.ids.astype(np.int64)) for text in (setup.task.train, setup.task.valid))
-    settings = CPU_SETTINGS if device == "cpu" else GPU_SETTINGS
-    shape = replace(settings.shape, vocabulary=setup.task.tokenizer.size)
-    settings = replace(settings, shape=shape, steps=steps or settings.steps)
-    begin = time.perf_counter()
-    peer = NanoGPT(settings, train, valid, device=device)
-    peer.fit(say)
-    seconds = time.perf_counter() - begin
-    return peer.measure(valid), seconds
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["train", "curve", "loss", "shakespeare"])
@@ -342,16 +321,19 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="train: show the kernels of three steps instead")
     parser.add_argument("--inductor", nargs="*", default=[], help="compiler settings to try, name=value")
     parser.add_argument("--peer", action="store_true", help="shakespeare on a GPU: train nanoGPT's settings too")
+    parser.add_argument("--nanogpt", type=Path, default=os.environ.get("REGARD_NANOGPT"), help="nanoGPT's model.py")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="shakespeare: of both sides")
     parser.add_argument("--data-root", type=Path, default=os.environ.get("REGARD_DATA"))
     parser.add_argument("--save", action="store_true", help="write results/language.json")
     options = parser.parse_intermixed_args()
+    options.nanogpt = options.nanogpt and Path(options.nanogpt)
     if options.device == "cpu":
         torch.set_num_threads(len(os.sched_getaffinity(0)))
     for setting in options.inductor:
         name, value = setting.split("=")
         setattr(torch._inductor.config, name, json.loads(value.lower()))
     rows = {"train": train, "curve": curve, "loss": loss, "shakespeare": shakespeare}[options.what](options)
-    if options.save and rows:
+    if options.save and rows and not options.steps:
         say(f"saved {save('language', rows)}")
 
 

@@ -1,5 +1,6 @@
-"""The other sides of the language benchmarks: transformers' GPT-2, trained as one would, and by nanoGPT's settings.
+"""The other sides of the language benchmarks: nanoGPT's own model where its file is at hand, and transformers' GPT-2.
 
+nanogpt(Path("nanoGPT/model.py"), Shape(...))          its GPT, read from where it lies; no part of this repository
 trainer = PeerTrainer(gpt2(Shape(...)), device="cuda", compiled=True)
 trainer.train_step(ids, labels)                        forward, backward, clipping, fused AdamW; the loss
 NanoGPT(CPU_SETTINGS, train, valid).fit()              its schedule, its batches, its evaluations on random batches
@@ -8,9 +9,13 @@ NanoGPT(CPU_SETTINGS, train, valid).fit()              its schedule, its batches
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import io
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -43,6 +48,23 @@ def gpt2(shape: Shape, *, dropout: float = 0.0) -> nn.Module:
     return model
 
 
+def nanogpt(file: Path, shape: Shape, *, dropout: float = 0.0) -> nn.Module:
+    """nanoGPT's GPT with random weights and its own choice of no biases."""
+    spec = importlib.util.spec_from_file_location("nanogpt_model", file)
+    if spec is None or spec.loader is None or not file.exists():
+        raise SystemExit(f"{file}: nanoGPT's model.py is not there; give its place with --nanogpt or REGARD_NANOGPT")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # its dataclass looks itself up
+    with contextlib.redirect_stdout(io.StringIO()):  # it says how many parameters it has
+        spec.loader.exec_module(module)
+        config = module.GPTConfig(
+            block_size=shape.context, vocab_size=shape.vocabulary, n_layer=shape.n_layers, n_head=shape.n_heads,
+            n_embd=shape.d_model, dropout=dropout, bias=False,
+        )  # fmt: skip
+        model: nn.Module = module.GPT(config)
+    return model
+
+
 class PeerTrainer:
     """One model, its fused AdamW and its loss, compiled whole if asked; bf16 autocast on CUDA."""
 
@@ -55,8 +77,12 @@ class PeerTrainer:
         self.loss: Callable[[Tensor, Tensor], Tensor] = torch.compile(self._loss) if compiled else self._loss
 
     def _loss(self, ids: Tensor, labels: Tensor) -> Tensor:
-        logits = self.model(ids).logits
-        return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        return F.cross_entropy(self.logits(ids).flatten(0, 1), labels.flatten())
+
+    def logits(self, ids: Tensor) -> Tensor:
+        """What the model says at every position."""
+        found: Tensor = self.model(ids).logits
+        return found
 
     def train_step(self, ids: Tensor, labels: Tensor, *, lr: float = 6e-4) -> Tensor:
         """One update; the loss stays on the device."""
@@ -73,6 +99,25 @@ class PeerTrainer:
     def autocast(self) -> contextlib.AbstractContextManager[None]:
         """bf16 autocast on CUDA, nothing elsewhere."""
         return torch.autocast("cuda", torch.bfloat16) if self.device == "cuda" else contextlib.nullcontext()
+
+
+class NanoGPTTrainer(PeerTrainer):
+    """The same around nanoGPT's own model: its loss, its optimizer, compiled whole as its train.py does."""
+
+    def __init__(self, model: nn.Module, *, device: str, compiled: bool, beta2: float = 0.95) -> None:
+        super().__init__(model, device=device, compiled=compiled, beta2=beta2)
+        configure: Any = model.configure_optimizers
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.optimizer = configure(0.1, 6e-4, (0.9, beta2), device)
+
+    def _loss(self, ids: Tensor, labels: Tensor) -> Tensor:
+        loss: Tensor = self.model(ids, labels.contiguous())[1]  # it views them
+        return loss
+
+    def logits(self, ids: Tensor) -> Tensor:
+        """Its forward pass gives all positions only where it is given labels."""
+        found: Tensor = self.model(ids, ids.contiguous())[0]
+        return found
 
 
 @dataclass(frozen=True)
@@ -104,11 +149,17 @@ GPU_SETTINGS = Settings(Shape(384, 6, 6, 256, 65, 64), steps=5000, dropout=0.2, 
 class NanoGPT:
     """nanoGPT's training loop over a text of ids: the weights that its own estimate likes best are kept."""
 
-    def __init__(self, settings: Settings, train: Tensor, valid: Tensor, *, device: str, seed: int = 1337) -> None:
+    def __init__(
+        self, settings: Settings, train: Tensor, valid: Tensor, *, device: str, seed: int = 1337,
+        file: Path | None = None,
+    ) -> None:  # fmt: skip
         torch.manual_seed(seed)
         self.settings, self.data, self.device = settings, {"train": train, "valid": valid}, device
-        model = gpt2(settings.shape, dropout=settings.dropout)
-        self.trainer = PeerTrainer(model, device=device, compiled=device == "cuda", beta2=settings.beta2)
+        how = {"device": device, "compiled": device == "cuda", "beta2": settings.beta2}
+        if file is None:
+            self.trainer = PeerTrainer(gpt2(settings.shape, dropout=settings.dropout), **how)
+        else:
+            self.trainer = NanoGPTTrainer(nanogpt(file, settings.shape, dropout=settings.dropout), **how)
 
     def fit(self, say: Callable[[str], None]) -> None:
         """Train, and leave the best weights in the model."""
@@ -141,7 +192,7 @@ class NanoGPT:
 
     def _summed(self, ids: Tensor, labels: Tensor) -> float:
         with self.trainer.autocast():
-            logits = self.trainer.model(ids.to(self.device)).logits.float()
+            logits = self.trainer.logits(ids.to(self.device)).float()
         return float(F.cross_entropy(logits.flatten(0, 1), labels.flatten().to(self.device), reduction="sum"))
 
     @torch.no_grad()

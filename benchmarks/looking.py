@@ -63,12 +63,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--save", action="store_true", help="write results/looking.json")
     given = parser.parse_args()
     rows = measure(given.tokens, given.rounds)
     for found in rows:
         spread = "" if found["spread"] is None else f"  ({found['spread'][0]:.2f} to {found['spread'][1]:.2f})"
         print(f"{found['name']:32} {found['value']:8.2f} {found['unit']}{spread}")
-    print(f"saved to {save('looking', rows)}")
+    if given.save:
+        print(f"saved to {save('looking', rows)}")
     print(json.dumps({found["name"]: found["value"] for found in rows}))
 
 

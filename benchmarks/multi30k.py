@@ -1,23 +1,32 @@
 """The Multi30k table from the runs behind it.
 
-    regard train multi30k-tiny --out runs/tiny-1 train.seed=1                 and so on for other seeds
-    python benchmarks/multi30k.py "Transformer tiny" runs/tiny-1 runs/tiny-2 runs/tiny-3 --save
+    python benchmarks/multi30k.py "Transformer tiny" --seeds 1 2 3 --device cuda --save        trains what is not there
+    python benchmarks/multi30k.py "Transformer tiny" --seeds 2 --part                          one seed, kept for later
+    python benchmarks/multi30k.py "recurrent, dot" --recipe multi30k-recurrent --set model.attention=dot … --save
+    python benchmarks/multi30k.py "mine" runs/one runs/two --save                              runs that are there
 
 Reads the run.json of each seed and keeps the mean and the spread; the runs themselves say on which hardware and at
-which commit they were trained.
+which commit they were trained. Weights and settings are chosen on the validation set.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
+import shutil
 import statistics
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from record import row, save, spread
+from inputs import here, merged
+from parts import stands
+from record import DATA, row, save, spread
+from regard.checkpoints.run import RunFolder
+from regard.tasks.recipes import find_recipe, make_recipe
+from regard.tasks.training import train
 
 SETS = {"test_2016_flickr": "test 2016", "test_2017_flickr": "test 2017", "test_2017_mscoco": "mscoco"}
 METRICS = {"usual bleu": "BLEU, lower-cased Moses tokens", "bleu": "BLEU, 13a, cased"}
@@ -28,14 +37,44 @@ PEER = "Transformer-Tiny, Wu et al. 2021"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", help="what the runs are, as it stands in the table")
-    parser.add_argument("runs", nargs="+", type=Path, help="run folders, one a seed")
+    parser.add_argument("runs", nargs="*", type=Path, help="run folders, one a seed; none: they are trained")
+    parser.add_argument("--recipe", default="multi30k-tiny")
+    parser.add_argument("--seeds", nargs="+", default=["1", "2", "3"])
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings that win over the recipe")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--data-root", type=Path, default=DATA)
+    parser.add_argument("--part", action="store_true", help="train, and keep nothing yet")
     parser.add_argument("--sets", nargs="+", default=list(SETS), help="which test sets to keep")
     parser.add_argument("--save", action="store_true", help="write results/multi30k.json")
     options = parser.parse_args()
-    rows = collect(options.name, options.runs, sets=options.sets)
+    runs = options.runs or [trained_seed(seed, options) for seed in options.seeds]
+    if options.part:
+        return
+    rows = collect(options.name, runs, sets=options.sets)
     shown(rows)
     if options.save:
         print(f"saved {save('multi30k', rows)}")
+
+
+def trained_seed(seed: str, options: argparse.Namespace) -> Path:
+    """The run of one seed, in a folder named by what it is."""
+    name = re.sub(r"\W+", "-", " ".join([options.name, *options.set])).strip("-").lower()
+    settings, folder = [f"train.seed={seed}", *options.set], Path("runs/multi30k") / f"{name}-{seed}"
+    return trained(folder, options.recipe, settings, device=options.device, root=options.data_root)
+
+
+def trained(folder: Path, recipe: str, settings: Sequence[str], *, device: str, root: Path) -> Path:
+    """A run of a recipe with these settings, unless it is there, done, and by the code as it is now."""
+    run, said = RunFolder(folder), folder.with_suffix(".inputs.json")
+    if (folder / "run.json").exists() and stands(said):
+        return folder
+    if (folder / "run.json").exists():  # finished, by other code
+        shutil.rmtree(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made = make_recipe(find_recipe(recipe), [f"train.device={device}", *settings])
+    train(made, folder, data_root=root, resume=run.exists(), say=print)
+    said.write_text(json.dumps({"inputs": here(recipe)}))
+    return folder
 
 
 def shown(rows: list[dict[str, Any]]) -> None:
@@ -45,12 +84,11 @@ def shown(rows: list[dict[str, Any]]) -> None:
 
 
 def collect(
-    name: str, folders: list[Path], *, sets: Sequence[str] = tuple(SETS), command: str | None = None
+    name: str, folders: list[Path], *, sets: Sequence[str] = tuple(SETS), unlike: str | None = None
 ) -> list[dict[str, Any]]:
-    """One row a test set: the mean over the seeds of the figure that is usual for these runs.
-
-    `command` is what makes the runs, if it is not the recipe alone.
-    """
+    """One row a test set: the mean over the seeds of the figure that is usual for these runs."""
+    said = [folder.with_suffix(".inputs.json") for folder in folders]
+    inputs = merged(json.loads(path.read_text())["inputs"] if path.exists() else None for path in said)
     runs = [_read(folder) for folder in folders]
     cased = not runs[0]["config"]["tokenizer"]["lowercase"]
     key = "bleu" if cased else "usual bleu"
@@ -68,7 +106,9 @@ def collect(
                 peer=PEER if is_peer else None,
                 peer_value=PUBLISHED[SETS[test]] if is_peer else None,
                 recipe=runs[0]["recipe"],
-                command=command or f"regard train {runs[0]['recipe']} {runs[0]['settings']}".rstrip(),
+                chosen_on="the validation set",
+                unlike=unlike if is_peer else None,
+                inputs=inputs,
                 seeds=[run["config"]["train"]["seed"] for run in runs],
                 hardware=runs[0]["facts"].get("hardware"),
                 versions=runs[0]["facts"].get("versions"),
@@ -87,23 +127,7 @@ def _read(folder: Path) -> dict[str, Any]:
         "figures": facts["metrics"],
         "facts": facts,
         "recipe": recipe,
-        "settings": _settings(config, recipe),
     }
-
-
-def _settings(config: dict[str, Any], recipe: str) -> str:
-    """What differs from the recipe, as it would be written on the command line, seeds aside."""
-    from regard.tasks.recipes import find_recipe, make_recipe
-
-    usual = make_recipe(find_recipe(recipe)).resolved()
-    changed = [
-        f"{section}.{key}={value}"
-        for section, options in config.items()
-        if isinstance(options, dict)
-        for key, value in options.items()
-        if usual.get(section, {}).get(key) != value and key != "seed"
-    ]
-    return " ".join(changed)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
     python benchmarks/series.py --device cuda --save                          everything: four horizons, two models
     python benchmarks/series.py --horizons 96 --models dlinear                a part of it; parts are kept
+    python benchmarks/series.py --models patch-forecaster --plain --save      without the linear model it starts from
     python benchmarks/series.py --horizons --stocks --seeds 1 2 3 --save      Microsoft from four others, the same day
     python benchmarks/series.py --collect --save                              only put together what is there
 
@@ -21,6 +22,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from parts import inputs_of, kept_part
 from record import DATA, row, save, spread
 from regard.tasks.recipes import find_recipe, make_recipe
 from regard.tasks.training import train
@@ -31,12 +33,16 @@ PUBLISHED = {  # MSE by horizon
     "dlinear": ("DLinear", {96: 0.375, 192: 0.405, 336: 0.439, 720: 0.472}),
 }
 STOCKS = "series/stocks"
+PLAIN = ["model.linear=false", "train.lr=1e-4", "train.epochs=60", "train.patience=15"]  # a network alone takes longer
+CHOSEN = "weights on the validation part; settings too"
+UNLIKE = "the peer's figure is published; its loader leaves the last windows of the test part out"
 SIMPLE = ("mean", "naive", "seasonal naive", "ridge")
 
 
-def one(model: str, horizon: int, seed: int, options: argparse.Namespace) -> dict[str, float]:
+def one(model: str, horizon: int, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Train one model for one horizon in a folder that is thrown away: its figures on the test part."""
-    settings = [f"data.horizon={horizon}", f"train.seed={seed}", f"train.device={options.device}", *options.set]
+    settings = [f"data.horizon={horizon}", f"train.seed={seed}", f"train.device={options.device}"]
+    settings += [*(PLAIN if options.plain else []), *options.set]
     recipe = make_recipe(find_recipe(RECIPES.get(model, STOCKS)), settings)
     folder, root = Path(tempfile.mkdtemp(dir=options.parts)), options.data_root
     try:
@@ -51,36 +57,36 @@ def one(model: str, horizon: int, seed: int, options: argparse.Namespace) -> dic
     return figures | {"valid mse": facts["metrics"]["valid"]["mse"]["value"]}
 
 
-def measured(model: str, horizon: int, seed: int, options: argparse.Namespace) -> dict[str, float] | None:
+def measured(model: str, horizon: int, seed: int, options: argparse.Namespace) -> dict[str, Any] | None:
     """A part that was measured before, or is now."""
-    path = options.parts / f"{model}-{horizon}-{seed}.json"
-    if not path.exists() and not options.collect:
-        path.write_text(json.dumps(one(model, horizon, seed, options)))
-    found: dict[str, float] | None = json.loads(path.read_text()) if path.exists() else None
-    return found
+    path = options.parts / f"{model}{'-plain' if options.plain else ''}-{horizon}-{seed}.json"
+    recipe = RECIPES.get(model, STOCKS)
+    return kept_part(path, lambda: one(model, horizon, seed, options), recipe=recipe, collect=options.collect)
 
 
-def rows_of(model: str, horizon: int, found: list[dict[str, float]], seeds: list[int]) -> list[dict[str, Any]]:
+def rows_of(model: str, horizon: int, found: list[dict[str, Any]], options: argparse.Namespace) -> list[dict[str, Any]]:
     """Result rows: mean over seeds, with the published figure beside it."""
     peer, published = PUBLISHED[model]
     rows = []
     for metric in ("mse", "mae"):
         values = [figures[metric] for figures in found]
-        more: dict[str, Any] = {"peer": peer, "peer_value": published[horizon]} if metric == "mse" else {}
+        more: dict[str, Any] = {"inputs": inputs_of(found), "chosen_on": CHOSEN}
+        if metric == "mse":
+            more |= {"peer": f"{peer}, published", "peer_value": published[horizon], "unlike": UNLIKE}
+        shown = f"{model} without the linear model" if options.plain else model
         rows.append(
-            row(f"{model}, ETTh1, {horizon} steps", metric, sum(values) / len(values), n=len(values), unit="scaled",
-                recipe=RECIPES[model], command="python benchmarks/series.py --save", seeds=seeds,
-                spread=spread(values), **more)
+            row(f"{shown}, ETTh1, {horizon} steps", metric, sum(values) / len(values), n=len(values), unit="scaled",
+                recipe=RECIPES[model], seeds=options.seeds, spread=spread(values), **more)
         )  # fmt: skip
     return rows
 
 
-def baseline_rows(what: str, figures: dict[str, float]) -> list[dict[str, Any]]:
+def baseline_rows(what: str, figures: dict[str, Any]) -> list[dict[str, Any]]:
     """What simple forecasts reach on the same windows; they know no seed."""
     names = [(name, metric) for name in SIMPLE for metric in ("mse", "mae") if f"{name} {metric}" in figures]
     return [
-        row(f"{name}, {what}", metric, figures[f"{name} {metric}"], n=1, unit="scaled",
-            command="python benchmarks/series.py --save")
+        row(f"{name}, {what}", metric, figures[f"{name} {metric}"], n=1, unit="scaled", deterministic=True,
+            inputs=figures.get("inputs"))
         for name, metric in names
     ]  # fmt: skip
 
@@ -95,7 +101,7 @@ def stocks(options: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str,
         values = [figures[metric] for figures in found]
         rows.append(
             row(f"series-transformer, {what}", metric, sum(values) / len(values), n=len(values), unit="scaled",
-                recipe=STOCKS, command="python benchmarks/series.py --horizons --stocks --save", seeds=options.seeds,
+                recipe=STOCKS, seeds=options.seeds, inputs=inputs_of(found), chosen_on=CHOSEN,
                 peer="ridge", peer_value=found[0][f"ridge {metric}"], spread=spread(values))
         )  # fmt: skip
     simple = {name: found[0][f"{name} mse"] for name in SIMPLE if f"{name} mse" in found[0]}
@@ -115,19 +121,20 @@ def main() -> None:
     parser.add_argument("--data-root", type=Path, default=DATA)
     parser.add_argument("--parts", type=Path, default=Path("runs/series"), help="where measured parts are kept")
     parser.add_argument("--set", nargs="*", default=[], help="settings section.key=value for all of them")
+    parser.add_argument("--plain", action="store_true", help="the patch forecaster without its linear model")
     parser.add_argument("--collect", action="store_true", help="train nothing")
     parser.add_argument("--save", action="store_true", help="write results/series.json")
     options = parser.parse_args()
     options.parts.mkdir(parents=True, exist_ok=True)
     rows, told = [], {}
     for horizon in options.horizons:
-        simple: dict[str, float] = {}
+        simple: dict[str, Any] = {}
         for model in options.models:
             found = [f for seed in options.seeds if (f := measured(model, horizon, seed, options)) is not None]
             if not found:
                 continue
-            rows += rows_of(model, horizon, found, options.seeds)
-            simple = simple or found[0]
+            rows += rows_of(model, horizon, found, options)
+            simple = simple or ({} if options.plain else found[0])
             peer, published = PUBLISHED[model]
             mse, mae = (sum(f[metric] for f in found) / len(found) for metric in ("mse", "mae"))
             told[f"{model} {horizon}"] = {"mse": mse, "mae": mae, "published": published[horizon]}

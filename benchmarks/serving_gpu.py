@@ -4,7 +4,7 @@
 
 Users ask one after another for a stream of 256 to 768 tokens, 512 on the average, after a prompt of about 32, each as
 soon as the last has ended. Beside it, offline: the same prompts by the same decoder as one batch of as many rows, all
-of 512 tokens, so that none waits for another. Reported are tokens a second, the
+of 512 tokens, so that none waits for another. Reported are tokens a second while all users ask, the
 time to the first token, how many events a second a client gets, and how many answers differ from those that the same
 server gives to the same prompts when nobody else asks: as it is, and with `--exact`. The tokenizer's folder holds
 GPT-2's vocab.json and merges.txt, or any of 50,257 pieces. On a CPU (`--device cpu`) the model is tiny.
@@ -41,9 +41,12 @@ N_GENERATORS = 4
 
 @dataclass
 class Seen:
-    """What users have seen: tokens, the time to the first, events a second, and texts by the number of their prompt."""
+    """What users have seen: the time to the first token, events a second, and texts by the number of their prompt.
 
-    tokens: int = 0
+    `streams` says of each when its first event came, when its last did, and how many tokens it had.
+    """
+
+    streams: list[tuple[float, float, int]] = field(default_factory=list)
     firsts: list[float] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
     texts: list[tuple[int, str]] = field(default_factory=list)
@@ -95,7 +98,7 @@ async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number
     if b" 200 " not in status:
         seen.refused += 1
         raise ConnectionError(status)
-    first, events, parts = 0.0, 0, []
+    first, events, n_tokens, parts = 0.0, 0, 0, []
     while size := int(await reader.readline(), 16):
         chunk = (await reader.readexactly(size + 2))[:-2]
         for line in chunk.split(b"\n"):
@@ -105,8 +108,10 @@ async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number
                 events += bool(text)
                 parts.append(text)
                 first = first or (time.perf_counter() - began if text else 0.0)
-                seen.tokens += event["usage"]["completion_tokens"] if event.get("usage") else 0
+                n_tokens += event["usage"]["completion_tokens"] if event.get("usage") else 0
     await reader.readline()
+    now = time.time()
+    seen.streams.append((now - (time.perf_counter() - began) + first, now, n_tokens))
     seen.firsts.append(first)
     seen.rates.append(events / max(1e-3, time.perf_counter() - began))
     seen.texts.append((number, "".join(parts)))
@@ -138,8 +143,15 @@ def generate(
     out.put(seen)
 
 
+def rate_between(streams: Sequence[tuple[float, float, int]], begin: float, end: float) -> float:
+    """Tokens a second between two times; those of a stream come evenly from its first event to its last."""
+    shares = (n * max(0.0, min(last, end) - max(first, begin)) / max(1e-6, last - first) for first, last, n in streams)
+    return sum(shares) / (end - begin)
+
+
 def load(url: str, bodies: Sequence[bytes], *, users: int, seconds: float) -> tuple[Seen, float]:
-    """What so many users see in so many seconds, and how long the last of them took."""
+    """What so many users see in so many seconds, and tokens a second while all of them ask: from the first second on
+    until the first of them asks no more."""
     parts = urlparse(url)
     address, context = (str(parts.hostname), int(parts.port or 80)), multiprocessing.get_context("spawn")
     shares = [list(range(users))[i::N_GENERATORS] for i in range(min(users, N_GENERATORS))]
@@ -152,14 +164,13 @@ def load(url: str, bodies: Sequence[bytes], *, users: int, seconds: float) -> tu
     begin, seen = time.time(), Seen()
     for _ in workers:
         part = out.get(timeout=seconds + 120)
-        seen.tokens, seen.refused = seen.tokens + part.tokens, seen.refused + part.refused
+        seen.streams, seen.refused = seen.streams + part.streams, seen.refused + part.refused
         seen.firsts += part.firsts
         seen.rates += part.rates
         seen.texts += part.texts
-    took = time.time() - begin
     for one in workers:
         one.join()
-    return seen, took
+    return seen, rate_between(seen.streams, begin + min(1.0, seconds / 2), begin + seconds)
 
 
 # ---- what is measured
@@ -186,13 +197,13 @@ def measure(folder: Path, given: argparse.Namespace, prompts: Sequence[str], exa
     with served_process({"gpt2": folder}, options, device=given.device) as server:
         load(server.url, bodies, users=given.users, seconds=given.warm)
         alone, _ = load(server.url, bodies, users=1, seconds=given.alone)
-        seen, took = load(server.url, bodies, users=given.users, seconds=given.seconds)
+        seen, rate = load(server.url, bodies, users=given.users, seconds=given.seconds)
     right = dict(alone.texts)
     told = [(number, text) for number, text in seen.texts if number in right]
     differing = sum(right[number] != text for number, text in told) / max(1, len(told))
     print(f"{'exact' if exact else 'batched'}: {len(seen.texts)} answers, {seen.refused} failures, "
           f"{len(told)} of them compared", flush=True)  # fmt: skip
-    return seen, seen.tokens / took, differing
+    return seen, rate, differing
 
 
 def main() -> int:

@@ -95,7 +95,7 @@ def serve(name: str, run: str, port: int) -> None:
     """Answer POSTs of a text with its translation, until killed."""
     import uvicorn
 
-    from regard.serve.server import short_turns
+    from regard.config.process import short_turns
 
     backend = backend_of(name, run)
 
@@ -141,7 +141,7 @@ class Server:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.kill()
+        self.process.terminate()  # not killed: it says what it loaded
         self.process.wait()
 
 

@@ -15,10 +15,12 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
 import time
 from pathlib import Path
 from typing import Any
 
+from parts import inputs_of, kept_part, stands
 from record import DATA, row, save, spread
 from regard.data.synthetic.digits import WORDS, Recordings
 from regard.tasks.base import ScoreData
@@ -68,9 +70,9 @@ def beamed(run: Path, options: argparse.Namespace) -> dict[str, dict[str, float]
 def measured(model: str, seed: int, options: argparse.Namespace) -> dict[str, Any] | None:
     """A part that was measured before, or is now."""
     path = options.parts / f"{model}-{seed}.json"
-    if not path.exists() and not options.collect:
-        path.write_text(json.dumps(one(model, seed, options)))
-    return json.loads(path.read_text()) if path.exists() else None
+    if path.exists() and not stands(path) and not options.collect:
+        shutil.rmtree(options.parts / f"{model}-{seed}", ignore_errors=True)  # a run of other code is not gone on with
+    return kept_part(path, lambda: one(model, seed, options), recipe=RECIPES[model], collect=options.collect)
 
 
 def whisper(options: argparse.Namespace) -> dict[str, dict[str, float]]:
@@ -92,7 +94,7 @@ def in_words(text: str) -> str:
     return re.sub(r"\d", lambda figure: f" {WORDS[int(figure[0])]} ", text)
 
 
-def rows_of(model: str, found: list[dict[str, Any]], seeds: list[int], device: str) -> list[dict[str, Any]]:
+def rows_of(model: str, found: list[dict[str, Any]], seeds: list[int]) -> list[dict[str, Any]]:
     """Result rows: means over seeds, greedy and with the beam."""
     rows = []
     for part, shown in SETS.items():
@@ -101,9 +103,8 @@ def rows_of(model: str, found: list[dict[str, Any]], seeds: list[int], device: s
                 values = [figures[key][part][metric] for figures in found]
                 rows.append(
                     row(f"{NAMES[model]}, {shown}, {how}", metric, sum(values) / len(values), n=len(values), unit="%",
-                        spread=spread(values), recipe=RECIPES[model], seeds=seeds,
-                        command=f"python benchmarks/speech.py --device {device} --models {model} "
-                                f"--seeds {' '.join(map(str, seeds))} --save")
+                        spread=spread(values), recipe=RECIPES[model], seeds=seeds, inputs=inputs_of(found),
+                        chosen_on="other takes of the speakers trained on")
                 )  # fmt: skip
     return rows
 
@@ -136,18 +137,19 @@ def main() -> None:
         found = [figures for seed in options.seeds if (figures := measured(model, seed, options)) is not None]
         if not found:
             continue
-        rows += rows_of(model, found, options.seeds, options.device)
+        rows += rows_of(model, found, options.seeds)
         for part, shown in SETS.items():
             greedy, beam = (sum(f[key][part]["WER"] for f in found) / len(found) for key in ("sets", "beam"))
             told[f"{model} {part}"] = {"wer": greedy, "wer beam": beam}
             print(f"{NAMES[model]:<26} {shown:<15} WER {greedy:6.2f}   beam 5 with alignment {beam:6.2f}")
         seconds = sum(figures["seconds"] for figures in found) / len(found)
         rows.append(row(f"{NAMES[model]}, training and evaluation", "time", seconds, unit="s", n=len(found),
-                        recipe=RECIPES[model], seeds=options.seeds))  # fmt: skip
+                        recipe=RECIPES[model], seeds=options.seeds, inputs=inputs_of(found)))  # fmt: skip
     if options.whisper:
         for part, figures in whisper(options).items():
             told[f"whisper {part}"] = {"wer": figures["WER"]}
-            rows += [row(f"{NAMES['whisper']}, {SETS[part]}", metric, figures[metric], unit="%", n=options.n_whisper)
+            rows += [row(f"{NAMES['whisper']}, {SETS[part]}", metric, figures[metric], unit="%", n=options.n_whisper,
+                         deterministic=True)
                      for metric in ("WER", "CER")]  # fmt: skip
     if options.save:
         save("speech", rows)

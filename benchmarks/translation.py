@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -208,7 +209,8 @@ def _rows(what: str, found: dict[str, float], device: str) -> list[dict[str, obj
             if what == "decode" and not peer.startswith(f"{case}:"):
                 continue
             label, name = peer.split(": ")[-1], f"{case}{how}, {device}"
-            facts = {"peer": label, "seeds": [0]}
+            unlike = f"ours in {how.split()[-1]}, the peer in fp32" if how and how.strip() != "fp32" else None
+            facts: dict[str, Any] = {"peer": label, "seeds": [0], "deterministic": True, "unlike": unlike}
             ratio = round(found[ours] / found[peer], 2)
             rows.append(row(f"{name}, {label}", "speed", ratio, unit="×", peer_value=1.0, **facts))
             if device == "cuda":

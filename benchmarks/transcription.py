@@ -1,0 +1,200 @@
+"""Whisper tiny.en on a CPU beside faster-whisper, the same weights: how much faster than speech, and how many errors.
+
+    python benchmarks/weights.py tiny.en.pt
+    python benchmarks/transcription.py [--minutes 4] [--rounds 3] [--save]
+
+Two recordings of some minutes each: sentences of Multi30k's test set read by espeak-ng (a program of its own, from the
+system's packages), and strings of spoken digits, joined from the Free Spoken Digit Dataset. faster-whisper reads what
+CTranslate2's converter makes of the Hugging Face folder that `regard export` writes: int8 and float32. Both write
+greedily, without going back to other temperatures, on all cores, voice activity found first; a beam of five is
+faster-whisper's own default and is measured as well. Texts are compared without case and punctuation, figures as words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import re
+import subprocess
+import tempfile
+import time
+import wave
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+import regard
+from record import DATA, row, save
+from regard.data.audio.resampling import resample
+from regard.data.synthetic.digits import WORDS
+from regard.tasks.exporting import export_hub
+from regard.tasks.speech.config import SpeechData
+from regard.tasks.speech.data import SpeechFiles
+from regard.tasks.speech.metrics import score_transcripts
+from speech import recordings_under
+
+RATE = 16_000
+PAUSE = 0.6  # seconds between sentences
+WORDS_A_MINUTE = 150
+KINDS = {"int8": "int8", "fp32": "float32"}
+Samples = np.ndarray[Any, np.dtype[np.float32]]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Some minutes of sound at 16 kHz, and what is said in them."""
+
+    name: str
+    samples: Samples
+    text: str
+
+    @property
+    def seconds(self) -> float:
+        return len(self.samples) / RATE
+
+
+def read_aloud(minutes: float, folder: Path) -> Recording:
+    """Sentences of a test set as espeak-ng says them, until the minutes are full."""
+    with gzip.open(DATA / "multi30k" / "test_2016_flickr.en.gz", "rt", encoding="utf-8") as file:
+        sentences = [line.strip() for line in file]
+    pieces, said, silence = [], [], np.zeros(round(PAUSE * RATE), np.float32)
+    for sentence in sentences:
+        if sum(map(len, pieces)) / RATE >= 60 * minutes:
+            break
+        path = folder / "said.wav"
+        subprocess.run(["espeak-ng", "-v", "en-us", "-s", str(WORDS_A_MINUTE), "-w", str(path), sentence], check=True)
+        pieces += [_at_rate(*_read(path)), silence]
+        said.append(sentence)
+    return Recording("sentences read by espeak-ng", np.concatenate(pieces), " ".join(said))
+
+
+def digits(minutes: float, folder: Path) -> Recording:
+    """Strings of spoken digits, one after the other, until the minutes are full."""
+    data = SpeechData(digits=recordings_under(DATA), unseen="theo", rate=8000, n_test=max(8, round(30 * minutes)))
+    spoken = SpeechFiles(data, DATA, folder).tests()["test"]
+    pieces, said, silence = [], [], np.zeros(round(PAUSE * RATE), np.float32)
+    for i in range(len(spoken)):
+        if sum(map(len, pieces)) / RATE >= 60 * minutes:
+            break
+        pieces += [_at_rate(np.asarray(spoken.samples(i), np.float32), 8000), silence]
+        said.append(spoken.texts[i])
+    return Recording("joined digits", np.concatenate(pieces), " ".join(said))
+
+
+def converted(hf: Path, folder: Path, kind: str) -> Path:
+    """The same weights as faster-whisper opens them."""
+    from ctranslate2.converters import TransformersConverter
+
+    made = folder / f"ctranslate2-{kind}"
+    TransformersConverter(str(hf), copy_files=["tokenizer.json"]).convert(str(made), quantization=KINDS[kind])
+    return made
+
+
+def ours(weights: Path, kind: str) -> Callable[[Recording], str]:
+    model = regard.load(weights, "cpu", precision=kind)
+    return lambda recording: str(model.transcribe(recording.samples, RATE, fallback="never").text)
+
+
+def faster_whisper(folder: Path, kind: str, *, beam: int) -> Callable[[Recording], str]:
+    from faster_whisper import WhisperModel
+
+    cores = len(os.sched_getaffinity(0))
+    model = WhisperModel(str(folder), device="cpu", compute_type=KINDS[kind], cpu_threads=cores)
+
+    def write(recording: Recording) -> str:
+        segments, _ = model.transcribe(
+            recording.samples, language="en", beam_size=beam, best_of=1, temperature=0.0, vad_filter=True,
+            condition_on_previous_text=False,
+        )  # fmt: skip
+        return " ".join(segment.text for segment in segments)
+
+    return write
+
+
+def comparable(text: str) -> str:
+    """Without case and punctuation, figures as the words that are said."""
+    words = re.sub(r"\d", lambda figure: f" {WORDS[int(figure[0])]} ", text.lower())
+    return " ".join(re.sub(r"[^a-z' ]", " ", words.replace("’", "'")).split())
+
+
+def measure(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    """Every way on both recordings, in turns: rows of the speed and of the errors."""
+    hf = folder / "hf"
+    export_hub(options.weights, hf)
+    ways = {f"regard {kind}": ours(hf, kind) for kind in KINDS}
+    for kind in KINDS:
+        place = converted(hf, folder, kind)
+        ways |= {f"faster-whisper {kind}": faster_whisper(place, kind, beam=1)}
+        if kind == "int8":
+            ways |= {f"faster-whisper {kind}, beam 5": faster_whisper(place, kind, beam=5)}
+    rows = []
+    for recording in (read_aloud(options.minutes, folder), digits(options.minutes, folder)):
+        took: dict[str, list[float]] = {name: [] for name in ways}
+        errors: dict[str, float] = {}
+        for _ in range(options.rounds):
+            for name, way in ways.items():
+                begin = time.perf_counter()
+                said = way(recording)
+                took[name].append(time.perf_counter() - begin)
+                scores = score_transcripts([comparable(said)], [comparable(recording.text)])
+                errors[name] = scores["WER"].value
+        for name in ways:
+            speed = recording.seconds / median(took[name])
+            print(f"  {recording.name:<28}{name:<32}{speed:7.1f} × real time   WER {errors[name]:6.2f}", flush=True)
+        rows += _rows(recording, took, errors)
+    return rows
+
+
+def _rows(recording: Recording, took: dict[str, list[float]], errors: dict[str, float]) -> list[dict[str, Any]]:
+    rows = []
+    for kind in KINDS:
+        mine = f"regard {kind}"
+        for peer in (name for name in took if name.startswith(f"faster-whisper {kind}")):
+            ratios = sorted(b / a for a, b in zip(took[mine], took[peer], strict=True))
+            name = f"Whisper tiny.en {kind}, {recording.name}, {recording.seconds / 60:.0f} min, beside {peer}"
+            facts: dict[str, Any] = {"peer": peer, "n": len(ratios), "deterministic": True}
+            facts["unlike"] = "ours greedy, the peer with a beam of five" if "beam" in peer else None
+            rows += [
+                row(name, "speed", round(median(ratios), 2), unit="×", peer_value=1.0,
+                    spread=[round(ratios[0], 2), round(ratios[-1], 2)], **facts),
+                row(name, "times real time", round(recording.seconds / median(took[mine]), 1),
+                    peer_value=round(recording.seconds / median(took[peer]), 1), **facts),
+                row(name, "WER", round(errors[mine], 2), unit="%", peer_value=round(errors[peer], 2), **facts),
+            ]  # fmt: skip
+    return rows
+
+
+def _read(path: Path) -> tuple[Samples, int]:
+    with wave.open(str(path), "rb") as file:
+        numbers = np.frombuffer(file.readframes(file.getnframes()), "<i2").astype(np.float32) / 32768
+        return numbers, file.getframerate()
+
+
+def _at_rate(samples: Samples, rate: int) -> Samples:
+    found: Samples = resample(torch.from_numpy(samples.copy()), rate, RATE).numpy()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--weights", type=Path, default=Path("weights/tiny.en.pt"))
+    parser.add_argument("--minutes", type=float, default=4, help="of sound in each recording")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--save", action="store_true", help="write results/transcription.json")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        rows = measure(options, Path(folder))
+    if options.save:
+        print(f"saved {save('transcription', rows)}")
+    print(json.dumps({f"{r['name']}, {r['metric']}": r["value"] for r in rows}))
+
+
+if __name__ == "__main__":
+    main()
