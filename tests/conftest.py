@@ -14,9 +14,17 @@ import pytest
 if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
+# Products the same on every processor, as MKL promises of this setting, which it reads once: what was recorded, or
+# learnt to a threshold, on one machine is compared on another.
+os.environ.setdefault("MKL_CBWR", "COMPATIBLE")
+
 import torch
 
 import tiny_runs
+from regard.config.processor import LIMIT, WITHOUT_TILES, dies_of_bf16
+
+if dies_of_bf16():  # PyTorch looks at it when it multiplies for the first time
+    os.environ[LIMIT] = WITHOUT_TILES
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -343,7 +343,9 @@ def test_a_gguf_file(command, tmp_path):
     (tmp_path / "cut.gguf").write_bytes(b"GGUF")
     assert_refused(command("info", tmp_path / "cut.gguf"), 1, "not a GGUF file")
     (tmp_path / "b.gguf").write_bytes((tmp_path / "a.gguf").read_bytes().replace(b"llama", b"mamba"))
-    assert_refused(command("info", tmp_path / "b.gguf"), 1, "architecture 'mamba' is not known; there is 'llama'")
+    assert_refused(
+        command("info", tmp_path / "b.gguf"), 1, "architecture 'mamba' is not known; there are 'llama' and 'gpt2'"
+    )
 
 
 def test_whispers_file(command, tmp_path):

@@ -38,7 +38,7 @@ def test_predict_takes_arguments_a_file_or_standard_input(command, folder, tmp_p
 
 
 def test_predict_keeps_every_line_in_its_place(command, folder, monkeypatch):
-    monkeypatch.setattr("regard.cli.predict.CHUNK", 7)
+    monkeypatch.setattr("regard.tasks.predicting.inputs.CHUNK", 7)
     lines = ["one", "", "two three", "   ", "ten nine eight"] * 6
     out = command("predict", folder, stdin="\n".join(lines) + "\n").out
     assert out == "".join(f"{tiny_runs.translate(line)}\n" for line in lines)
@@ -48,7 +48,7 @@ def test_chunks_do_not_change_what_is_drawn(command, folder, monkeypatch):
     arguments = ("predict", folder, "decode.strategy=sample", "decode.temperature=5", "decode.max_length=6")
     lines = "one two\nthree\nfour five\nsix one\n" * 3
     whole = command(*arguments, stdin=lines).out
-    monkeypatch.setattr("regard.cli.predict.CHUNK", 3)
+    monkeypatch.setattr("regard.tasks.predicting.inputs.CHUNK", 3)
     assert command(*arguments, stdin=lines).out == whole
     drawn = whole.splitlines()
     assert drawn[:4] == drawn[4:8] == drawn[8:], "equal lines draw the same"

@@ -209,11 +209,11 @@ def test_a_batch_is_one_prediction_and_its_bad_ones_are_told():
 
 @pytest.mark.parametrize("engine", ["language"], indirect=True)
 def test_a_stream_says_what_a_call_says(engine, alone):
-    pieces = []
+    pieces, speech = [], alone["language"].detokenizer("the cat", max_length=30)
     ask = Ask("the cat", {"max_length": 30}, kind="stream", tell=pieces.append)
     end = engine.submit([ask])[0].result(20)
     whole = alone["language"]("the cat", max_length=30)
-    assert "".join(pieces) == whole.text
+    assert "".join([*map(speech.add, pieces), speech.rest()]) == whole.text
     assert (end.n_tokens, end.finished) == (len(whole.ids), whole.finished)
 
 

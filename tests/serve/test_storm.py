@@ -68,6 +68,6 @@ def test_500_mixed_requests_are_answered_as_alone(precision, n):
 def test_a_soak_loses_nothing_and_ends_within_its_grace():
     from soak import soak
 
-    outcome = soak(20.0, users=64)
+    outcome = soak(60.0, users=64)
     assert outcome.failures() == []
     assert outcome.offered > outcome.capacity

@@ -29,11 +29,12 @@ def serving(
     limits: Limits | None = None,
     places: dict[str, Path] | None = None,
     connections: ConnectionLimits | None = None,
+    apart: bool = False,
 ) -> Iterator[tuple[str, Served]]:
     """The address of a server of golden runs, and what it serves."""
     runs = {name: RUNS / name for name in names} | (places or {})
     pairs = {"translation": ("en", "de")} if "translation" in names else {}
-    served = open_served(runs, limits=limits or Limits(), device="cpu", languages=pairs)
+    served = open_served(runs, limits=limits or Limits(), device="cpu", languages=pairs, apart=apart)
     with Address("127.0.0.1", 0) as address:
         app = create_app(served, keys=Keys(list(keys)))
         config = uvicorn_config(app, connections or ConnectionLimits(), grace=0.1)

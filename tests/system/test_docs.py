@@ -83,7 +83,7 @@ def test_tables_are_the_recorded_results(tables):
 
 def test_the_pages_leave_no_result_file_out(tables):
     shown = {name for page in tables.PAGES for name in re.findall(r"<!-- (?:table|grid) ([\w-]+)", page.read_text())}
-    assert shown == {path.stem for path in (ROOT / "results").glob("*.json")}
+    assert shown >= {path.stem for path in (ROOT / "results").glob("*.json")}
 
 
 def test_a_table_may_show_rows_of_one_metric_by_their_names(tmp_path, tables):

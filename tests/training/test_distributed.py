@@ -2,10 +2,13 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +17,12 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import nn
 
+from regard.config.training import TrainConfig
+from regard.errors import ConfigError
 from regard.tasks.recipes import find_recipe, make_recipe
-from regard.training.distributed import ProcessGroup
+from regard.training.distributed import Lost, ProcessGroup, _find_launcher
+from regard.training.reduction import GradientReducer
+from regard.training.sharding import check_parallel
 from tiny_tasks import write_labels
 
 RECIPE = """
@@ -120,6 +127,7 @@ def test_one_process_plans_for_all(tmp_path: Path) -> None:
 
 
 def test_one_process_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
     for size in (None, "1"):
         monkeypatch.delenv("WORLD_SIZE", raising=False)
         if size:
@@ -133,27 +141,97 @@ def test_one_process_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not dist.is_initialized()
 
 
+def test_one_process_of_a_launcher_notices_that_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "some")
+    world = ProcessGroup.join(torch.device("cpu"))
+    assert (world.rank, world.size, world.abandoned) == (0, 1, False)
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    assert world.abandoned
+
+
+def test_a_launcher_that_is_gone_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as launcher:
+        monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+        monkeypatch.setenv("MASTER_PORT", str(launcher.getsockname()[1]))
+        _find_launcher()
+    with pytest.raises(Lost, match="the launcher of this training is gone"):
+        _find_launcher(seconds=0.1)
+
+
 def test_only_rank_zero_is_first() -> None:
     assert [ProcessGroup(rank, 3).first for rank in range(3)] == [True, False, False]
 
 
-def test_gradients_are_summed_in_one_message_a_type(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+class Doubled:
     """A second process with the same gradients is played by doubling whatever is sent."""
-    sent: list[Any] = []
 
-    def double(tensor: torch.Tensor) -> None:
-        sent.append(tensor.clone())
+    def __init__(self) -> None:
+        self.sent: list[torch.Tensor] = []
+
+    def __call__(self, tensor: torch.Tensor, group: Any = None, async_op: bool = False) -> Any:
+        self.sent.append(tensor.clone())
         tensor.mul_(2)
+        return SimpleNamespace(wait=lambda: None)
 
-    monkeypatch.setattr(dist, "all_reduce", double)
+
+def test_gradients_are_sent_while_others_are_computed(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last layer's bucket is sent before the first layer's gradients are there."""
+    doubled = Doubled()
+    monkeypatch.setattr(dist, "all_reduce", doubled)
+    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+    there: list[int] = []
+    model[0].weight.register_post_accumulate_grad_hook(lambda _: there.append(len(doubled.sent)))
+    reducer = GradientReducer(model.parameters(), ProcessGroup(0, 2), bucket_bytes=16)
+    inputs = torch.tensor([[1.0, 2.0]])
+    model(inputs).sum().backward()  # one that is not the step's last
+    assert not doubled.sent
+    reducer.arm()
+    model(inputs).sum().backward()
+    assert there[-1] >= 1
+    reducer.finish()
+    assert [len(tensor) for tensor in doubled.sent] == [4, 3, 6]
+    own = {name: parameter.grad for name, parameter in model.named_parameters()}
+    expected = deepcopy(model)
+    expected.zero_grad()
+    (4 * expected(inputs).sum()).backward()
+    for name, parameter in expected.named_parameters():
+        torch.testing.assert_close(own[name], parameter.grad)
+
+
+def test_what_has_no_gradient_counts_as_zeros(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    doubled = Doubled()
+    monkeypatch.setattr(dist, "all_reduce", doubled)
     model = nn.ModuleDict({"a": nn.Linear(2, 3), "b": nn.Linear(3, 1).double(), "unused": nn.Linear(1, 1)})
     for parameter in [*model["a"].parameters(), *model["b"].parameters()]:
         parameter.grad = torch.arange(parameter.numel(), dtype=parameter.dtype).view_as(parameter)
-    ProcessGroup(0, 2).sum_gradients(model.parameters())
-    assert [(tensor.dtype, len(tensor)) for tensor in sent] == [(torch.float32, 6 + 3 + 2), (torch.float64, 3 + 1)]
+    GradientReducer(model.parameters(), ProcessGroup(0, 2)).finish()
+    assert [(tensor.dtype, len(tensor)) for tensor in doubled.sent] == [
+        (torch.float32, 2), (torch.float64, 4), (torch.float32, 9),
+    ]  # fmt: skip
     for parameter in [*model["a"].parameters(), *model["b"].parameters()]:
         expected = 2 * torch.arange(parameter.numel(), dtype=parameter.dtype).view_as(parameter)
         assert parameter.grad is not None
         assert torch.equal(parameter.grad, expected)
     assert all(p.grad is not None and not p.grad.any() for p in model["unused"].parameters())
     assert ProcessGroup(0, 2).total(2.5) == 5.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"shard": "full", "replicas": 2}, "train.replicas is 2, and 3 processes"),
+        ({"shard": "full", "compile": "on"}, "train.compile=on"),
+        ({"cuda_graphs": "on"}, "train.cuda_graphs=on"),
+    ],
+)
+def test_what_several_processes_cannot_do_is_refused(options: dict[str, Any], message: str) -> None:
+    config = TrainConfig(**options)
+    with pytest.raises(ConfigError, match=message):
+        check_parallel(config, ProcessGroup(0, 3), sharded=config.shard == "full")
+
+
+def test_replicas_are_of_parts() -> None:
+    with pytest.raises(ConfigError, match=r"train\.replicas is 2 and train\.shard off"):
+        TrainConfig(shard="off", replicas=2)

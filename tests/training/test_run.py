@@ -116,13 +116,27 @@ def test_made_files_are_whole_or_absent(tmp_path: Path, monkeypatch: pytest.Monk
     assert sorted(path.name for path in tmp_path.iterdir()) == ["test.tsv", "train.tsv", "valid.tsv"]
 
 
-@pytest.mark.parametrize(("part", "n"), [("train", 0), ("train", 3), ("valid", 3)])
-def test_a_set_of_pairs_is_one_file_or_two(tmp_path: Path, part: str, n: int) -> None:
+@pytest.mark.parametrize(
+    ("part", "names", "message"),
+    [
+        ("train", [], "data.train names 0 files; allowed are tables, or parallel texts"),
+        ("train", ["a.en", "a.de", "a.fr"], "data.train names 3 texts that are not told apart by two suffixes"),
+        (
+            "valid",
+            ["a.en", "b.en", "a.de"],
+            "data.valid names 2 source files and 1 target file: .*b.en; .*a.de",
+        ),
+        ("valid", ["a.tsv", "a.en"], "data.valid names tables, and .*a.en, which is called like none"),
+    ],
+)
+def test_a_set_of_pairs_is_tables_or_parallel_texts(tmp_path: Path, part: str, names: list[str], message: str) -> None:
     settings = table(tmp_path)
-    settings["data"][part] = ["a"] * n
-    with pytest.raises(ConfigError, match=f"data.{part} names {n} files; allowed are one table or two") as problem:
+    for name in names:
+        (tmp_path / name).write_text("a\tb\n")
+    settings["data"][part] = [str(tmp_path / name) for name in names]
+    with pytest.raises(ConfigError, match=message) as problem:
         train(make_recipe(settings), tmp_path / "run", data_root=None, resume=False, say=lambda _: None)
-    assert f"--{part} FILE" in str(problem.value.hint)
+    assert f"--{part} FILE" in str(problem.value.hint) or "n-th files" in str(problem.value.hint)
 
 
 def test_recurrent_models_are_not_packed(tmp_path: Path) -> None:

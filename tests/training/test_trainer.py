@@ -256,13 +256,13 @@ def test_a_stop_saves_once_and_can_go_on(tmp_path: Path, monkeypatch: pytest.Mon
     whole.fit()
     for stop_after in (7, 8):  # between two checkpoints, and at one
         trainer = scripted_trainer(tmp_path / str(stop_after), Scripted(), eval_every=50, save_every=8)
-        save, saved = trainer.run.save, list[int]()
+        save, saved = trainer.run.write_checkpoint, list[int]()
 
         def note(step: int, save: Any = save, saved: list[int] = saved, **files: Any) -> Path:
             saved.append(step)
             return save(step, **files)
 
-        monkeypatch.setattr(trainer.run, "save", note)
+        monkeypatch.setattr(trainer.run, "write_checkpoint", note)
         stopping = Event()
         step = trainer._step
 

@@ -18,8 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.masks import Causal, Mask, as_mask, simplify
+from regard.attention.masks import Causal, Mask, as_mask, documents_of, simplify
 from regard.attention.scores import Prepared, ScaledDot, Score, check_width
+from regard.config.keyed_draws import LEVELS, KeyedDraws, keyed
 from regard.config.twins import twin
 from regard.errors import ShapeError
 
@@ -40,8 +41,9 @@ def attend(
 
     The default score is the scaled dot product. `dropout` is applied to the weights as given: pass 0 outside training.
     """
+    by_key = dropout > 0 and keyed() is not None  # what a fused kernel drops, it draws itself
     causal = isinstance(mask, Causal) and mask.offset == 0
-    if score is None and bias is None and (causal or mask is None) and isinstance(key, Tensor):
+    if not by_key and score is None and bias is None and (causal or mask is None) and isinstance(key, Tensor):
         # The commonest call by far goes straight to the kernel, with nothing to prepare and nothing to check.
         shape = query.shape
         if len(shape) == 4 and key.shape == shape and value.shape == shape:
@@ -55,6 +57,8 @@ def attend(
         output: Tensor | None = fast(query, keys, value, mask=mask, scale=scale, dropout=dropout)
         if output is not None:
             return output
+    if by_key:
+        return attend_explicitly(query, Prepared(keys), value, score=score, mask=mask, bias=bias, dropout=dropout)
     alike = query.shape == keys.shape == value.shape  # most calls: everything fits, no second look needed
     if not alike or query.ndim < 2:
         check_shapes(query, keys, value)
@@ -79,7 +83,7 @@ def attend_explicitly(
     _check_query(query, keys)
     _check_value(keys, value)
     weights = attention_weights(query, Prepared(keys), score=score, mask=mask, bias=bias)
-    return weigh(weights, value, dropout=dropout)
+    return weigh(weights, value, dropout=dropout, mask=mask)
 
 
 def attention_weights(
@@ -111,11 +115,21 @@ def attention_weights(
     return weights if alive is None else weights.masked_fill(~alive, 0.0)
 
 
-def weigh(weights: Tensor, value: Tensor, *, dropout: float = 0.0) -> Tensor:
-    """The other half: values (..., S, Ev) averaged by weights (..., T, S)."""
+def weigh(weights: Tensor, value: Tensor, *, dropout: float = 0.0, mask: Mask | Tensor | None = None) -> Tensor:
+    """The other half: values (..., S, Ev) averaged by weights (..., T, S), which were made with that mask."""
     if dropout > 0:
-        weights = F.dropout(weights, dropout)
+        draws = keyed()
+        weights = F.dropout(weights, dropout) if draws is None else _dropped(weights, dropout, draws, mask)
     return weights.to(value.dtype) @ repeat_groups(value, weights)
+
+
+def _dropped(weights: Tensor, p: float, draws: KeyedDraws, mask: Mask | Tensor | None) -> Tensor:
+    """Dropout of weights by key; in a packed row, a key stands where it does in its document."""
+    documents = documents_of(mask)
+    places = None if documents is None else documents.key_places(weights.shape[-1], weights.device)
+    n_dropped = round(p * LEVELS)
+    kept = draws.kept_weights(weights.shape, p, key_places=places)
+    return weights * kept.to(weights.dtype).mul_(LEVELS / (LEVELS - n_dropped))
 
 
 def repeat_groups(tensor: Tensor, query: Tensor) -> Tensor:

@@ -149,6 +149,12 @@ class Documents(Mask):
             if lengths.device.type == "cpu" and (total := int(lengths.sum())) != n_positions:
                 raise ShapeError(f"documents of {total} positions in all do not fill a row of {n_positions}")
 
+    def key_places(self, n_keys: int, device: torch.device) -> Tensor:
+        """Where each key stands in its document, (S,)."""
+        lengths = self.key_lengths.to(device)
+        owners = self._owners(self.key_lengths, n_keys, device).clamp(max=len(lengths) - 1)
+        return torch.arange(n_keys, device=device) - (lengths.cumsum(0) - lengths)[owners]
+
     @staticmethod
     def _owners(lengths: Tensor, n_positions: int, device: torch.device) -> Tensor:
         """The document each position belongs to."""
@@ -227,6 +233,12 @@ def as_mask(mask: Mask | Tensor | None) -> Mask | None:
     if isinstance(mask, Tensor):
         return Dense(mask)
     raise MaskError(f"a mask is a regard.attention mask or a boolean tensor, not {type(mask).__name__}")
+
+
+def documents_of(mask: Mask | Tensor | None) -> Documents | None:
+    """The documents of a packed row, where a mask speaks of them."""
+    parts = mask.parts if isinstance(mask, Both) else (mask,)
+    return next((part for part in parts if isinstance(part, Documents)), None)
 
 
 def simplify(mask: Mask | None, n_queries: int, n_keys: int) -> Mask | None:

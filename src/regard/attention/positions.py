@@ -145,8 +145,17 @@ class Rotary(nn.Module):
         self.d_rotary, self.interleaved = d_rotary or d_head, interleaved
         if self.d_rotary > d_head:
             raise ShapeError(f"{self.d_rotary} features cannot turn in a head of {d_head}")
+        self._turning = (base, stretch)
+        self.register_buffer("rates", self._computed_rates(), persistent=False)
+
+    def reset(self) -> None:
+        """Compute the rates anew, for a model that was made without memory."""
+        self.rates = self._computed_rates()
+
+    def _computed_rates(self) -> Tensor:
+        base, stretch = self._turning
         rates = frequencies(self.d_rotary, base=base)
-        self.register_buffer("rates", rates if stretch is None else stretch.slow_down(rates), persistent=False)
+        return rates if stretch is None else stretch.slow_down(rates)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Rotary:
         """Follow a move to another device, but not to half precision: far positions would lose their angles."""
@@ -163,10 +172,14 @@ class Rotary(nn.Module):
         elif positions.ndim > 1:
             positions = positions.unsqueeze(-2)  # every head of a row turns alike
         exact = torch.promote_types(heads.dtype, torch.float32)  # angles in half precision would be wrong soon
-        angles = positions.unsqueeze(-1).to(exact) * self.rates.to(exact)  # (..., T, R/2)
+        angles = self.angles(positions, exact)
         turning, rest = heads[..., : self.d_rotary], heads[..., self.d_rotary :]
         turned = self._turn(turning.to(exact), angles.cos(), angles.sin()).to(heads.dtype)
         return turned if rest.shape[-1] == 0 else torch.cat((turned, rest), -1)
+
+    def angles(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """By how much each pair of features is turned at positions (..., T): (..., T, R/2)."""
+        return positions.unsqueeze(-1).to(dtype) * self.rates.to(dtype)
 
     def _turn(self, heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         if self.interleaved:

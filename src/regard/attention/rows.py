@@ -9,12 +9,14 @@ so that nothing has to ask the device how long the longest document is.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from regard.attention.masks import Causal, Documents, Mask, Padding
+from regard.config.keyed_draws import keyed
 from regard.errors import ShapeError
 
 
@@ -55,6 +57,13 @@ class Rows:
     def positions(self) -> Tensor | None:
         """Where each token stands in its document, (1, T); None where that is simply 0, 1, 2, …"""
         return self.document_positions
+
+    def drawing(self) -> AbstractContextManager[None]:
+        """Where a model's layers draw for these rows: in a packed one, by key, each document its own."""
+        draws = keyed()
+        if draws is None or self.documents is None:
+            return nullcontext()
+        return draws.documents(self.documents.lengths, self.ids.shape[1])
 
     def mask(self) -> Mask | None:
         """Which keys are real to a query of the same rows."""

@@ -103,7 +103,7 @@ class Tap(nn.Module):
             weights = attention_weights(query, key, score=score, mask=mask, bias=bias)
             self._heads_asked(query.shape[-3])  # refuse what is not there
             self._record(weights, tuple(range(query.shape[-3])))
-            return weigh(weights, value, dropout=dropout)
+            return weigh(weights, value, dropout=dropout, mask=mask)
         output = attend(query, key, value, score=score, mask=mask, bias=bias, dropout=dropout)
         heads = self._heads_asked(query.shape[-3])
         if heads == tuple(range(query.shape[-3])):

@@ -1,4 +1,4 @@
-"""The lock of a run folder: one training at a time.
+"""The lock of a run folder: one training at a time. A folder of predicted parts has the same.
 
     with locked(folder):        `.lock` says who: the launcher's id, its host and process, and since when
         ...
@@ -36,9 +36,10 @@ _BEAT, _SILENT = 5.0, 60.0  # seconds between two signs of life, and without one
 
 
 class Busy(UsageError):  # noqa: N818 - nobody's mistake
-    """Another training is at work in the folder."""
+    """Somebody else is at work in the folder, on this machine or `elsewhere`."""
 
     exit_code = 1
+    elsewhere = False
 
 
 class Gone(EnvironmentProblem):
@@ -116,12 +117,15 @@ def gone(folder: Path) -> Gone:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[Lock]:
-    """Hold the lock of a folder, which is made if it is not there; nothing is left where nothing was written."""
+def locked(folder: Path, *, patient: bool = False, what: str = "training") -> Iterator[Lock]:
+    """Hold the lock of a folder, which is made if it is not there; nothing is left where nothing was written.
+
+    Who is `patient` waits for signs of life from another machine to cease. `what` is at work there, for messages.
+    """
     made = _make(folder)
     lock = Lock(folder, Holder.here())
     try:
-        _take(lock)
+        _take_in_time(lock, what, patient=patient)
     except BaseException:
         _remove_empty(made)
         raise
@@ -141,15 +145,27 @@ def read_lock(folder: Path) -> Holder | None:
         return None
 
 
-def _take(lock: Lock) -> None:
+def _take_in_time(lock: Lock, what: str, *, patient: bool) -> None:
+    """Take the lock; of a group that is started again, the first process may be on another machine than before."""
+    until = time.monotonic() + _SILENT + 2 * _BEAT
+    while True:
+        try:
+            return _take(lock, what)
+        except Busy as busy:
+            if not (patient and busy.elsewhere and time.monotonic() < until):
+                raise
+        time.sleep(_BEAT)
+
+
+def _take(lock: Lock, what: str) -> None:
     with _one_at_a_time(lock.folder):
         if lock.path.exists():
             holder = read_lock(lock.folder)
             silent = _now(lock.folder) - lock.path.stat().st_mtime
             if holder is None and silent < _BEAT:
-                raise Busy(f"{lock.folder}: another training just begins here", hint="give another --out")
+                raise Busy(f"{lock.folder}: another {what} just begins here", hint="give another --out")
             if holder is not None and holder.id != lock.holder.id and holder.alive(silent=silent):
-                raise _busy(lock.folder, holder)
+                raise _busy(lock.folder, holder, what)
         draft = lock.path.with_name(f".draft-{NAME}-{os.getpid()}")
         try:
             draft.write_text(json.dumps(asdict(lock.holder)) + "\n", encoding="utf-8")
@@ -162,14 +178,16 @@ def _take(lock: Lock) -> None:
             ) from problem
 
 
-def _busy(folder: Path, holder: Holder) -> Busy:
+def _busy(folder: Path, holder: Holder, what: str) -> Busy:
     elsewhere = holder.host != socket.gethostname()
     where = f"process {holder.pid} on {holder.host}, since {holder.since}"
     remove = f"if it no longer runs there: rm {shlex.quote(str(folder / NAME))}"
-    return Busy(
-        f"{folder}: another training is at work here ({where})",
+    busy = Busy(
+        f"{folder}: another {what} is at work here ({where})",
         hint=remove if elsewhere else "give another --out, or wait until that one is done",
     )
+    busy.elsewhere = elsewhere
+    return busy
 
 
 def _make(folder: Path) -> list[Path]:

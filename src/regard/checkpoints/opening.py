@@ -12,10 +12,11 @@ from regard.data.text.tokenizers import read_tokenizers
 from regard.errors import CheckpointError
 
 
-def open_model(path: Path | str, *, check: bool = True) -> Pretrained:
+def open_model(path: Path | str, *, check: bool = True, blocks: bool = False) -> Pretrained:
     """A run folder, a Hugging Face folder, a llama2.c `.bin` or a `.gguf` file, in our terms.
 
-    With `check`, the files of a run are compared with the hashes that they were written with.
+    With `check`, the files of a run are compared with the hashes that they were written with. With `blocks`, weights
+    that are written in blocks stay in them, where regard knows their format.
     """
     run = RunFolder(path, check=check)
     if run.exists():
@@ -27,7 +28,7 @@ def open_model(path: Path | str, *, check: bool = True) -> Pretrained:
         )
     from regard.checkpoints.foreign.hub import open_foreign
 
-    return _with_room(open_foreign(path))
+    return _with_room(open_foreign(path, blocks=blocks))
 
 
 def open_run(run: RunFolder) -> Pretrained:

@@ -20,77 +20,54 @@ before the newest is kept as well, for the case that the newest is damaged; that
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
 from regard.checkpoints.lock import NAME as LOCK
-from regard.checkpoints.lock import Gone, Lock
+from regard.checkpoints.lock import Lock
 from regard.checkpoints.spec import ModelSpec
+from regard.checkpoints.steps import DRAFT, CheckpointFolder
 from regard.checkpoints.weights import read_tensors, write_tensors
 from regard.config.bounded import read_json, read_toml
 from regard.config.toml import write_toml
 from regard.data.io.atomic import write_synced
 from regard.data.io.hashes import NAME as HASHES
 from regard.data.io.hashes import (
-    Damaged,
     check_hashes,
     hash_of,
     read_hashes,
     record_hashes,
     replacing,
-    write_hashes,
 )
-from regard.errors import CheckpointError, EnvironmentProblem, kind_of
+from regard.errors import CheckpointError, EnvironmentProblem
 
 FORMAT = 1
-_STEP = re.compile(r"step-(\d{8,})")
-_DRAFT = ".draft-"
-_ASIDE = ".aside-"
 _DRAFTS = re.compile(r"\.draft(-.+)?|\..+\.(\d+|[0-9a-f]{12})")  # as `atomic.py` and tokenizers call theirs, too
 _PEOPLE = ("README.md",)  # people may change it
 _MADE = "take it from a copy; or go on with it as it is: --no-check"
 _FULL = "free some disk space; what was saved before is untouched"
 
 
-class Saved(NamedTuple):
-    """A checkpoint that was read: its step, tensors by file name, and facts."""
-
-    step: int
-    tensors: dict[str, dict[str, Tensor]]
-    facts: dict[str, Any]
-
-
-class RunFolder:
+class RunFolder(CheckpointFolder):
     """A run on disk. With `check`, what is read is compared with the hashes that it was written with.
 
     While `lock` is held, nothing is written once the folder is gone or another's.
     """
 
     def __init__(self, path: Path | str, *, check: bool = True) -> None:
-        self.path, self.check = Path(path), check
+        super().__init__(Path(path), check=check)
         self.lock: Lock | None = None
 
     @property
     def weights(self) -> Path:
         """The weights to use."""
         return self.path / "model.safetensors"
-
-    @property
-    def metrics(self) -> Path:
-        """One line of JSON a report."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def checkpoints(self) -> Path:
-        """Where the states to continue from lie."""
-        return self.path / "checkpoints"
 
     def exists(self) -> bool:
         """Whether a run was ever started here."""
@@ -158,7 +135,7 @@ class RunFolder:
     def write_text(self, name: str, text: str) -> None:
         """Write a small file whole or not at all."""
         self.make_sure()
-        draft = self.path / f"{_DRAFT}{name}"
+        draft = self.path / f"{DRAFT}{name}"
         try:
             write_synced(draft, text.encode())
             self._install(draft, name)
@@ -172,7 +149,7 @@ class RunFolder:
     def write_weights(self, tensors: Mapping[str, Tensor]) -> None:
         """Write model.safetensors whole or not at all."""
         self.make_sure()
-        draft = self.path / f"{_DRAFT}{self.weights.name}"
+        draft = self.path / f"{DRAFT}{self.weights.name}"
         try:
             hashed = write_tensors(draft, tensors)
             with replacing(self.weights, hashed):
@@ -235,99 +212,6 @@ class RunFolder:
                     _remove(rest)
         self._put_back()
 
-    def save(self, step: int, *, files: Mapping[str, Mapping[str, Tensor]], facts: Mapping[str, Any]) -> Path:
-        """Write a checkpoint: tensors by file name, and a JSON of facts, all or nothing."""
-        folder = self.checkpoints / f"step-{step:08d}"
-        draft = self.checkpoints / f"{_DRAFT}{folder.name}"
-        self.make_sure()
-        shutil.rmtree(draft, ignore_errors=True)
-        try:
-            self.checkpoints.mkdir(exist_ok=True)
-            draft.mkdir()
-            known = {}
-            for name, tensors in files.items():
-                path = draft / f"{name}.safetensors"
-                known[path.name] = [write_tensors(path, tensors)]
-            state = draft / "state.json"
-            write_synced(state, json.dumps(dict(facts)).encode())
-            write_hashes(draft, known | {state.name: [hash_of(state)]})
-            if self.metrics.exists():  # before the checkpoint stands: what it knows is never without a hash
-                record_hashes(self.path, [self.metrics.name])
-            _replace(folder, draft)
-            _sync_folder(self.checkpoints)
-        except (OSError, EnvironmentProblem) as problem:
-            shutil.rmtree(draft, ignore_errors=True)
-            self._put_back()
-            if isinstance(problem, Gone):
-                raise
-            reason = problem.strerror if isinstance(problem, OSError) else str(problem).removeprefix(f"{draft}/")
-            raise EnvironmentProblem(
-                f"{folder}: cannot be written ({reason})",
-                hint="free some disk space; the checkpoint before is untouched: go on with --resume",
-            ) from problem
-        return folder
-
-    def steps(self) -> list[int]:
-        """The steps that have a checkpoint, oldest first."""
-        if not self.checkpoints.is_dir():
-            return []
-        matches = (_STEP.fullmatch(entry.name) for entry in self.checkpoints.iterdir())
-        return sorted(int(match[1]) for match in matches if match)
-
-    def before(self, step: int) -> list[int]:
-        """The newest checkpoint before a step, if there is one: it is kept for the case that a later one is damaged."""
-        return [other for other in self.steps() if other < step][-1:]
-
-    def read(self, step: int, names: Iterable[str]) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
-        """The tensors and facts of a checkpoint."""
-        folder = self.checkpoints / f"step-{step:08d}"
-        if self.check:
-            check_hashes(folder)
-        try:
-            facts: dict[str, Any] = read_json(folder / "state.json")
-        except (OSError, ValueError) as problem:
-            raise Damaged(f"{folder}: not a whole checkpoint ({problem})") from problem
-        if not isinstance(facts, dict):
-            raise Damaged(f"{folder}: not a whole checkpoint (state.json holds {kind_of(facts)})")
-        return {name: read_tensors(folder / f"{name}.safetensors") for name in names}, facts
-
-    def read_newest(self, names: Iterable[str], *, say: Callable[[str], None] = lambda _: None) -> Saved | None:
-        """The newest checkpoint that is whole; None where there is none at all. What is damaged on the way is said."""
-        names, problems = list(names), []
-        for step in reversed(self.steps()):
-            try:
-                saved = Saved(step, *self.read(step, names))
-            except Damaged as problem:
-                problems.append(problem)
-                continue
-            for damage in problems:
-                say(f"{damage}; going on from the checkpoint before it, of step {step}")
-            return saved
-        if problems:
-            raise Damaged(
-                f"{problems[0]}, and there is no other checkpoint that is whole",
-                hint=problems[0].hint or "begin again, with another --out",
-            )
-        return None
-
-    def keep(self, steps: Iterable[int]) -> None:
-        """Remove every checkpoint but these, and what a kill left half written or half removed."""
-        kept = set(steps)
-        for rest in self.checkpoints.glob(f"{_DRAFT}*"):
-            shutil.rmtree(rest, ignore_errors=True)
-        for step in self.steps():
-            if step not in kept:
-                _drop(self.checkpoints / f"step-{step:08d}")
-
-    def _put_back(self) -> None:
-        """A checkpoint that was set aside for another of its step takes its place again, if that never came."""
-        for aside in self.checkpoints.glob(f"{_ASIDE}*"):
-            folder = aside.with_name(aside.name.removeprefix(_ASIDE))
-            if folder.exists():
-                _drop(aside)
-            else:
-                aside.rename(folder)
-
     def _install(self, draft: Path, name: str) -> None:
         """Rename a finished draft to its place, and note what it is."""
         if name in _PEOPLE:
@@ -346,30 +230,3 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
-
-
-def _replace(folder: Path, draft: Path) -> None:
-    """Let a finished draft take a folder's place; the old one goes only when the new one stands."""
-    aside = folder.with_name(f"{_ASIDE}{folder.name}")
-    if folder.exists():
-        _drop(aside)
-        folder.rename(aside)
-    draft.rename(folder)
-    _drop(aside)
-
-
-def _drop(folder: Path) -> None:
-    """Remove a folder so that a kill in the middle leaves nothing that looks whole."""
-    if folder.exists():
-        grave = folder.with_name(f"{_DRAFT}old-{folder.name}")
-        shutil.rmtree(grave, ignore_errors=True)
-        folder.rename(grave)
-        shutil.rmtree(grave, ignore_errors=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -26,6 +26,7 @@ from regard.checkpoints.weights import load_weights, weights_of
 from regard.config.bounded import require
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError, UsageError
+from regard.layers.block_weights import BlockMatrix
 from regard.models.registry import build, configure
 
 _REPEATED = ("layers", "blocks", "halvings")  # how the options end that say how often something is built
@@ -47,18 +48,30 @@ class ModelSpec:
 
 @dataclass(frozen=True)
 class Pretrained(ModelSpec):
-    """A model that others trained, in our terms: weights by our names, and its tokenizer (or one for each side)."""
+    """A model that others trained, in our terms: weights by our names, and its tokenizer (or one for each side).
+
+    `blocks` are weights that stay in the blocks they were published in; a model made of such is for inference only.
+    """
 
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    blocks: Mapping[str, BlockMatrix] = field(default_factory=dict)
     tokenizer: Tokenizer | None = None
     target_tokenizer: Tokenizer | None = None
     origin: str = ""
 
     def module(self) -> nn.Module:
         """The model, built and filled."""
+        if self.blocks:
+            from regard.checkpoints.block_models import block_model
+
+            return block_model(outline(self.model, self.options), self.tensors, self.blocks, origin=self.origin).eval()
         model = build(self.model, self.options)
         load_weights(model, self.tensors, origin=self.origin)
         return model.eval()
+
+    def outline(self) -> nn.Module:
+        """The model without its weights: what it is, and nothing to compute with."""
+        return outline(self.model, self.options).eval()
 
 
 def with_defaults(model: ModelSpec) -> ModelSpec:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from safetensors import SafetensorError
@@ -16,6 +17,14 @@ from regard.data.io.hashes import Damaged, FileHash, hash_synced
 from regard.errors import CheckpointError, EnvironmentProblem
 
 
+class Shaped(Protocol):
+    """A tensor, or something that stands for one."""
+
+    @property
+    def shape(self) -> torch.Size:
+        """Its sizes."""
+
+
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and lasting buffers by name, each shared one under its first name."""
     lasting = model.state_dict()
@@ -26,18 +35,23 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, origin: str) -> None:
     """Copy tensors into the model; all that is missing, unknown or misshapen is said in one message."""
     own = weights_of(model)
+    check_fit(tensors, own, origin=origin)
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])
+
+
+def check_fit(tensors: Mapping[str, Shaped], own: Mapping[str, Tensor], *, origin: str) -> None:
+    """Refuse tensors that are not a model's own; all that is missing, unknown or misshapen is said in one message."""
     problems = misfits(tensors, {name: tensor.shape for name, tensor in own.items()}, whose="the model has")
     if problems:
         raise CheckpointError(
             f"{origin}: {len(problems)} weights do not fit the model:\n  " + "\n  ".join(problems),
             hint="the weights were made by another architecture or another version",
         )
-    with torch.no_grad():
-        for name, tensor in own.items():
-            tensor.copy_(tensors[name])
 
 
-def misfits(tensors: Mapping[str, Tensor], shapes: Mapping[str, torch.Size], *, whose: str = "expected") -> list[str]:
+def misfits(tensors: Mapping[str, Shaped], shapes: Mapping[str, torch.Size], *, whose: str = "expected") -> list[str]:
     """Which tensors are missing, unknown or misshapen."""
     problems = [f"{name}: missing" for name in shapes if name not in tensors]
     problems += [f"{name}: unknown" for name in tensors if name not in shapes]

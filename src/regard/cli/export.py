@@ -13,6 +13,8 @@ from regard.errors import UsageError
 
 TARGETS = {
     "hf": "a folder that transformers opens",
+    "ctranslate2": "a folder that CTranslate2 opens",
+    "gguf": "a file that llama.cpp opens",
     "word2vec": "word vectors as a text, or binary if the file is called .bin",
 }
 
@@ -21,6 +23,14 @@ def export(
     run: Run,
     to: Annotated[str, typer.Option(help="The format: " + "; ".join(f"{k}, {v}" for k, v in TARGETS.items()) + ".")],
     out: Annotated[Path | None, typer.Option(help="The folder or file to make.", show_default=False)] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            help="What weights are stored in: fp32 (what it is otherwise), fp16, bf16; for ctranslate2 also int8 and "
+            "int16, for gguf q8_0, q4_0 and q4_1.",
+            show_default=False,
+        ),
+    ] = None,
     max_memory: MaxMemory = None,
     no_check: NoCheck = False,
 ) -> None:
@@ -29,11 +39,21 @@ def export(
         raise UsageError(f"--to {to}: not a format that regard writes; there is {', '.join(TARGETS)}")
     if out is None:
         raise UsageError("an export needs a place", hint="say where: --out PATH")
+    if precision is not None and to not in ("ctranslate2", "gguf"):
+        raise UsageError(f"--precision {precision}: for ctranslate2 and gguf; {to} is written in single precision")
     if to == "word2vec":
         from regard.tasks.words.exchange import export_vectors
 
         say(f"{out}: {export_vectors(run, out, binary=out.suffix == '.bin', check=not no_check):,} word vectors")
-    else:
-        from regard.tasks.exporting import export_hub
+        return
+    from regard.tasks import exporting
 
-        say(f"{out}: a {export_hub(run, out, check=not no_check)}, {TARGETS[to]}")
+    if to == "hf":
+        kind = exporting.export_hub(run, out, check=not no_check)
+    elif to == "ctranslate2":
+        kind = exporting.export_ctranslate2(run, out, precision=precision or "fp32", check=not no_check)
+    else:
+        kind, remark = exporting.export_gguf(run, out, precision=precision or "fp32", check=not no_check)
+        if remark is not None:
+            say(f"note: {remark}")
+    say(f"{out}: a {kind}, {TARGETS[to]}")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,13 +12,13 @@ import typer
 
 from regard.cli.arguments import Device, Json, MaxMemory, NoCheck, Precision, Run, refuse_strange, split_settings
 from regard.cli.console import explain, put, say
-from regard.cli.inputs import Given, Inputs
-from regard.cli.output import Put, writing
+from regard.cli.output import writing
 from regard.cli.progress import Progress
 from regard.config.wording import several
-from regard.errors import EnvironmentProblem, RegardError, UsageError
-
-CHUNK, FILES = 512, 64  # texts, and files, that are predicted for at a time, at most
+from regard.errors import RegardError, UsageError
+from regard.tasks.predicting.inputs import Given, Inputs
+from regard.tasks.predicting.outputs import OutputWriter
+from regard.tasks.predicting.request import Request, predicted
 
 
 def predict(
@@ -71,6 +70,23 @@ def predict(
     initial_prompt: Annotated[
         str | None, typer.Option(help="Speech, Whisper: a text that came before, for names and style.")
     ] = None,
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            help="Predict in parts, by so many processes, or auto; --out is a folder, and the same command goes on.",
+            show_default=False,
+        ),
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(help="Where workers are: local processes, or ray for Ray's actors.", show_default=False),
+    ] = None,
+    part_size: Annotated[
+        int | None, typer.Option(min=1, help="Inputs a part, at least; 2048 by itself.", show_default=False)
+    ] = None,
+    join: Annotated[
+        Path | None, typer.Option(help="Write the parts, once all are there, to this file.", show_default=False)
+    ] = None,
     device: Device = "auto",
     max_memory: MaxMemory = None,
     no_check: NoCheck = False,
@@ -81,185 +97,99 @@ def predict(
 
     What cannot be used is named, and the others go on; the exit code is 1 then.
     """
-    from regard.cli.opening import open_predictor
-
     words, options = split_settings(inputs or [])
     given = {"beam": beam, "n_best": n_best, "prefix": prefix, "stop": stop or None}
     given |= {"language": language, "translate": translate or None, "initial_prompt": initial_prompt}
     options |= {name: value for name, value in given.items() if value is not None}
     if words and input_file is not None:
         raise UsageError(f"there are texts to predict for and --input {input_file}; allowed is one of the two")
-    predictor = open_predictor(run, device, precision=precision, no_check=no_check)
+    request = Request(
+        run,
+        device=device,
+        precision=precision,
+        check=not no_check,
+        max_memory=max_memory,
+        options=options,
+        as_json=as_json or format == "json",
+        align=alignment,
+        embed=embed,
+        ensemble=tuple(ensemble or ()),
+        few_shot=few_shot,
+        task=task,
+        context=context,
+    )
+    in_parts = any(value is not None for value in (workers, engine, part_size, join))
+    if in_parts:
+        from regard.cli.parts import PartsOptions, check_parts, parts_job, predict_parts
+
+        parts = PartsOptions(workers, engine, part_size, join)
+        refused = {"--stream": stream, "--format": None if format == "json" else format}
+        folder = check_parts(parts, out, lines=input_file, refused=refused)
+    predictor = request.open_one(say, device="cpu" if in_parts else None)
     flags: dict[str, Any] = given | {"align": alignment, "ensemble": ensemble, "stream": stream, "few_shot": few_shot}
     refuse_strange(predictor.config.task, flags | {"task": task, "context": context, "embed": embed, "format": format})
-    as_json = as_json or format == "json"
-    if ensemble:
-        others = (open_predictor(other, device, precision=precision, no_check=no_check) for other in ensemble)
-        predictor = predictor.ensemble(*others)
-    predictor.say = say
-    _check_shown(options, as_json=as_json)
+    _check_shown(options, as_json=request.as_json)
+    if in_parts:
+        job = parts_job(request, predictor, parts, words=words, lines=input_file)
+        del predictor  # workers open their own
+        raise typer.Exit(predict_parts(job, parts, folder))
+    predictor = request.with_ensemble(predictor, say)
     _check_out(out, [*words, *([] if input_file is None else [input_file])])
-    many = Inputs.of(predictor, words, chunk=FILES if predictor.suffixes else CHUNK, lines=input_file)
-    asked = few_shot is not None or task is not None
-    if asked:
-        many = many.changed(lambda each: few_shot_prompts(each, few_shot, task=task or ""))
-        options = {"stop": ["\n"]} | options
-    if context is not None:
-        many = many.changed(lambda each: with_passage(each, context))
-    watched = out is None and not asked and _can_stream(predictor, words, options, as_json=as_json)
+    many = Inputs.of(predictor, words, say=say, lines=input_file).changed(request.prompts())
+    watched = out is None and not request.asked and _can_stream(predictor, words, options, as_json=request.as_json)
     if stream or watched:
-        _tell(predictor, many, options=options, as_json=as_json, out=out)
+        _tell(predictor, many, options=options, as_json=request.as_json, out=out)
         return
     each_a_file = format not in (None, "json")
     many = many.listed() if each_a_file else many
     with writing(None if each_a_file else out) as write, Progress(many.total, to_file=out is not None) as progress:
-        teller = _Teller(predictor, many, write, as_json=as_json, asked=asked, align=alignment)
+        writer = OutputWriter(predictor, request, many, write, explain)
         if each_a_file and format is not None:
-            teller = _Subtitler.of(teller, format, out)
-        for some, outputs in _predicted(_embedding(predictor) if embed else _predicting(predictor, options), many):
+            writer = _SubtitleWriter.of(writer, format, out)
+        for some, outputs in predicted(request.predicting(predictor), many.chunks()):
             for one, output in zip(some, outputs, strict=True):
-                teller.tell(one, output)
+                writer.tell(one, output)
             progress.add(len(some))
-        if teller.failed == teller.n > 0:
-            raise typer.Exit(teller.end())  # there is nothing to write
-    raise typer.Exit(teller.end())
+        if writer.failed == writer.n > 0:
+            raise typer.Exit(exit_code(writer.n, writer.failed))  # there is nothing to write
+    raise typer.Exit(exit_code(writer.n, writer.failed))
 
 
-Predict = Callable[[Sequence[str]], Sequence[Any]]
-
-
-def _predicting(predictor: Any, options: dict[str, Any]) -> Predict:
-    return lambda inputs: predictor.attempt(inputs, **options)
-
-
-def _embedding(predictor: Any) -> Predict:
-    from regard.tasks.predictions import attempt
-
-    def vectors(texts: Sequence[str]) -> list[_Vector]:
-        return [_Vector(vector) for vector in predictor.embed(list(texts)).tolist()]
-
-    return lambda inputs: attempt(vectors, inputs)
-
-
-@dataclass(frozen=True)
-class _Vector:
-    """The vector of a text."""
-
-    values: list[float]
-
-    def plain(self) -> str:
-        return "[" + ", ".join(f"{value:.7g}" for value in self.values) + "]"
-
-    def record(self) -> dict[str, Any]:
-        return {"vector": self.values}
-
-
-def _predicted(predict: Predict, many: Inputs) -> Iterator[tuple[list[Given], list[Any]]]:
-    """Inputs with their outputs, or with what is wrong, in their order and some at a time: memory stays flat."""
-    for some in many.chunks():
-        good = [place for place, one in enumerate(some) if one.problem is None]
-        outputs: list[Any] = [one.problem for one in some]
-        for place, output in zip(good, predict([some[place].value for place in good]), strict=True):
-            outputs[place] = output
-        yield some, outputs
+def exit_code(n: int, failed: int) -> int:
+    """Say how many inputs have no output; the exit code."""
+    if failed:
+        say(f"{failed:,} of {several(n, 'input', 'inputs')} failed")
+    return 1 if failed else 0
 
 
 @dataclass
-class _Teller:
-    """Writes outputs as they are asked for, and says what is wrong with inputs that have none."""
-
-    predictor: Any
-    many: Inputs
-    write: Put
-    _: KW_ONLY
-    as_json: bool
-    asked: bool
-    align: bool
-    n: int = 0
-    failed: int = 0
-    header: str | None = None
-    hint: str | None = None
-
-    def tell(self, one: Given, output: Any) -> None:
-        """The output of an input, or its problem."""
-        if isinstance(output, RegardError):
-            self._refuse(one, output)
-        else:
-            between = self.n > self.failed and self.predictor.multiline and not self.asked
-            aligned = self.predictor.align(one.value, output) if self.align else None
-            if self.as_json:
-                named = {"input": one.told} if self.many.files else {}
-                record = named | output.record() | ({} if aligned is None else {"alignment": aligned.pairs})
-                self.write(json.dumps(record, ensure_ascii=False))
-            else:
-                line = self._plain(one, output)
-                self.write(("\n" if between else "") + (line if aligned is None else f"{line}\t{aligned.pharaoh()}"))
-        self.n += 1
-
-    def end(self) -> int:
-        """Say how many have no output; the exit code."""
-        if self.failed:
-            say(f"{self.failed:,} of {several(self.n, 'input', 'inputs')} failed")
-        return 1 if self.failed else 0
-
-    def _plain(self, one: Given, output: Any) -> str:
-        if self.asked:
-            return " ".join(output.text.split())
-        if not self.many.files or self.many.alone:
-            return str(output.plain())
-        text: str = self.predictor.under_name(one.told, output)
-        if not self.predictor.headed:
-            return text
-        header, _, rows = text.partition("\n")
-        header, self.header = self.header or "", header
-        return rows if header == self.header else text
-
-    def _refuse(self, one: Given, problem: RegardError) -> None:
-        reason = str(problem).removeprefix("text 1 ").removeprefix("input 0 ")  # tried by itself, it was the first
-        about = reason.startswith(one.name)
-        if self.many.alone or (isinstance(problem, EnvironmentProblem) and not about):
-            raise problem
-        self.failed += 1
-        hint = None if problem.hint == self.hint else problem.hint  # the same one is given once
-        self.hint = problem.hint
-        explain(RegardError(reason if about else f"{one.name}: {reason}", hint=hint))
-        if self.as_json:
-            error = reason.removeprefix(one.name).removeprefix(":").strip()
-            self.write(json.dumps({"input": one.told, "error": error}, ensure_ascii=False))
-        elif not (self.many.files or self.many.typed or (self.predictor.multiline and not self.asked)):
-            self.write("")  # the n-th line belongs to the n-th text
-
-
-@dataclass
-class _Subtitler(_Teller):
+class _SubtitleWriter(OutputWriter):
     """Writes each transcript in a format: to a file in the folder `out`, or the only one to standard output."""
 
     format: str = "txt"
     out: Path | None = None
 
     @classmethod
-    def of(cls, teller: _Teller, format: str, out: Path | None) -> _Subtitler:
-        """In place of another teller, once it is clear that every transcript has a place."""
+    def of(cls, writer: OutputWriter, format: str, out: Path | None) -> _SubtitleWriter:
+        """In place of another writer, once it is clear that every transcript has a place."""
         from regard.tasks.speech.segments import FORMATS
 
-        if format not in FORMATS or teller.as_json:
-            given = f"--format {format}" + (" and --json" if teller.as_json else "")
+        if format not in FORMATS or writer.request.as_json:
+            given = f"--format {format}" + (" and --json" if writer.request.as_json else "")
             raise UsageError(f"{given}: allowed is one of {', '.join((*FORMATS, 'json'))}")
-        if out is None and teller.many.total != 1:
-            message = f"{teller.many.total} recordings do not fit into one {format}"
+        if out is None and writer.many.total != 1:
+            message = f"{writer.many.total} recordings do not fit into one {format}"
             raise UsageError(message, hint="a file each: --out FOLDER")
         if out is not None:
-            _check_places([one.value for one in teller.many.each], format, out)
-        return cls(
-            teller.predictor, teller.many, teller.write, as_json=False, asked=False, align=False, format=format, out=out
-        )
+            _check_places([one.value for one in writer.many.each], format, out)
+        return cls(writer.predictor, writer.request, writer.many, writer.write, writer.explain, format=format, out=out)
 
     def tell(self, one: Given, output: Any) -> None:
         """The transcript of a recording in its place, or its problem."""
         from regard.tasks.speech.segments import written
 
         if isinstance(output, RegardError):
-            self._refuse(one, output)
+            self.refuse(one, output)
         elif self.out is None:
             put(written(output.segments, self.format), end="")
         else:
@@ -281,29 +211,6 @@ def _check_places(recordings: Sequence[str], format: str, out: Path) -> None:
         if place.exists():
             raise UsageError(f"{place}: is there already", hint="give another --out")
         known[place] = name
-
-
-def few_shot_prompts(each: Iterable[Given], table: str | None, *, task: str) -> Iterator[Given]:
-    """Each text as the question after the examples of a table of two columns; without one, after the task alone."""
-    from regard.data.text.pairs import PairSource
-    from regard.tasks.language.few_shot import few_shot_prompt
-
-    examples = [] if table is None else [(pair.source, pair.target) for pair in PairSource(table).pairs()]
-    for one in each:
-        yield replace(one, value=few_shot_prompt(one.value, examples=examples, task=task))
-
-
-def with_passage(each: Iterable[Given], path: str) -> Iterator[Given]:
-    """Each text as a question on the text of a file."""
-    from regard.data.io.lines import read_lines
-
-    passage = "\n".join(read_lines(path))
-    for one in each:
-        if "\t" in one.value:
-            message = f"{one.value[:40]!r} has a tab, and with --context inputs are questions alone"
-            yield one.because(UsageError(message))
-        else:
-            yield replace(one, value=f"{one.value}\t{passage}")
 
 
 def _can_stream(predictor: Any, texts: list[str], options: dict[str, Any], *, as_json: bool) -> bool:

@@ -22,13 +22,23 @@ class DataConfig(Settings):
 
     section: ClassVar = "data"
 
-    train: Files = setting((), "what to learn from, here or under the data root; as --train")
+    train: Files = setting((), "what to learn from, files or patterns, here or under the data root; as --train")
     valid: Files = setting((), "what to choose the best weights by; as --valid")
     test: dict[str, Files] = setting({}, "what to report on, by name: data.test.NAME=[…]")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextConfig(DataConfig):
+class CorpusConfig(DataConfig):
+    """Data that becomes ids on disk, in shards where it is large; neither setting changes what is learnt."""
+
+    workers: int | None = setting(
+        None, "processes that cut the data into ids; unset: one a core, 0: this one", ge=0, key=False
+    )
+    shard_mib: float = setting(128.0, "MiB after which ids go on in another file", gt=0, key=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextConfig(CorpusConfig):
     """Files and folders of text."""
 
     split: Split = setting("file", "where documents end in text files")
@@ -51,6 +61,9 @@ class LearntTokenizer(Settings):
     size: int = setting(8_000, "most entries of the vocabulary", ge=1)
     lowercase: bool = setting(False, "whether texts are lower-cased")
     min_frequency: int = setting(1, "how often a piece has to occur", ge=1)
+    sample_mib: float = setting(
+        1024.0, "MiB of text that pieces are learnt from: of more, every n-th example", gt=0, key=False
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from regard.config.processor import check_bf16
 from regard.config.training import Precision
 from regard.errors import EnvironmentProblem, UsageError
 
@@ -36,6 +37,8 @@ def choose_device(name: str) -> torch.device:
 
 def uses_bf16(precision: Precision, device: torch.device) -> bool:
     """Whether to compute in bf16: where asked for, or by itself where the hardware has it."""
+    if precision == "bf16":
+        check_bf16(device)
     return precision == "bf16" or (precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported())
 
 

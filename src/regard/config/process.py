@@ -2,6 +2,7 @@
 
     with unchanged(device): …        random numbers and filters of warnings are afterwards what they were
     seed_torch(7, device)            torch's random numbers begin there, on this device and no other
+    with short_turns(): …            threads wait less for one another
 
 PyTorch's layers draw from generators that the whole process shares, so training has to seed them: for as long as it
 lasts. Packages that are first imported meanwhile add filters for their own warnings; those go with it. Warnings are
@@ -11,7 +12,9 @@ somebody else may have changed them.
 
 from __future__ import annotations
 
+import gc
 import random
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -19,6 +22,8 @@ from threading import current_thread, main_thread
 
 import numpy as np
 import torch
+
+_TURN = 0.0002  # seconds that a thread has before another one gets its turn
 
 
 def seed_torch(seed: int, device: torch.device) -> None:
@@ -40,3 +45,20 @@ def unchanged(device: torch.device) -> Iterator[None]:
         finally:
             random.setstate(of_python)
             np.random.set_state(of_numpy)
+
+
+@contextmanager
+def short_turns() -> Iterator[None]:
+    """Threads of Python take short turns: those of a server have little to do at a time, and soon.
+
+    What was made so far stays: the garbage collector need not look at it again and again.
+    """
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(_TURN)
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        sys.setswitchinterval(usual)

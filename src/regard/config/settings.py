@@ -136,12 +136,16 @@ def setting(
     infinite: bool = False,
     was: str = "",
     derived: bool = False,
+    key: bool = True,
 ) -> T:
-    """A field of a record of settings: its default, what it means in one line, and where its numbers have to lie."""
+    """A field of a record of settings: its default, what it means in one line, and where its numbers have to lie.
+
+    Without `key` it is no part of the record's repr, which keys of what is made of the data are taken from.
+    """
     bounds = Bounds(ge, gt, le, lt, infinite)
     facts = {"what": what, "bounds": bounds, "was": tuple(was.split()), "derived": derived}
     start: Any = {"default_factory": default.copy} if isinstance(default, dict) else {"default": default}
-    made: T = field(**start, metadata={_KEY: facts})
+    made: T = field(**start, repr=key, metadata={_KEY: facts})
     return made
 
 

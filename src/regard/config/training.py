@@ -10,9 +10,11 @@ from regard.config.settings import Settings, setting, settings_of
 
 OptimizerName = Literal["adamw", "muon"]
 ScheduleName = Literal["inverse_sqrt", "cosine", "linear", "constant"]
-Precision = Literal["auto", "fp32", "bf16"]
+Precision = Literal["auto", "fp32", "bf16", "fp64"]
 Layout = Literal["auto", "padded", "packed"]
 Switch = Literal["auto", "on", "off"]
+Sharding = Literal["auto", "off", "full"]
+Recomputed = Literal["off", "blocks"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +54,26 @@ class TrainConfig(Settings):
     average: int = setting(
         0, "so many snapshots, one an evaluation, are averaged, which is what is kept; 0: none", ge=0
     )
-    precision: Precision = setting("auto", "auto: bf16 where the GPU has it, else fp32")
+    precision: Precision = setting(
+        "auto", "auto: bf16 where the GPU has it, else fp32; fp64: slow, to check what ought to be equal"
+    )
+    same_draws: bool = setting(
+        False,
+        "random draws follow from seed, step and example alone, not from how many processes share a batch",
+    )
     compile: Switch = setting("auto", "let the compiler fuse the loss; auto: on a GPU, where batches have one shape")
     cuda_graphs: Switch = setting(
         "auto",
         "a whole step as one CUDA graph; auto: where there are few shapes and nothing waits for it",
         was="graphs",
+    )
+    shard: Sharding = setting(
+        "auto",
+        "full: processes hold weights, gradients and optimizer in parts; off: each a copy; auto: parts where they pay",
+    )
+    replicas: int = setting(1, "how often the parts of train.shard=full are there; it divides the processes", ge=1)
+    checkpointing: Recomputed = setting(
+        "off", "blocks: forget activations inside blocks, and compute them again for the gradients: less memory"
     )
     device: str = setting("auto", "cpu, cuda or cuda:N; auto: a GPU where there is one")
     eval_every: int = setting(500, "steps between evaluations, of which the best weights are kept", ge=1)
@@ -69,9 +85,11 @@ class TrainConfig(Settings):
     n_samples: int = setting(3, "predictions that an evaluation shows", ge=0)
 
     def contradictions(self) -> Iterator[str]:
-        """One way of averaging."""
+        """One way of averaging, and replicas of parts."""
         if self.ema and self.average:
             yield "train.ema and train.average are both set, two ways of averaging; set one of them to 0"
+        if self.replicas > 1 and self.shard == "off":
+            yield f"train.replicas is {self.replicas} and train.shard off; replicas are of parts, by train.shard=full"
 
     def idle(self) -> frozenset[str]:
         """Steps where epochs count, and the other way round."""

@@ -25,6 +25,7 @@ TABLE = {
     "prefill": "regard.fast.select.prefill",  # the caches that a decoder's faster step needs
     "prefill_each": "regard.fast.select.prefill_each",  # the same for several decodings, made together
     "past": "regard.fast.select.past",  # the kind of caches that a faster step reads
+    "causal_step": "regard.fast.select.causal_step",  # one step of a stack that looks back only
     "look_back": "regard.fast.select.look_back",  # attention of a step, of several decodings
     "joint_threads": "regard.fast.select.joint_threads",  # who gets the processors while several decodings step
     "decoder_step": "regard.fast.select.decoder_step",  # one step of a stack of decoder blocks
@@ -37,6 +38,7 @@ TABLE = {
     "top_k": "regard.fast.select.top_k",  # the largest scores of a vocabulary
     "log_sum_exp": "regard.fast.select.log_sum_exp",  # what a vocabulary's scores sum up to
     "in_precision": "regard.fast.select.in_precision",  # packed and quantised linear layers
+    "keeps_blocks": "regard.fast.select.keeps_blocks",  # whether weights in blocks are multiplied as they are
     "cross_entropy": "regard.fast.select.cross_entropy",  # the loss over a vocabulary
     "symmetric_kl": "regard.fast.select.symmetric_kl",  # how far two predictions are apart
     "training_step": "regard.fast.select.training_step",  # a whole training step as a CUDA graph

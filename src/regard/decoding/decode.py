@@ -49,7 +49,7 @@ def decode(
         return []
     plan = make_plan(
         options,
-        stepper.device,
+        _planned_on(stepper),
         n_rows=n_rows,
         bos_id=bos_id,
         eos_id=eos_id,
@@ -57,11 +57,13 @@ def decode(
         max_lengths=max_lengths,
         prefixes=prefixes,
         row_keys=row_keys,
-        sync=sync,
+        sync=sync or SyncPolicy.of(stepper.device),
     )
     paths = _own_paths(stepper, plan)
-    if paths is None and (walked := _walked(stepper, plan)) is not None:
-        return [[walked.hypothesis()]]
+    if paths is None:
+        plan = plan.on(stepper.device)
+        if (walked := _walked(stepper, plan)) is not None:
+            return [[walked.hypothesis()]]
     search = paths or _search(stepper, plan)
     search.advance()
     while not search.is_over():
@@ -89,6 +91,11 @@ def _search(stepper: Stepper, plan: Plan) -> Search:
     if search is not None:
         return search
     return BeamSearch(stepper, plan) if plan.options.strategy == "beam" else Paths(stepper, plan)
+
+
+def _planned_on(stepper: Stepper) -> torch.device:
+    """Where a plan is made: who may write it by itself is told numbers, and asking a device for them takes time."""
+    return torch.device("cpu") if hasattr(stepper, "paths") else stepper.device
 
 
 def _own_paths(stepper: Stepper, plan: Plan) -> WrittenPaths | None:
@@ -140,7 +147,7 @@ def stream_pieces(
         )
     plan = make_plan(
         options,
-        stepper.device,
+        _planned_on(stepper),
         n_rows=1,
         bos_id=bos_id,
         eos_id=eos_id,
@@ -150,7 +157,7 @@ def stream_pieces(
         sync=SyncPolicy(check_every=1, shrink_below=1.0, skip_identity=True),
     )
     own = _own_paths(stepper, plan)
-    return _computed_pieces(Paths(stepper, plan), eos_id) if own is None else _pieces(own, eos_id)
+    return _pieces(own, eos_id) if own else _computed_pieces(Paths(stepper, plan.on(stepper.device)), eos_id)
 
 
 @torch.inference_mode()  # on a generator: switched on while it runs, off while its caller does

@@ -4,7 +4,8 @@ starts (B,) the first token fed to each row · limits (B,) its most steps · key
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -80,6 +81,10 @@ class Plan:
     prefixes: Prefixes | None
     n_steps: int
     shortest: int
+
+    def on(self, device: torch.device) -> Self:
+        """The same, with its numbers there."""
+        return replace(self, starts=self.starts.to(device), limits=self.limits.to(device), keys=self.keys.to(device))
 
     @property
     def n_rows(self) -> int:

@@ -25,21 +25,25 @@ from regard.decoding.beam import BeamSearch
 from regard.decoding.paths import Paths
 from regard.decoding.plan import Plan
 from regard.decoding.stepper import Stepper
+from regard.fast.cpu.causal_stack import CausalStack
 from regard.fast.cpu.decoding_step import BlockStep, PackedDecoder, PackedDecoderKVCache, joint_step
 from regard.fast.cpu.fused_stack import LONGEST, FusedDecoder, FusedEncoder, layers_of
 from regard.fast.cpu.head_cache import HeadCache
 from regard.fast.cpu.look_back import holds, kernels_for
 from regard.fast.cpu.look_back import look_back as native_look_back
+from regard.fast.cpu.native import loaded as native_loaded
 from regard.fast.cpu.native import why as native_why
 from regard.fast.cpu.native.loading import for_kernels
-from regard.fast.cpu.packed_linear import PackedLinear, pack_linears
+from regard.fast.cpu.packed_linear import PackedBlocks, PackedLinear, pack_linears
 from regard.fast.cpu.small_query import SMALL_QUERY_TYPES, attend_small, suits_small
 from regard.fast.cpu.vocabulary import log_sum_exp, top_k
 from regard.fast.gpu.varlen import HALF_TYPES, KERNEL_LENGTH, KERNEL_WIDTHS, attend_varlen, varlen_rule
 from regard.fast.loss.cross_entropy import KERNEL_CLASSES
 from regard.fast.loss.cross_entropy import chunked_cross_entropy as cross_entropy
 from regard.fast.loss.symmetric_kl import chunked_symmetric_kl as symmetric_kl
+from regard.layers.block_weights import BlockLinear
 from regard.layers.blocks import DecoderBlock, DecoderStack, EncoderBlock, EncoderStack
+from regard.layers.joint_step import StackRows
 from regard.layers.kv_cache import DecoderKVCache
 
 if TYPE_CHECKING:
@@ -144,9 +148,33 @@ def decoder_steps(
     return joint_step(packed, hidden, counts, memory_masks) if plain else None
 
 
-def past() -> type[Cache]:
-    """Caches as `look_back` reads them, for models whose products leave rows alone."""
-    return HeadCache
+def causal_step(stack: EncoderStack, hidden: Tensor, parts: Sequence[StackRows]) -> Tensor | None:
+    """One step of a stack that looks back only, of several decodings, in one call."""
+    fused = _causal_stack(stack)
+    return fused.step(hidden, parts) if fused is not None and fused.is_plain and fused.takes(hidden, parts) else None
+
+
+_causal: WeakKeyDictionary[EncoderStack, CausalStack | None] = WeakKeyDictionary()
+
+
+def _causal_stack(stack: EncoderStack) -> CausalStack | None:
+    """The steps of a stack, looked at once: what is kept in blocks is never changed."""
+    if stack not in _causal:
+        _causal[stack] = CausalStack.of(stack)
+    return _causal[stack]
+
+
+def keeps_blocks() -> bool:
+    """Whether there are kernels that multiply weights in their blocks; they are compiled if that is still to do."""
+    return native_loaded() is not None
+
+
+def past(stack: EncoderStack, *, padded: bool) -> type[Cache] | None:
+    """Caches as `look_back` and `causal_step` read them, for models whose products leave rows alone.
+
+    Rows that are `padded` in front have a part of the caches to themselves: only `causal_step` knows where it begins.
+    """
+    return HeadCache if not padded or _causal_stack(stack) is not None else None
 
 
 def look_back(
@@ -165,7 +193,7 @@ def joint_threads() -> AbstractContextManager[None]:
 
 def rows_independent(module: nn.Module) -> bool:
     """Whether a row of a product is, bit for bit, the same whatever rows there are beside it: by native kernels."""
-    linears = [part for part in module.modules() if isinstance(part, PackedLinear | nn.Linear)]
+    linears = [part for part in module.modules() if isinstance(part, PackedLinear | nn.Linear | BlockLinear)]
     native = all(isinstance(one, PackedLinear) and one.native is not None for one in linears)
     return native and bool(linears) and not module.training
 
@@ -303,6 +331,8 @@ def _explain_stack(stack: EncoderStack | DecoderStack, watched: str) -> Choice:
         return Choice(place, "block by block", why)
     decoder = [block for block in blocks if isinstance(block, DecoderBlock)]
     encoder = [block for block in blocks if isinstance(block, EncoderBlock)]
+    if isinstance(stack, EncoderStack) and _causal_stack(stack) is not None:
+        return Choice("causal stack", "prompts block by block, each step one native call")
     if any(block.attention.tap.kind == "masked" for block in encoder):
         return Choice(place, "block by block", "causal")
     if FusedDecoder.of(decoder) if decoder else FusedEncoder.of(encoder):
@@ -331,10 +361,15 @@ def _explain_vocabulary(weight: Tensor) -> Choice:
 
 def _explain_linears(module: nn.Module) -> Choice:
     place, packed = "linear layers", [part for part in module.modules() if isinstance(part, PackedLinear)]
+    if not packed and (kept := [part.weight.form.name for part in module.modules() if isinstance(part, BlockLinear)]):
+        names = ", ".join(dict.fromkeys(kept))
+        return Choice(place, f"PyTorch, out of blocks ({names})", "exact; predictions are made by native kernels")
     if not packed:
         on_cpu = next(module.parameters()).device.type == "cpu"
         return Choice(place, "PyTorch", "not packed; loading a run for prediction packs them" if on_cpu else "")
-    precision = packed[0].precision
+    precision = ", ".join(dict.fromkeys(part.precision for part in packed))
+    if all(isinstance(part, PackedBlocks) for part in packed):
+        return Choice(place, f"kept in blocks ({precision}), native kernels")
     if packed[0].native is not None:
         return Choice(place, f"packed in {precision}, native kernels")
     missing = native_why() or f"the processor has no products in {precision}"

@@ -2,7 +2,8 @@
 
 PyTorch draws one number after another on a CPU, which takes longer than the layers around it. Here one 64-bit draw
 serves four elements: each is dropped where its 16 bits are among the lowest `p` of 65,536, and what stays is scaled by
-the exact share, so the mean is kept exactly. Draws come from PyTorch's own generator: `torch.manual_seed` decides them.
+the exact share, so the mean is kept exactly. Draws come from PyTorch's own generator: `torch.manual_seed` decides them,
+or within `keyed_draws` the key of each example does.
 """
 
 from __future__ import annotations
@@ -13,21 +14,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.config.keyed_draws import LEVELS, keyed
 from regard.errors import UsageError
 
-_LEVELS = 2**16
 
+def drop(tensor: Tensor, p: float, *, training: bool, name: str = "elements") -> Tensor:
+    """Set a share `p` of the elements to zero and scale the others up; nothing happens outside training.
 
-def drop(tensor: Tensor, p: float, *, training: bool) -> Tensor:
-    """Set a share `p` of the elements to zero and scale the others up; nothing happens outside training."""
+    `name` is whom draws by key are counted for: what is called once a position draws under a name of its own.
+    """
     if not training or p == 0.0:
         return tensor
+    n_dropped = round(p * LEVELS)
+    draws = keyed()
+    if draws is not None:
+        return tensor * draws.kept(tensor.shape, p, name=name).to(tensor.dtype).mul_(LEVELS / (LEVELS - n_dropped))
     if tensor.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(tensor, p)
-    n_dropped = round(p * _LEVELS)
-    draws = torch.empty(-(-tensor.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-    kept = draws.view(torch.int16)[: tensor.numel()].view(tensor.shape) >= n_dropped - _LEVELS // 2
-    return tensor * kept.to(tensor.dtype).mul_(_LEVELS / (_LEVELS - n_dropped))
+    words = torch.empty(-(-tensor.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    kept = words.view(torch.int16)[: tensor.numel()].view(tensor.shape) >= n_dropped - LEVELS // 2
+    return tensor * kept.to(tensor.dtype).mul_(LEVELS / (LEVELS - n_dropped))
 
 
 class Dropout(nn.Module):

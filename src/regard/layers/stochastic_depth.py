@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
+from regard.config.random_numbers import uniform
 from regard.errors import UsageError
 from regard.layers.blocks import EncoderBlock, Residual
 
@@ -32,7 +32,7 @@ class SkippedResidual(Residual):
             made = part(x)
             if not self.training or self.p == 0:
                 return made
-            keep = torch.rand(len(made), *[1] * (made.ndim - 1), device=made.device) >= self.p
+            keep = uniform((len(made), *[1] * (made.ndim - 1)), made.device) >= self.p
             return made * (keep / (1 - self.p)).to(made.dtype)
 
         return super().forward(hidden, skipped)

@@ -112,7 +112,8 @@ class Bert(VocabularyOutput):
             embedded = embedded + self._segment_vectors(rows.ids, segments)
         elif segments is not None:
             raise UsageError("this model has no segments", hint="leave them out, or set model.n_segments")
-        return self.encoder(self.dropout(self.norm(embedded)), mask=rows.mask(), positions=rows.positions)
+        with rows.drawing():
+            return self.encoder(self.dropout(self.norm(embedded)), mask=rows.mask(), positions=rows.positions)
 
     def mlm_hidden(self, encoded: Tensor) -> Tensor:
         """Contextual vectors (..., D), of all positions or of some, → what `unembed` takes (..., D)."""

@@ -28,11 +28,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention import Rows
+from regard.config.random_numbers import uniform
 from regard.config.settings import Settings, setting
 from regard.errors import ConfigError
 from regard.layers import Dropout
@@ -106,7 +106,7 @@ class Classifier(nn.Module):
         """The sum of both; in training, each is alone on some rows."""
         if not self.training:
             return scores + linear
-        chance = torch.rand(len(scores), 1, device=scores.device)
+        chance = uniform((len(scores), 1), scores.device)
         return scores * (chance >= _ALONE) + linear * (chance < 1 - _ALONE)
 
     def pooled(self, encoded: Tensor, rows: Rows) -> Tensor:

@@ -123,7 +123,8 @@ class GPT(VocabularyOutput):
             self.positions.reserve(rows.longest)
         # Padding comes after what is real, and who looks back only never sees it: the causal flag says it all.
         mask: Mask = Causal() if rows.documents is None else rows.documents & Causal()
-        return self.stack(self.embed(rows.ids, positions=rows.positions), mask=mask, positions=rows.positions)
+        with rows.drawing():
+            return self.stack(self.embed(rows.ids, positions=rows.positions), mask=mask, positions=rows.positions)
 
     def encode(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> Tensor:
         """Contextual vectors (B, T, D), for heads on top; each has seen the tokens up to its own."""
@@ -227,10 +228,10 @@ class GPTStepper:
         return not (self.watched or other.watched) and self._independent
 
     def _cache_kind(self) -> type[Cache]:
-        """The faster steps are for rows that see all of their past."""
-        fast = None if self.watched or self.starts is not None or not self._independent else twin("past")
-        kind: type[Cache] = Cache if fast is None else fast()
-        return kind
+        """Caches as the faster steps read them; most of those are for rows that see all of their past."""
+        fast = None if self.watched or not self._independent else twin("past")
+        kind: type[Cache] | None = None if fast is None else fast(self.model.stack, padded=self.starts is not None)
+        return kind or Cache
 
     @cached_property
     def _independent(self) -> bool:

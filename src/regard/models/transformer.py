@@ -101,18 +101,21 @@ class Transformer(VocabularyOutput):
         """The decoder's last states (B, T, D), for losses that do the output themselves."""
         source, target = Rows.of(source), Rows.of(target)
         memory = self.encode(source)
-        return self.decoder(
-            self._embed(self.target_embedding, target),
-            memory,
-            mask=target.causal_mask(),
-            memory_mask=source.mask_for(target),
-            positions=target.positions,
-        )
+        with target.drawing():
+            return self.decoder(
+                self._embed(self.target_embedding, target),
+                memory,
+                mask=target.causal_mask(),
+                memory_mask=source.mask_for(target),
+                positions=target.positions,
+            )
 
     def encode(self, source: Tensor | Rows) -> Tensor:
         """The source's contextual vectors (B, S, D)."""
         source = Rows.of(source)
-        return self.encoder(self._embed(self.source_embedding, source), mask=source.mask(), positions=source.positions)
+        with source.drawing():
+            embedded = self._embed(self.source_embedding, source)
+            return self.encoder(embedded, mask=source.mask(), positions=source.positions)
 
     def start(self, source: Tensor | Rows, *, capacity: int = 64, watched: bool = False) -> Seq2SeqStepper:
         """Encode the source and stand ready to decode it, one row each; `watched` steps keep their attention."""

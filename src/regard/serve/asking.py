@@ -73,10 +73,11 @@ def cancel(tickets: Sequence[Ticket]) -> None:
 
 async def pieces(model: ServedModel, ask: Ask, *, told: dict[str, Any]) -> AsyncIterator[str]:
     """The text of a stream as it comes, in few large pieces; `told["end"]` is how it ended, when it has."""
-    heard, deliveries = asyncio.Queue[str | None](), model.deliveries.here()
+    speech = model.predictor.detokenizer(ask.input, **ask.options)
+    heard, deliveries = asyncio.Queue[list[int] | None](), model.deliveries.here()
 
-    def tell(piece: str | None) -> None:
-        deliveries.add(heard, piece)
+    def tell(tokens: list[int] | None) -> None:
+        deliveries.add(heard, tokens)
 
     ticket = model.engine.submit([Ask(ask.input, ask.options, "stream", ask.finish, tell)])[0]
     ticket.future.add_done_callback(lambda _: tell(None))
@@ -87,11 +88,13 @@ async def pieces(model: ServedModel, ask: Ask, *, told: dict[str, Any]) -> Async
             while not heard.empty():
                 joined.append(heard.get_nowait())
             over = joined[-1] is None
-            if text := "".join(piece for piece in joined if piece is not None):
+            if text := speech.add([token for tokens in joined if tokens is not None for token in tokens]):
                 yield text
             if not over:
                 await asyncio.sleep(_pause(model.engine.n_running))
         told["end"] = raised(ticket.future.exception() or ticket.future.result())
+        if text := speech.rest():
+            yield text
     finally:
         ticket.cancel()
 

@@ -38,6 +38,7 @@ class Engine:
         self, predictor: Any, limits: Limits, *, watcher: Watcher | None = None, exact: bool | None = None
     ) -> None:
         self.predictor, self.limits = predictor, limits
+        self.device, self.description = str(predictor.device), repr(predictor)
         on_cpu = predictor.device.type == "cpu"
         self.exact = on_cpu if exact is None else exact
         self._models: list[Any] = []
@@ -96,25 +97,30 @@ class Engine:
         rows = None if shared is None else shared(model, n_rows=self.limits.rows, exact=self.exact)
         return JoinedModel(model if rows is None else rows)
 
-    # ---- what a request will take
-
     def _ticket(self, ask: Ask, deadline: float) -> Ticket:
-        rows, length = 1, 1
-        if ask.kind in ("predict", "stream"):
-            rows, length = self._rows_and_length(ask.options)
-        if rows > self.limits.rows:
-            raise UsageError(f"{rows} hypotheses or samples were asked for; allowed are up to {self.limits.rows}")
-        if length > self.limits.length:
-            raise UsageError(f"decode.max_length is {length}; allowed is up to {self.limits.length}")
-        return Ticket(ask, rows=rows, tokens=rows * length, deadline=deadline)
+        rows, tokens = rows_and_tokens(self.predictor, self.limits, ask)
+        return Ticket(ask, rows=rows, tokens=tokens, deadline=deadline)
 
-    def _rows_and_length(self, options: dict[str, Any]) -> tuple[int, int]:
-        section = self.predictor.config.decode
-        if not isinstance(section, DecodeOptions):
-            return 1, 1
-        known = {name: value for name, value in options.items() if hasattr(section, name)}
-        chosen = self.predictor.options(known)
-        return max(chosen.beam, chosen.n_samples), chosen.max_length
+
+def rows_and_tokens(predictor: Any, limits: Limits, ask: Ask) -> tuple[int, int]:
+    """What a request will take; more than there is of either is refused."""
+    rows, length = 1, 1
+    if ask.kind in ("predict", "stream"):
+        rows, length = _rows_and_length(predictor, ask.options)
+    if rows > limits.rows:
+        raise UsageError(f"{rows} hypotheses or samples were asked for; allowed are up to {limits.rows}")
+    if length > limits.length:
+        raise UsageError(f"decode.max_length is {length}; allowed is up to {limits.length}")
+    return rows, rows * length
+
+
+def _rows_and_length(predictor: Any, options: dict[str, Any]) -> tuple[int, int]:
+    section = predictor.config.decode
+    if not isinstance(section, DecodeOptions):
+        return 1, 1
+    known = {name: value for name, value in options.items() if hasattr(section, name)}
+    chosen = predictor.options(known)
+    return max(chosen.beam, chosen.n_samples), chosen.max_length
 
 
 def _leaves_rows_alone(model: Any) -> bool:

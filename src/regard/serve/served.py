@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+import torch
 
 import regard
 from regard.config.schema import nearest
@@ -21,6 +23,8 @@ from regard.serve.errors import ApiError
 from regard.serve.limits import Limits
 from regard.serve.looking import Looking
 from regard.serve.metrics import Metrics
+from regard.serve.remote.engine import EngineProcess, RemoteEngine
+from regard.serve.remote.protocol import How
 from regard.serve.tickets import Deliveries
 from regard.tasks.registry import Ability, task_spec
 from regard.tasks.use import Use
@@ -32,7 +36,7 @@ class ServedModel:
 
     name: str
     predictor: Any
-    engine: Engine
+    engine: Engine | RemoteEngine
     created: int
     place: Path
     precision: str = "auto"
@@ -117,6 +121,12 @@ class Served:
                 pool.submit(model.engine.stop, grace)
         self.looking.stop(max(0.0, until - time.monotonic()))
 
+    def on_loss(self, tell: Callable[[], None]) -> None:
+        """Whom to tell where models are lost with the process that they are in."""
+        for model in self.models.values():
+            if isinstance(model.engine, RemoteEngine):
+                model.engine.process.on_end = tell
+
     def exposition(self) -> bytes:
         """All figures as Prometheus reads them."""
         for name, model in self.models.items():
@@ -134,25 +144,61 @@ def open_served(
     check: bool = True,
     exact: bool | None = None,
     languages: Mapping[str, tuple[str, str]] | None = None,
+    apart: bool | None = None,
 ) -> Served:
-    """Open models, each under its name."""
+    """Open models, each under its name.
+
+    With `apart` they are in a process of their own, so that whoever speaks HTTP takes no time from them: left open,
+    where they are on a GPU. A processor has no cores to spare for that.
+    """
     if strange := set(languages or {}) - set(places):
         raise UsageError(
             f"--languages names {sorted(strange)[0]!r}, which is no model; {_hint(sorted(strange)[0], places)}"
         )
-    metrics = Metrics()
+    metrics, how = Metrics(), How(limits, device, precision, check, exact)
+    opened = _opened_apart if (apart if apart is not None else _on_gpu(device)) else _opened_here
     models = []
-    for name, place in places.items():
-        predictor = regard.load(place, device, precision=precision, check=check)
-        engine = Engine(predictor, limits, watcher=metrics.of(name), exact=exact)
+    for name, (predictor, engine) in opened(places, how, metrics).items():
         spoken = (languages or {}).get(name) or _languages(predictor)
         chat = (
-            ChatTemplate.beside(place, predictor.tokenizer)
+            ChatTemplate.beside(places[name], predictor.tokenizer)
             if "continue" in task_spec(predictor.config.task).serves
             else None
         )
-        models.append(ServedModel(name, predictor, engine, int(time.time()), place, precision, chat, spoken))
+        models.append(ServedModel(name, predictor, engine, int(time.time()), places[name], precision, chat, spoken))
     return Served(models, limits, metrics)
+
+
+Opened = dict[str, tuple[Any, Engine | RemoteEngine]]
+
+
+def _opened_here(places: Mapping[str, Path], how: How, metrics: Metrics) -> Opened:
+    """Predictors and engines in this process."""
+    models: Opened = {}
+    for name, place in places.items():
+        predictor = regard.load(place, how.device, precision=how.precision, check=how.check)
+        models[name] = predictor, Engine(predictor, how.limits, watcher=metrics.of(name), exact=how.exact)
+    return models
+
+
+def _opened_apart(places: Mapping[str, Path], how: How, metrics: Metrics) -> Opened:
+    """Engines in another process, which opens the models while this one reads how they are asked."""
+    process = EngineProcess()
+    try:
+        for name, place in places.items():
+            process.begin(name, place, how)
+        models: Opened = {}
+        for name, place in places.items():
+            predictor = regard.load(place, "meta", check=False)
+            models[name] = predictor, process.opened(name, predictor, watcher=metrics.of(name))
+    except BaseException:
+        process.stop(0.0)
+        raise
+    return models
+
+
+def _on_gpu(device: str) -> bool:
+    return device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
 
 
 def named_places(words: Sequence[str]) -> dict[str, Path]:

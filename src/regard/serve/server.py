@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import socket
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from threading import Thread
 from types import FrameType, TracebackType
 from typing import Any
 
 import uvicorn
 
+from regard.config.process import short_turns
 from regard.config.wording import several
 from regard.errors import EnvironmentProblem
 from regard.fast.cpu.native import why
@@ -21,7 +19,6 @@ from regard.serve.connections import ConnectionLimits, bounded
 from regard.serve.keys import Keys
 from regard.serve.served import Served
 
-_TURN = 0.0002  # seconds that a thread has before another one gets its turn
 _AFTER_GRACE = 5.0  # seconds in which the last answers, errors by then, are still sent
 
 
@@ -56,7 +53,8 @@ class Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, served: Served, grace: float) -> None:
         super().__init__(config)
-        self.served, self.grace = served, grace
+        self.served, self.grace, self.failed = served, grace, False
+        served.on_loss(self.fail)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to end; a second signal ends at once. An end that was asked for is no failure: the exit code is 0."""
@@ -64,6 +62,10 @@ class Server(uvicorn.Server):
         if not self.served.stopping:
             self.served.stopping = True
             Thread(target=self.served.stop, args=(self.grace,), daemon=True).start()
+
+    def fail(self) -> None:
+        """Models were lost: there is nothing left to serve. Whoever started the server may start it again."""
+        self.failed = self.served.stopping = self.should_exit = True
 
 
 def run(
@@ -81,29 +83,18 @@ def run(
     config = uvicorn_config(app, connections or ConnectionLimits(), grace=grace)
     for line in introduction(served, address.url):
         say(line)
+    server = Server(config, served, grace)
     try:
         with short_turns():
-            Server(config, served, grace).run(sockets=[address.socket])
+            server.run(sockets=[address.socket])
     finally:
         served.looking.stop()
+    if server.failed:
+        raise EnvironmentProblem(
+            "the process with the models has ended: it was killed, or memory ran out",
+            hint="start the server again; with fewer --rows it needs less memory",
+        )
     say("stopped")
-
-
-@contextmanager
-def short_turns() -> Iterator[None]:
-    """Threads of Python take short turns: an engine has little to do at a time, and soon.
-
-    What was made so far stays: the garbage collector need not look at it again and again.
-    """
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(_TURN)
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-        sys.setswitchinterval(usual)
 
 
 def uvicorn_config(app: Any, connections: ConnectionLimits, *, grace: float) -> uvicorn.Config:
@@ -126,9 +117,9 @@ def introduction(served: Served, url: str) -> list[str]:
     """What is served where, and what cannot be promised."""
     models = served.models.values()
     lines = [f"serving {several(len(models), 'model', 'models')} at {url}"]
-    lines += [f"  {model.name}  {model.predictor!r}" for model in models]
+    lines += [f"  {model.name}  {model.engine.description}" for model in models]
     if not all(model.engine.exact for model in models):
         lines.append("answers are made in batches: their last digits may depend on who else is asking")
-    elif any(model.predictor.device.type == "cpu" for model in models) and (reason := why()):
+    elif any(model.engine.device == "cpu" for model in models) and (reason := why()):
         lines.append(f"without native kernels requests are decoded one after another: {reason}")
     return lines

@@ -36,15 +36,15 @@ class CancelledError(RegardError):
 class Ask:
     """What is asked of a model: an input, and options as `regard predict` takes them.
 
-    `finish` makes what is sent of what the model says; it runs where the model is. A stream hands each piece of its
-    text to `tell` as it comes.
+    `finish` makes what is sent of what the model says. A stream hands its tokens to `tell` as they come: what they
+    spell is for whoever sends it to say, so that the thread of the model has that much less to do.
     """
 
     input: Any
     options: dict[str, Any] = field(default_factory=dict)
     kind: Kind = "predict"
     finish: Callable[[Any], Any] = lambda output: output
-    tell: Callable[[str], None] = lambda piece: None
+    tell: Callable[[list[int]], None] = lambda tokens: None
 
 
 class Ticket:

@@ -188,7 +188,7 @@ class Worker:
             return ask.finish(self.desk.predictor.embed([ask.input])[0])
         model = self.desk.joined or self.desk.predictor
         if ask.kind == "stream":
-            return ask.finish(_told(model.stream(ask.input, **ask.options), ask.tell))
+            return ask.finish(_told(model.stream_ids(ask.input, **ask.options), ask.tell))
         return ask.finish(model([ask.input], **ask.options)[0])
 
     def _step(self) -> None:
@@ -277,8 +277,8 @@ def _finished(ask: Ask, output: Any) -> Any:
         return problem
 
 
-def _told(pieces: Any, tell: Callable[[str], None]) -> Any:
-    """Hand over pieces as they come; gives what the stream gives at its end."""
+def _told(pieces: Any, tell: Callable[[list[int]], None]) -> Any:
+    """Hand over tokens as they come; gives what the stream gives at its end."""
     while True:
         try:
             tell(next(pieces))

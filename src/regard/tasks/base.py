@@ -51,7 +51,8 @@ from regard.metrics.scores import LengthBucket, Metric
 from regard.tasks.measuring import Scores, compared
 from regard.tasks.predictions import attempt
 
-if TYPE_CHECKING:  # loaded when a model is looked at or verified
+if TYPE_CHECKING:  # loaded when a model is looked at, verified or exported
+    from regard.checkpoints.usage import Usage
     from regard.inspection.forward_case import ForwardCase
     from regard.inspection.invariants import Check
     from regard.inspection.record import Look
@@ -206,6 +207,15 @@ class Predictor(ABC, Generic[Input, Output]):
         """What a model is in the terms of others, its weights, and JSON files that go beside them."""
         facts = (pretrained.task, pretrained.model, pretrained.options, pretrained.labels, pretrained.decode)
         return ModelSpec(*facts), pretrained.tensors, {}
+
+    @classmethod
+    def usage(cls, pretrained: Pretrained, recipe: Recipe) -> Usage:
+        """How the model is asked, for those who ask it without regard."""
+        from regard.checkpoints.usage import Usage
+
+        decode = recipe.decode
+        names = [field.name for field in fields(Usage) if hasattr(decode, field.name)]
+        return Usage(**{name: getattr(decode, name) for name in names})
 
     # ---- inputs and outputs
 

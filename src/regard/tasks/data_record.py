@@ -3,9 +3,9 @@
     now = read_record(recipe, context.data_root, before=before)     the files as they are
     changes(before, now)                                            ["train.tsv: 1,204 → 1,310 bytes", …]
 
-Files are called as the recipe calls them, those of a folder by their place in it; images and recordings that a table
-names are among them. A file of the same size and time is believed to be the same; of any other all bytes count, which
-are read a part at a time.
+Files are called as the recipe calls them, those of a folder by their place in it, those of a pattern by themselves;
+images and recordings that a table names are among them. A file of the same size and time is believed to be the same; of
+any other all bytes count, which are read a part at a time.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from regard.checkpoints.run import RunFolder
 from regard.config.recipe import Recipe
+from regard.data.io.globs import expand
 from regard.data.io.hashes import NAME as HASHES
 from regard.data.io.hashes import hash_of
 from regard.data.io.lines import STDIN
@@ -100,7 +101,8 @@ def _named(recipe: Recipe, root: Path | None) -> Iterator[tuple[str, Path]]:
     names = list(dict.fromkeys(_names(recipe)))
     for name in names:
         with suppress(DataError):
-            yield from _inside(name, Path(find_data(name, root))) if name != STDIN else ()
+            for one in expand(name, root) if name != STDIN else ():
+                yield from _inside(one, Path(find_data(one, root)))
     inputs = task_spec(recipe.task).inputs
     with suppress(RegardError):
         for path in resolve(inputs)(recipe.data, root) if inputs and STDIN not in names else ():

@@ -12,8 +12,10 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
+from regard.data.io.globs import expand_all, holds_something, is_pattern
 from regard.data.io.lines import STDIN
 from regard.data.io.paths import find_data, keep_stdin
+from regard.data.io.shards import Workshop
 from regard.errors import ConfigError, DataError
 
 Data = TypeVar("Data")
@@ -35,18 +37,31 @@ class DataFiles(Generic[Data]):
     ending: ClassVar[str] = ""  # of standard input, where it can be read
 
     def find(self, names: Sequence[str], *, what: str) -> list[str]:
-        """The paths of what `data.what` names; that it names nothing is the user's to change."""
+        """The paths of what `data.what` names, each once; that it names nothing is the user's to change.
+
+        Empty files that a pattern matches among others are passed over.
+        """
         if not names:
             raise ConfigError(
                 f"data.{what} names no {self.holds}",
                 hint=f'give it with --{what} {self.example}, or as data.{what} = ["{self.example}"]',
             )
-        return [find_data(self.keep(name, what), self.root) for name in names]
+        paths = [find_data(self.keep(name, what), self.root) for name in expand_all(names, self.root)]
+        if any(is_pattern(name, self.root) for name in names) and len(paths) > 1:
+            named = {find_data(name, self.root) for name in names if not is_pattern(name, self.root) and name != STDIN}
+            return [path for path in paths if path in named or holds_something(path)] or paths
+        return paths
 
     def keep(self, name: str, what: str) -> str:
         """A file's name; standard input becomes a file, since it is read more than once."""
         kept = name == STDIN and self.ending
         return str(keep_stdin(self.made / f"stdin-{what}{self.ending}")) if kept else name
+
+    @property
+    def workshop(self) -> Workshop:
+        """How ids are made of the data: by how many processes, in shards of what size."""
+        section: Any = self.data
+        return Workshop(section.workers, int(section.shard_mib * 2**20))
 
     def sets(self) -> dict[str, tuple[str, ...]]:
         """What the recipe names, by set: training, validation and every test set; sets without files are left out."""

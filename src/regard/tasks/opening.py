@@ -14,6 +14,7 @@ from regard.checkpoints.spec import Pretrained
 from regard.config.bounded import at_most, read_size
 from regard.config.devices import choose_device
 from regard.config.recipe import Recipe
+from regard.config.twins import twin
 from regard.data.io.hashes import check_hashes
 from regard.errors import CheckpointError, ConfigError, EnvironmentProblem
 from regard.tasks.base import Predictor
@@ -31,8 +32,11 @@ def load(
 ) -> Any:
     """Open a trained model, ready for its task, on a device ("auto", "cpu", "cuda", "cuda:1").
 
+    On "meta" it has no weights: settings and tokenizers, for who has another process predict.
+
     `folder` is a run, a Hugging Face folder, a llama2.c `.bin` or a `.gguf` file. `precision` is what predictions are
-    computed in: "fp32" (what "auto" means), "bf16", or on a CPU "int8". Looking inside and log-probabilities always
+    computed in: "fp32" (what "auto" means, except that a CPU multiplies the weights of a GGUF file in their blocks),
+    "bf16", or on a CPU "int8". Looking inside and log-probabilities always
     use the weights as they were trained. With `check`, the files of a run are compared with the hashes that they were
     written with, which takes about a third of a second a GiB. `max_memory` bounds what opening may take: bytes, or a
     size such as "8GB"; None: what is free, or what a block of `at_most` allows.
@@ -46,9 +50,10 @@ def load(
     if check:
         check_hashes(run.path, ["config.toml", "run.json"])
     recipe = read_recipe(run) if run.exists() else None
-    pretrained = open_model(run.path, check=check)
+    pretrained = open_model(run.path, check=check, blocks=_keeps_blocks(run.path, device, precision))
+    chosen_device = _device(device)
     with torch.random.fork_rng(devices=[]):  # the first weights are drawn, only to be replaced
-        module = pretrained.module().to(_device(device))
+        module = pretrained.outline() if chosen_device.type == "meta" else pretrained.module().to(chosen_device)
     chosen = recipe or recipe_of(pretrained)
     predictor = predictor_of(pretrained.task).open(pretrained, chosen, module, precision=precision)
     predictor.folder = None if recipe is None else run.path
@@ -87,6 +92,14 @@ def read_recipe(run: RunFolder) -> Recipe:
         raise CheckpointError(
             f"{run.path / 'config.toml'}: {problem}", hint="it may have been written by another version of regard"
         ) from problem
+
+
+def _keeps_blocks(path: Path, device: str, precision: str) -> bool:
+    """Whether weights in blocks stay in them: where something multiplies them as they are, unless fp32 is asked for."""
+    if path.suffix != ".gguf" or precision != "auto" or _device(device).type != "cpu":
+        return False
+    fast = twin("keeps_blocks")
+    return fast is not None and bool(fast())
 
 
 def _device(name: str) -> torch.device:

@@ -12,7 +12,7 @@ from typing import Any
 
 from regard.data.text.documents import Document
 from regard.data.text.grams import has_spaces
-from regard.tasks.texts import TextFiles, hold_out
+from regard.tasks.texts import TextFiles
 from regard.training.plan import within
 
 _LOOKED_AT = 2**18  # characters that show whether words are kept apart
@@ -77,7 +77,8 @@ def text_size(files: TextFiles) -> TextSize:
     """Read the texts of a recipe through."""
     count = _Count()
     if files.valid is None:
-        for held, document in hold_out(files.train.documents, files.data.held_out):
+        assert files.held_out is not None
+        for held, document in files.held_out.documents():
             count.add(document, held=held)
     else:
         for document in files.train.documents():

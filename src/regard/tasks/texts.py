@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from regard.config.data import TextConfig, TextPieces, TokenizerConfig
+from regard.config.data import LearntTokenizer, TextConfig, TextPieces, TokenizerConfig
 from regard.data.io.cache import store_key
+from regard.data.io.globs import is_pattern
 from regard.data.io.hashes import NAME as HASHES
 from regard.data.io.hashes import Damaged, check_hashes, record_hashes
 from regard.data.io.paths import find_data
 from regard.data.io.saved import saved_part
 from regard.data.text.documents import Document, TextSource
 from regard.data.text.streams import TokenStream
+from regard.data.text.text_units import HeldOut, TextUnits, sample_every
 from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_pieces
 from regard.errors import DataError
@@ -42,7 +45,9 @@ class TextFiles(DataFiles[TextConfig]):
     def source(self, names: tuple[str, ...], *, what: str) -> TextSource:
         """Describe one set of texts."""
         paths = tuple(saved_part(path, what) or path for path in self.find(names, what=what))
-        return TextSource(paths, split=self.data.split, column=self.data.column)
+        named = [name for name in names if not is_pattern(name, self.root)]
+        needed = frozenset(self.find(named, what=what)) if named else frozenset()
+        return TextSource(paths, split=self.data.split, column=self.data.column, needed=needed)
 
     @cached_property
     def train(self) -> TextSource:
@@ -67,13 +72,39 @@ class TextFiles(DataFiles[TextConfig]):
         sources = {"train": self.train, "valid": self.valid} | self.tests
         return {name: source.fingerprint() for name, source in sources.items() if source is not None}
 
+    @cached_property
+    def held_out(self) -> HeldOut | None:
+        """What is held out of the training text, where no other text is named."""
+        if self.valid is not None:
+            return None
+        return HeldOut.of(self.train, self.data.held_out, workers=self.workshop.processes)
+
     def train_documents(self) -> Iterator[Document]:
         """What is learnt from."""
-        return self._parted(held_out=False) if self.valid is None else self.train.documents()
+        if self.held_out is None:
+            return self.train.documents()
+        return (document for held, document in self.held_out.documents() if not held)
 
     def valid_documents(self) -> Iterator[Document]:
         """What is chosen by."""
-        return self._parted(held_out=True) if self.valid is None else self.valid.documents()
+        return self.valid.documents() if self.valid is not None else self._held_documents()
+
+    def _held_documents(self) -> Iterator[Document]:
+        assert self.held_out is not None
+        return self.held_out.held()
+
+    def units(self) -> TextUnits:
+        """What is learnt from, as units that can be read at once."""
+        return TextUnits.of(self.train, most=self.workshop.shard_bytes, held=self.held_out)
+
+    def sample_every(self, pieces: LearntTokenizer) -> int:
+        """Each how manieth document a tokenizer is learnt from: all, unless there is too much text."""
+        return sample_every(self.train.files(), pieces)
+
+    def sample(self, pieces: LearntTokenizer) -> Iterator[str]:
+        """The texts that a tokenizer is learnt from."""
+        every = self.sample_every(pieces)
+        return (document.text for document in islice(self.train_documents(), 0, None, every))
 
     def test_documents(self) -> dict[str, Documents]:
         """The documents to report on, by name; else those held out, where the model was trained on some."""
@@ -83,34 +114,6 @@ class TextFiles(DataFiles[TextConfig]):
     def given_tokenizer(self, pieces: TokenizerConfig) -> Tokenizer | None:
         """The tokenizer that a `[tokenizer]` section names, if it does."""
         return None if pieces.file is None else Tokenizer.load(find_data(pieces.file, self.root))
-
-    def _parted(self, *, held_out: bool) -> Iterator[Document]:
-        parted = hold_out(self.train.documents, self.data.held_out)
-        return (document for held, document in parted if held == held_out)
-
-
-def hold_out(documents: Callable[[], Iterator[Document]], share: float) -> Iterator[tuple[bool, Document]]:
-    """Every document with whether it is held out: the last ones, with about `share` of all characters.
-
-    The document that the border runs through is kept to learn from, unless it is the last: then it is cut there.
-    """
-    total, ends = 0, []
-    for document in documents():
-        total += len(document.text)
-        if not document.more:
-            ends.append(total)
-    border = int(total * (1 - share))
-    whole = [end for end in ends[:-1] if end >= border]
-    border = whole[0] if whole else border
-    done = 0
-    for document in documents():
-        before = document.text[: max(0, border - done)]
-        after = document.text[len(before) :]
-        if before:
-            yield False, document._replace(text=before, more=document.more and not after)
-        if after:
-            yield True, document._replace(text=after)
-        done += len(document.text)
 
 
 def encode_texts(
@@ -122,22 +125,32 @@ def encode_texts(
     given = files.given_tokenizer(pieces)
     facts = (repr((separated, data.held_out if files.valid is None else None)), repr(pieces))
     elsewhere = "" if given is None else given.fingerprint()  # its file may change
-    key = store_key("texts", *(source.fingerprint() for source in sources), *facts, elsewhere)
+    sampled = [] if files.sample_every(pieces) == 1 else [files.sample_every(pieces)]
+    key = store_key("texts", *(source.fingerprint() for source in sources), *facts, elsewhere, *sampled)
     made = folder / key[:24]
-    texts = (document.text for document in files.train_documents())
-    tokenizer = kept_tokenizer(made, lambda: given or learn_pieces(texts, pieces, verbatim=pieces.verbatim), say=say)
 
-    def stream(name: str, documents: Callable[[], Iterator[Document]]) -> TokenStream:
+    def make() -> Tokenizer:
+        return given or learn_pieces(files.sample(pieces), pieces, verbatim=pieces.verbatim)
+
+    tokenizer = kept_tokenizer(made, make, say=say)
+
+    def stream(name: str, build: Callable[..., TokenStream]) -> TokenStream:
         part = store_key(key, name)
 
-        def build(into: Path) -> TokenStream:
-            built = TokenStream.build(documents(), tokenizer, into, separated=separated, fingerprint=part)
+        def said(into: Path) -> TokenStream:
+            built = build(tokenizer, into, separated=separated, fingerprint=part)
             say(f"{name}: {built.extent.characters:,} characters, {len(built):,} tokens")
             return built
 
-        return TokenStream.cached(part, made, build=build, say=say)
+        return TokenStream.cached(part, made, build=said, say=say)
 
-    return EncodedTexts(tokenizer, stream("train", files.train_documents), stream("valid", files.valid_documents))
+    def build_train(*where: Any, **options: Any) -> TokenStream:
+        return TokenStream.build_from(files.units(), *where, **options, workshop=files.workshop, name="train", say=say)
+
+    def build_valid(*where: Any, **options: Any) -> TokenStream:
+        return TokenStream.build(files.valid_documents(), *where, **options)
+
+    return EncodedTexts(tokenizer, stream("train", build_train), stream("valid", build_valid))
 
 
 def kept_tokenizer(folder: Path, make: Callable[[], Tokenizer], *, say: Say = lambda _: None) -> Tokenizer:

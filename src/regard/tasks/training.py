@@ -21,6 +21,7 @@ from regard.tasks.facts.card import keep_card, write_card
 from regard.tasks.opening import read_recipe
 from regard.tasks.recipes import make_recipe
 from regard.tasks.registry import resolve, task_spec
+from regard.training.distributed import is_elastic
 from regard.training.plan import Plan
 from regard.training.run import WANTED, Course, check_folder, fit
 from regard.training.setup import RunContext, Say, holding
@@ -42,13 +43,13 @@ def train(
 
     `minutes` are how long it may take; with `only_plan` it says what it would do, and leaves nothing behind. What is
     gone on with is compared with the hashes that it was written with, without `check` not; so is the data, and
-    with `changed_data` it may be another.
+    with `changed_data` it may be another. Where `torchrun` may start it again, it goes on with what is there.
     """
     if only_plan:
         with TemporaryDirectory(prefix="regard-plan-") as folder:
             context = RunContext.join(RunFolder(folder), device=recipe.train.device, data_root=data_root, say=say)
             return _train(recipe, context, Course(minutes=minutes, only_plan=True))
-    run = RunFolder(out, check=check)
+    run, resume = RunFolder(out, check=check), resume or is_elastic()
     if resume:
         run.check_files(made=True)
     begun = read_recipe(run) if run.exists() else None

@@ -3,6 +3,8 @@
     Ema      moving mean over steps        w̄ ← d w̄ + (1 − d) w,   d = min(decay, (1 + n) / (10 + n)) at update n
     LastN    plain mean of the last n snapshots                               Vaswani et al. (2017), section 6.1
 
+Where weights are held in parts, so are their averages: each process has those of its own part.
+
 The trainer calls `update` after every step and `snapshot` before every evaluation; each averager uses one of them.
 Averages hold parameters only, shared ones once, under the names of `model.named_parameters()`.
 """
@@ -16,10 +18,14 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from regard.checkpoints.sharded import Piece, StoredTensor
+from regard.checkpoints.shards import local_part, part_like, piece_like, whole
 from regard.checkpoints.weights import misfits
 from regard.errors import CheckpointError, UsageError
 
 Weights = dict[str, Tensor]
+State = dict[str, Tensor | Piece]
+Stored = Mapping[str, Tensor | StoredTensor]
 
 
 class Averager(ABC):
@@ -36,11 +42,11 @@ class Averager(ABC):
         """The mean, by parameter name."""
 
     @abstractmethod
-    def state_tensors(self) -> Weights:
+    def state_tensors(self) -> State:
         """All that the next average depends on."""
 
     @abstractmethod
-    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_state_tensors(self, tensors: Stored) -> None:
         """Go on from there."""
 
 
@@ -49,6 +55,7 @@ class Ema(Averager):
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
+        self._like = dict(model.named_parameters())
         self._average = {name: _wide(p).clone() for name, p in _weights(model).items()}
         first = next(iter(self._average.values()), torch.empty(()))
         self._n_updates = torch.zeros((), dtype=torch.float64, device=first.device)  # there, so as to be recordable
@@ -67,17 +74,18 @@ class Ema(Averager):
         """The mean, by parameter name; the tensors themselves, which the next update changes."""
         return dict(self._average)
 
-    def state_tensors(self) -> Weights:
+    def state_tensors(self) -> State:
         """The mean, and how many updates it has seen."""
-        return {f"average.{name}": mean for name, mean in self._average.items()} | {"n_updates": self._n_updates.long()}
+        means: State = {f"average.{name}": piece_like(mean, self._like[name]) for name, mean in self._average.items()}
+        return means | {"n_updates": self._n_updates.long()}
 
-    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_state_tensors(self, tensors: Stored) -> None:
         """Go on from there."""
-        expected = {f"average.{name}": mean.shape for name, mean in self._average.items()}
+        expected = {f"average.{name}": parameter.shape for name, parameter in self._like.items()}
         check_tensors(tensors, expected | {"n_updates": torch.Size()}, what="average")
-        self._n_updates.copy_(tensors["n_updates"])
+        self._n_updates.copy_(whole(tensors["n_updates"]))
         for name, mean in self._average.items():
-            mean.copy_(tensors[f"average.{name}"])
+            mean.copy_(part_like(tensors[f"average.{name}"], self._like[name]))
 
 
 class LastN(Averager):
@@ -85,7 +93,7 @@ class LastN(Averager):
 
     def __init__(self, model: nn.Module, n: int) -> None:
         self.n = n
-        self._shapes = {name: p.shape for name, p in _weights(model).items()}
+        self._like = dict(model.named_parameters())
         self._snapshots: list[Weights] = []
 
     def snapshot(self, model: nn.Module) -> None:
@@ -97,20 +105,27 @@ class LastN(Averager):
         """The mean, by parameter name, summed in float64."""
         if not self._snapshots:
             raise UsageError("there is no snapshot to average yet", hint="call snapshot(model) first")
-        return {name: self._mean([taken[name] for taken in self._snapshots]) for name in self._shapes}
+        return {name: self._mean([taken[name] for taken in self._snapshots]) for name in self._like}
 
-    def state_tensors(self) -> Weights:
+    def state_tensors(self) -> State:
         """The snapshots, oldest first."""
-        flat = {f"{i}.{name}": t for i, taken in enumerate(self._snapshots) for name, t in taken.items()}
+        flat: State = {
+            f"{i}.{name}": piece_like(t, self._like[name])
+            for i, taken in enumerate(self._snapshots)
+            for name, t in taken.items()
+        }
         return flat | {"n_snapshots": torch.tensor(len(self._snapshots))}
 
-    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_state_tensors(self, tensors: Stored) -> None:
         """Go on from there; of more snapshots than n, the last are kept."""
-        n = int(tensors.get("n_snapshots", torch.tensor(0)))
-        expected = {f"{i}.{name}": shape for i in range(n) for name, shape in self._shapes.items()}
+        n = int(whole(tensors.get("n_snapshots", torch.tensor(0))))
+        expected = {f"{i}.{name}": parameter.shape for i in range(n) for name, parameter in self._like.items()}
         check_tensors(tensors, expected | {"n_snapshots": torch.Size()}, what="average")
-        taken = [{name: tensors[f"{i}.{name}"].to("cpu", copy=True) for name in self._shapes} for i in range(n)]
-        self._snapshots = taken[-self.n :]
+        kept = range(max(0, n - self.n), n)
+        self._snapshots = [
+            {name: part_like(tensors[f"{i}.{name}"], p).to("cpu", copy=True) for name, p in self._like.items()}
+            for i in kept
+        ]
 
     def _mean(self, tensors: list[Tensor]) -> Tensor:
         total = sum(tensors[1:], start=tensors[0].double())
@@ -143,8 +158,8 @@ def _wide(tensor: Tensor) -> Tensor:
 
 
 def _weights(model: nn.Module) -> Weights:
-    """Views of the parameters, each once, in place even after they change."""
-    return {name: p.detach() for name, p in model.named_parameters()}
+    """Views of the parameters, or of the parts of them that are here, each once, in place even after they change."""
+    return {name: local_part(p.detach()) for name, p in model.named_parameters()}
 
 
 def _fill(own: Weights, values: Weights) -> None:
@@ -152,7 +167,7 @@ def _fill(own: Weights, values: Weights) -> None:
         tensor.copy_(values[name])
 
 
-def check_tensors(tensors: Mapping[str, Tensor], expected: Mapping[str, torch.Size], *, what: str) -> None:
+def check_tensors(tensors: Stored, expected: Mapping[str, torch.Size], *, what: str) -> None:
     """Refuse stored tensors that are missing, unknown or misshapen, all in one message."""
     problems = misfits(tensors, expected)
     if problems:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from regard.config.twins import resolve
+from regard.data.batching.examples import BatchExamples
 from regard.data.batching.packing import PackedPlan
-from regard.data.batching.plan import Position
+from regard.data.batching.plan import Indices, Position
+from regard.data.batching.tensors import TensorBatch
 
 
 class BatchPlanMixin:
@@ -25,14 +28,32 @@ class BatchPlanMixin:
     fixed_shape = False
     few_lengths = 0
     multiple_of = 1
+    same_draws = False
     _loss: Callable[..., Any] | None = None
 
     def batches(self, position: Position, *, rank: int = 0, world: int = 1) -> Iterator[tuple[Position, Any]]:
         """Batches without end from a position on; each of `world` processes gets its share of every batch."""
         before = position
         for after, examples in self.plan.iterate(position):
-            yield after, self.share(examples, epoch=before.epoch, rank=rank, world=world)
+            batch = self.share(examples, epoch=before.epoch, rank=rank, world=world)
+            if isinstance(batch, TensorBatch):
+                beside = self.beside(len(examples), rank=rank, world=world)
+                own = BatchExamples.share(self.numbers(examples), before, rank=rank, world=world, beside=beside)
+                batch = replace(batch, examples=own)
+            yield after, batch
             before = after
+
+    def numbers(self, examples: Any) -> Any:
+        """The numbers of a plan's examples in the data, (n,)."""
+        return examples
+
+    def beside(self, n: int, *, rank: int, world: int) -> Indices | None:
+        """The places in a whole batch of n of the examples that a share holds besides its own; None: none."""
+        return None
+
+    def draw_by_example(self) -> None:
+        """From now on an example's share of a batch draws what it would in the whole."""
+        self.same_draws = True
 
     def share(self, examples: Any, *, epoch: int, rank: int, world: int) -> Any:
         """One process's share of a batch; an empty one is a batch without tokens."""

@@ -9,18 +9,28 @@ the tokens of the whole batch, and the sum over processes is the whole batch's g
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from regard.errors import EnvironmentProblem, RegardError
 
 Shared = TypeVar("Shared")
+_PATIENCE = timedelta(
+    hours=2
+)  # while the first process evaluates, the others wait; one that is gone is noticed at once
+
+
+def is_elastic() -> bool:
+    """Whether `torchrun --max-restarts` starts all processes again when one is lost; the run then goes on by itself."""
+    return int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0
 
 
 class Lost(EnvironmentProblem):
@@ -28,30 +38,69 @@ class Lost(EnvironmentProblem):
 
 
 @contextmanager
-def _together() -> Iterator[None]:
-    """Where processes wait for one another; that one of them is gone is said as such."""
+def together(*, computing: bool = False) -> Iterator[None]:
+    """Where processes wait for one another; that one of them is gone is said as such.
+
+    While they are `computing` besides, other things can go wrong, which are left as they are.
+    """
     try:
         yield
     except RuntimeError as problem:  # what the backends raise when a connection ends
+        if computing and not _of_a_backend(problem):
+            raise
         raise Lost("another process of this training is gone (killed, or out of memory): it cannot go on") from problem
+
+
+def _of_a_backend(problem: RuntimeError) -> bool:
+    return isinstance(problem, dist.DistError) or any(name in str(problem) for name in ("gloo", "NCCL", "nccl"))
+
+
+def _find_launcher(seconds: float = 20.0) -> None:
+    """Refuse to wait for others where the launcher that all would meet at was killed while they started."""
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return
+    place, until = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])), time.monotonic() + seconds
+    while True:
+        try:
+            socket.create_connection(place, timeout=seconds).close()
+            return
+        except OSError as problem:
+            if time.monotonic() > until:
+                raise Lost("the launcher of this training is gone: nothing is begun") from problem
+        time.sleep(0.2)
 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """Which of how many processes this is."""
+    """Which of how many processes this is.
+
+    `handle` is what PyTorch knows the group by, None for all there are; `background` is the same processes once more,
+    for threads whose messages must not come between the others. `launcher` is the process that started this one.
+    """
 
     rank: int = 0
     size: int = 1
+    handle: dist.ProcessGroup | None = None
+    background: dist.ProcessGroup | None = None
+    launcher: int | None = None
 
     @classmethod
     def join(cls, device: torch.device) -> ProcessGroup:
         """Join the processes that `torchrun` started, or be alone."""
         if int(os.environ.get("WORLD_SIZE", "1")) < 2:
-            return cls()
-        if not dist.is_initialized():
-            with _together():
-                dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-        return cls(dist.get_rank(), dist.get_world_size())
+            return cls(launcher=os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None)
+        with together():
+            if not dist.is_initialized():
+                _find_launcher()
+                backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+                dist.init_process_group(backend, timeout=_PATIENCE)
+            background = dist.new_group(backend="gloo", timeout=_PATIENCE)
+        return cls(dist.get_rank(), dist.get_world_size(), background=background, launcher=os.getppid())
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the launcher is gone: nobody would start again what is lost now, or stop what is not wanted."""
+        return self.launcher not in (None, os.getppid())
 
     @property
     def first(self) -> bool:
@@ -60,29 +109,11 @@ class ProcessGroup:
 
     def total(self, value: float | int) -> float:
         """The sum of a number over all processes."""
-        if self.size == 1:
-            return value
-        tensor = torch.tensor(float(value), dtype=torch.float64)
-        tensor = tensor.cuda() if dist.get_backend() == "nccl" else tensor
-        with _together():
-            dist.all_reduce(tensor)
-            return float(tensor)
+        return self.totals([value])[0]
 
-    def sum_gradients(self, parameters: Iterable[Tensor]) -> None:
-        """Add up every process's gradients, in one message a data type."""
-        if self.size == 1:
-            return
-        by_type: dict[torch.dtype, list[Tensor]] = {}
-        for parameter in parameters:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            by_type.setdefault(parameter.grad.dtype, []).append(parameter.grad)
-        for gradients in by_type.values():
-            flat = torch.cat([gradient.flatten() for gradient in gradients])
-            with _together():
-                dist.all_reduce(flat)
-            for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
-                gradient.copy_(part.view_as(gradient))
+    def totals(self, values: Sequence[float | int]) -> list[float]:
+        """The sums of several numbers over all processes."""
+        return Tally(self, values).wait()
 
     def from_first(self, make: Callable[[], Shared]) -> Shared:
         """What the first process makes, in all of them; what it cannot make, none of them can."""
@@ -94,8 +125,8 @@ class ProcessGroup:
                 box = [make()]
             except RegardError as problem:
                 box = [problem]
-        with _together():
-            dist.broadcast_object_list(box)
+        with together():
+            dist.broadcast_object_list(box, group=self.handle, group_src=0)
         if isinstance(box[0], RegardError):
             raise box[0]
         shared: Shared = box[0]
@@ -104,10 +135,29 @@ class ProcessGroup:
     def wait(self) -> None:
         """Wait until all processes are here."""
         if self.size > 1:
-            with _together():
-                dist.barrier()
+            with together():
+                dist.barrier(self.handle)
 
     def leave(self) -> None:
         """Take leave of the others."""
-        if self.size > 1 and dist.is_initialized():
+        if self.size > 1 and self.handle is None and dist.is_initialized():
             dist.destroy_process_group()
+
+
+class Tally:
+    """Sums of a few numbers over all processes, on their way while other work goes on."""
+
+    def __init__(self, group: ProcessGroup, values: Sequence[float | int]) -> None:
+        self._values, self._work = list(values), None
+        if group.size > 1:
+            self._tensor = torch.tensor(self._values, dtype=torch.float64)
+            with together():
+                self._work = dist.all_reduce(self._tensor, group=group.handle, async_op=True)
+
+    def wait(self) -> list[float]:
+        """The sums, as soon as they are there."""
+        if self._work is not None:
+            with together():
+                self._work.wait()
+            self._values, self._work = self._tensor.tolist(), None
+        return self._values

@@ -8,16 +8,20 @@ Why not `torch.optim.Muon`: a joint projection holds several matrices in one par
 orthogonalising them together would couple what the model uses apart. Here a group of parameters may name the rows of
 its parts, `{"params": …, "splits": (A₁, A₂, …)}`. Parts of one shape, all over the model, are orthogonalised in one
 batch of products, where torch goes through them one by one, and in float32 where there is no GPU.
+
+Where processes hold the rows of a matrix in parts, so do they its momentum. An update needs the whole matrix: it is
+gathered in every process, made orthogonal there, and each takes the rows of its part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from regard.checkpoints.shards import first_row, gather, local_part, placed_like
 from regard.errors import ShapeError
 
 # Chosen by Jordan et al. to be steep at zero: five steps bring singular values between 0.7 and 1.2, not exactly to 1.
@@ -53,30 +57,51 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Update every matrix that has a gradient."""
-        alike: dict[tuple[Any, ...], list[tuple[Tensor, Tensor]]] = {}
+        alike: dict[tuple[Any, ...], list[tuple[_Held, Tensor]]] = {}
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is None:
                     continue
                 update = self._momentum(parameter, group["momentum"])
-                parameter.mul_(1 - group["lr"] * group["weight_decay"])
+                local_part(parameter).mul_(1 - group["lr"] * group["weight_decay"])
                 splits = group["splits"] or [len(parameter)]
-                for pair in zip(parameter.split(splits), update.split(splits), strict=True):
-                    key = (*pair[0].shape, group["lr"], parameter.device, parameter.dtype)
+                for pair in _parts(parameter, update, splits):
+                    key = (*pair[1].shape, group["lr"], parameter.device, parameter.dtype)
                     alike.setdefault(key, []).append(pair)
         for (rows, columns, lr, *_), pairs in alike.items():
             updates = orthogonal(torch.stack([update for _, update in pairs]))
             updates = updates * (-lr * _SCALE * max(rows, columns) ** 0.5)
-            torch._foreach_add_([part for part, _ in pairs], list(updates.unbind()))
+            kept = [update[held.rows] for (held, _), update in zip(pairs, updates.unbind(), strict=True)]
+            torch._foreach_add_([held.weights for held, _ in pairs], kept)
 
     def _momentum(self, parameter: Tensor, momentum: float) -> Tensor:
         """Nesterov's look ahead: the gradient, moved towards the running mean that already holds it."""
-        gradient, state = parameter.grad, self.state[parameter]
-        assert gradient is not None
+        assert parameter.grad is not None
+        gradient, state = local_part(parameter.grad), self.state[parameter]
         if "momentum" not in state:
             state["momentum"] = torch.zeros_like(parameter)
-        state["momentum"].lerp_(gradient, 1 - momentum)
-        return gradient.lerp(state["momentum"], momentum)
+        mean = local_part(state["momentum"])
+        mean.lerp_(gradient, 1 - momentum)
+        return placed_like(gradient.lerp(mean, momentum), parameter)
+
+
+class _Held(NamedTuple):
+    """What this process holds of one of a parameter's parts: the weights, and which of the part's rows they are."""
+
+    weights: Tensor
+    rows: slice
+
+
+def _parts(parameter: Tensor, update: Tensor, splits: Sequence[int]) -> Iterator[tuple[_Held, Tensor]]:
+    """The parts of a parameter, as far as they are held here, each with its whole update."""
+    local = local_part(parameter)
+    first = first_row(parameter)
+    whole = gather(update)
+    begin = 0
+    for part in whole.split(list(splits)):
+        low, high = (min(max(row - first, 0), len(local)) for row in (begin, begin + len(part)))
+        yield _Held(local[low:high], slice(first + low - begin, first + high - begin) if high > low else slice(0)), part
+        begin += len(part)
 
 
 def _check(parameter: Tensor, splits: Iterable[int] | None) -> None:

@@ -16,10 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import MultiHeadAttention
+from regard.checkpoints.sharded import StoredTensor
+from regard.checkpoints.shards import as_stored, part_like, placed_like, whole
 from regard.config.training import OptimizerName
 from regard.errors import ConfigError
 from regard.layers import DecoderBlock, Embedding, EncoderBlock, GatedFeedForward
-from regard.training.averaging import check_tensors
+from regard.training.averaging import State, Stored, check_tensors
 from regard.training.muon import Muon
 
 _FUSED_ON = {"cpu", "cuda", "mps", "xpu"}
@@ -58,15 +60,15 @@ class JointOptimizer:
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
 
-    def state_tensors(self) -> dict[str, Tensor]:
+    def state_tensors(self) -> State:
         """All that the next step depends on besides weights and rate; the tensors themselves, not copies."""
         return {
-            f"{name}.{key}": value
+            f"{name}.{key}": as_stored(value)
             for name, (parameter, optimizer) in self._owners.items()
             for key, value in optimizer.state.get(parameter, {}).items()
         }
 
-    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_state_tensors(self, tensors: Stored) -> None:
         """Go on from a stored state. A parameter that had no gradient yet has none."""
         self._check(tensors)
         for name, (parameter, optimizer) in self._owners.items():
@@ -76,7 +78,7 @@ class JointOptimizer:
                 state = {key: _placed(key, tensors[f"{name}.{key}"], parameter, optimizer) for key in keys}
                 optimizer.state[parameter] = state
 
-    def _check(self, tensors: Mapping[str, Tensor]) -> None:
+    def _check(self, tensors: Stored) -> None:
         expected: dict[str, torch.Size] = {}
         for name, (parameter, optimizer) in self._owners.items():
             shapes = {key: torch.Size() if key == "step" else parameter.shape for key in _STATE[type(optimizer)]}
@@ -162,8 +164,10 @@ def _embeddings(model: nn.Module) -> set[int]:
     return {id(module.weight) for module in model.modules() if isinstance(module, (Embedding, nn.Embedding))}
 
 
-def _placed(key: str, tensor: Tensor, parameter: Tensor, optimizer: torch.optim.Optimizer) -> Tensor:
+def _placed(key: str, stored: Tensor | StoredTensor, parameter: Tensor, optimizer: torch.optim.Optimizer) -> Tensor:
     """A copy of a stored tensor where the optimizer wants it: AdamW counts steps on the processor unless fused."""
     group: dict[str, Any] = optimizer.param_groups[0]
     device = torch.device("cpu") if key == "step" and not group["fused"] else parameter.device
-    return tensor.detach().to(device, copy=True)
+    if key == "step":
+        return whole(stored).detach().to(device, copy=True)
+    return placed_like(part_like(stored, parameter).detach().to(device, copy=True), parameter)

@@ -1,4 +1,11 @@
-"""Batches prepared ahead, in a thread, while the device computes.
+"""Batches prepared ahead, in a thread, while the device computes; and what a step takes of them.
+
+    feed = StepFeed(group, accumulate=2, wishes=…)
+    taken, n_tokens = feed.take(batches)         the batches of this process, the tokens of all
+    feed.agreed()                                whether any process wishes something, after the step
+
+Several processes have to know how many predictions their shares of a step come to, and whether one of them was asked to
+stop. Nobody waits for that: the numbers of the next step travel while this one is computed.
 
 Python lets a thread run for 5 ms before another one gets its turn, which is longer than a small model's whole step on
 a GPU. While batches are prepared for one, threads take turns more often, so that it never waits for its next order; a
@@ -8,14 +15,57 @@ processor's steps are long enough. Afterwards turns are as long as before, unles
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from queue import Queue
 from threading import Event, Thread
 
 from regard.data.batching.plan import Position
+from regard.training.distributed import ProcessGroup, Tally
 from regard.training.protocol import Batch
 
 _TURN = 2e-4  # seconds
+
+
+Batches = Iterator[tuple[Position, Batch]]
+
+
+class StepFeed:
+    """The batches of one step after the other, with what all processes have to know of them."""
+
+    def __init__(self, group: ProcessGroup, *, accumulate: int, wishes: Callable[[], Sequence[bool]]) -> None:
+        self._group, self._accumulate, self._wishes = group, accumulate, wishes
+        self._next: list[tuple[Position, Batch]] = []
+        self._tally: Tally | None = None
+
+    def take(self, batches: Batches) -> tuple[list[tuple[Position, Batch]], int]:
+        """This process's batches of a step, and the tokens of all processes; of one alone, no more is taken."""
+        if not self._next:
+            self._send(batches)
+        taken, n_tokens = self._next, int(self._sums()[0])
+        self._next = []
+        if self._group.size > 1:
+            self._send(batches)
+        return taken, n_tokens
+
+    def agreed(self) -> list[bool]:
+        """Which wishes some process had: by now, of one alone, or when the step began."""
+        if self._group.size == 1:
+            return list(self._wishes())
+        return [total > 0 for total in self._sums()[1:]]
+
+    def close(self) -> None:
+        """Wait for what is still on its way."""
+        if self._tally is not None:
+            self._sums()
+
+    def _send(self, batches: Batches) -> None:
+        self._next = [next(batches) for _ in range(self._accumulate)]
+        mine = sum(batch.n_tokens for _, batch in self._next)
+        self._tally = Tally(self._group, [mine, *self._wishes()])
+
+    def _sums(self) -> list[float]:
+        assert self._tally is not None
+        return self._tally.wait()
 
 
 class Prefetcher:

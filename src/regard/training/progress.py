@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 
 from regard.data.batching.plan import Position
-from regard.training.protocol import Losses
+from regard.training.protocol import Batch, Losses
 
 
 @dataclass
@@ -22,7 +23,18 @@ class Progress:
     since_best: int = 0
     seconds: float = 0.0
     done: bool = False
+    examples: int = 0  # a digest of all that was learnt from, in its order: the same for any number of processes
     unreported: list[float] = field(default_factory=lambda: [0.0] * 4)  # loss, nll, tokens, seconds since a report
+
+    def saw(self, batches: Iterable[Batch]) -> None:
+        """Add this process's share of some batches to the digest of what was learnt from."""
+        own = [getattr(batch, "examples", None) for batch in batches]
+        self.examples = (self.examples + sum(one.digest() for one in own if one is not None)) % 2**64
+
+    def examples_of_all(self, total: Callable[[int], float]) -> int:
+        """The digest over all processes; `total` adds up numbers that are exact up to 2⁵³."""
+        high, low = divmod(self.examples, 2**32)
+        return (int(total(high)) * 2**32 + int(total(low))) % 2**64
 
     def facts(self) -> dict[str, Any]:
         """As JSON."""

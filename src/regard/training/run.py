@@ -15,7 +15,7 @@ from torch import nn
 from regard.checkpoints.history import read_history
 from regard.checkpoints.provenance import commit, date, hardware, versions
 from regard.checkpoints.run import RunFolder
-from regard.checkpoints.weights import load_weights, weights_of
+from regard.checkpoints.weights import load_weights
 from regard.config.recipe import Recipe
 from regard.config.training import TrainConfig
 from regard.config.wording import roughly, short_count
@@ -23,10 +23,8 @@ from regard.errors import ConfigError, UsageError
 from regard.metrics.figure_names import figure
 from regard.metrics.verdict import BASELINE, check_overfitting, check_warmup
 from regard.models.flops import count_parameters
-from regard.training.averaging import averaged
 from regard.training.plan import Pace, Plan, measure_pace, shortened
 from regard.training.setup import Begin, RunContext, TaskSetup
-from regard.training.signals import Interrupted
 from regard.training.trainer import Trainer
 
 Facts = Mapping[str, Any]
@@ -79,12 +77,7 @@ def fit(recipe: Recipe, context: RunContext, course: Course, *, begin: Begin) ->
         context.run.write_config(recipe.resolved())
         context.run.write_model(setup.spec)
         context.run.seal()
-    try:
-        trainer.fit()
-    except Interrupted:
-        if first and not trainer.progress.best:  # so that it can be used all the same; its checkpoint is written
-            _keep_weights(trainer)
-        raise
+    trainer.fit()
     return _finish(recipe, setup, trainer, context) if first else {}
 
 
@@ -115,21 +108,11 @@ def _foreseen(
 def _finish(recipe: Recipe, setup: TaskSetup, trainer: Trainer, context: RunContext) -> dict[str, Any]:
     """Take the weights that are kept, measure them, and write down what this run was."""
     run, model, progress = context.run, setup.model, trainer.progress
-    if not progress.best:
-        _keep_weights(trainer)
     load_weights(model, run.read_weights(), origin=str(run.weights))
     model.eval()
     if (remark := _by_heart(run)) is not None:
         context.say(remark)
     return write_facts(recipe, model, context, setup.facts(), progress.facts(), setup.measure(context.say))
-
-
-def _keep_weights(trainer: Trainer) -> None:
-    """Write the weights there are, averaged where they are averaged: no evaluation has chosen any."""
-    if trainer.averager and trainer.progress.step % trainer.config.eval_every:
-        trainer.averager.snapshot(trainer.model)
-    with averaged(trainer.model, trainer.averager):
-        trainer.run.write_weights(weights_of(trainer.model))
 
 
 def _by_heart(run: RunFolder) -> str | None:

@@ -19,7 +19,7 @@ from regard.config.devices import choose_device
 from regard.config.recipe import Recipe
 from regard.errors import RegardError
 from regard.models.flops import count_parameters
-from regard.training.distributed import ProcessGroup
+from regard.training.distributed import ProcessGroup, is_elastic
 from regard.training.protocol import Trainable
 
 Say = Callable[[str], None]
@@ -73,7 +73,7 @@ def holding(context: RunContext) -> Iterator[None]:
     with ExitStack() as stack:
 
         def begin() -> None:
-            run.lock = stack.enter_context(locked(run.path))
+            run.lock = stack.enter_context(locked(run.path, patient=is_elastic()))
             run.clear_drafts()
 
         context.group.from_first(begin)

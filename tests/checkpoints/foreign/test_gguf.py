@@ -4,10 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from regard.attention import Rotary, Stretch
+import regard
+from fast_only import needs_fast
+from regard.attention import Rotary, Rows, Stretch
 from regard.checkpoints.foreign.hub import open_foreign
 from regard.checkpoints.weights import load_weights, weights_of
 from regard.errors import CheckpointError
+from regard.fast.cpu.native import loaded
+from regard.fast.cpu.packed_linear import PackedBlocks
+from regard.layers.block_weights import BlockLinear
 from regard.models.registry import build
 
 gguf = pytest.importorskip("gguf")
@@ -180,7 +185,7 @@ def test_byte_pair_vocabulary(tmp_path):
 
 def test_refusals(tmp_path):
     tensors = their_tensors(model_of())
-    with pytest.raises(CheckpointError, match="architecture 'qwen2' is not known; there is 'llama'"):
+    with pytest.raises(CheckpointError, match="architecture 'qwen2' is not known; there are 'llama' and 'gpt2'"):
         open_foreign(write(tmp_path / "a.gguf", tensors, architecture="qwen2"))
     with pytest.raises(CheckpointError, match=r"does not have llama\.expert_count = 8"):
         open_foreign(write(tmp_path / "b.gguf", tensors, extra=[("llama.expert_count", 8)]))
@@ -199,3 +204,39 @@ def test_refusals(tmp_path):
     (tmp_path / "h.gguf").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(CheckpointError, match="not a GGUF file that can be read"):
         open_foreign(tmp_path / "h.gguf")
+
+
+@pytest.mark.parametrize("form", ["Q8_0", "Q4_0", "Q4_1"])
+def test_weights_stay_in_their_blocks(tmp_path, form):
+    path = tmp_path / "model.gguf"
+    write(path, their_tensors(model_of()), quantised=Types[form])
+    kept, plain = open_foreign(path, blocks=True), open_foreign(path)
+    model, exact = kept.module(), plain.module()
+    held = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
+    assert kept.blocks
+    assert held <= 1.1 * path.stat().st_size
+    with torch.inference_mode():
+        assert torch.equal(model(IDS), exact(IDS))
+
+
+@needs_fast
+@pytest.mark.skipif(loaded() is None, reason="no native kernels")
+def test_predictions_by_blocks(tmp_path, monkeypatch):
+    path = tmp_path / "model.gguf"
+    write(path, their_tensors(model_of()), quantised=Types.Q8_0)
+    opened, exact = regard.load(path, "cpu"), regard.load(path, "cpu", precision="fp32")
+    quick = opened.writer.models[0]
+    assert [part for part in quick.modules() if isinstance(part, PackedBlocks)]
+    assert not [part for part in exact.module.modules() if isinstance(part, BlockLinear)]
+    assert "kept in blocks (Q8_0)" in "\n".join(map(str, regard.fast.explain(quick)))
+    prompts = Rows(torch.tensor([[1, 7, 250, 9], [1, 30, 31, 0], [5, 0, 0, 0]]), torch.tensor([4, 3, 1]))
+    with torch.inference_mode():
+        steppers = [model.start(prompts) for model in (quick, exact.module)]
+        alone = [quick.start(prompts.ids[i : i + 1, :n]) for i, n in enumerate((4, 3, 1))]
+        for tokens in torch.tensor([[9, 31, 5], [3, 4, 6], [7, 7, 7]]):
+            found, wanted = (one.step(tokens) for one in steppers)
+            assert (found - wanted).abs().max() < 0.05 * wanted.abs().max()
+            single = torch.cat([one.step(tokens[i : i + 1]) for i, one in enumerate(alone)])
+            assert (found - single).abs().max() < 1e-3 * wanted.abs().max()
+    monkeypatch.setenv("REGARD_NATIVE", "0")
+    assert not [part for part in regard.load(path, "cpu").module.modules() if isinstance(part, BlockLinear)]

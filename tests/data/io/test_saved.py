@@ -43,7 +43,7 @@ def test_pairs_and_labels_of_a_saved_folder(tmp_path):
     assert table_format(path) == "arrow"
     assert read_header(path, format="arrow") == ["id", "translation.en", "translation.de"]
     source = PairSource(path)
-    assert [tuple(one) for one in source.pairs()] == [("a", "x", 1), ("b", "y", 2), ("c", "z", 3)]
+    assert [tuple(one) for one in source.pairs()] == [("a", "x", 1, ""), ("b", "y", 2, ""), ("c", "z", 3, "")]
     assert source.fingerprint() != PairSource(save(tmp_path / "other", [pair("a", "y")])).fingerprint()
     labelled = save(tmp_path / "labels", [{"review": "good", "stars": 1}])
     assert [tuple(one) for one in LabelSource(labelled).examples()] == [("good", None, "1", 1)]

@@ -174,8 +174,9 @@ def test_other_mistakes(tmp_path):
     with pytest.raises(ConfigError, match="given together"):
         SeriesData(valid_from="2020-01-01")
     sets = files(path).read()
+    other = tiny_series.write_csv(tmp_path / "other.csv", tiny_series.wave(60))
     with pytest.raises(UsageError, match="2 files were given; needed: one"):
-        files(path).read_known([str(path)] * 2, sets.space)
+        files(path).read_known([str(path), str(other)], sets.space)
     flat = tiny_series.write_csv(tmp_path / "flat.csv", {"x": np.ones(60)})
     with pytest.raises(DataError, match="x: always the same number in the training part"):
         files(flat).read()

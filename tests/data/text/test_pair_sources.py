@@ -91,7 +91,7 @@ def test_bad_utf8_gives_line_and_offset(tmp_path: Path) -> None:
 def test_utf16_and_windows_1252_are_recognised_and_said(tmp_path: Path) -> None:
     said: list[str] = []
     source = parallel(tmp_path, "ä\n".encode("utf-16"), "Straße\n".encode("cp1252"))
-    assert [tuple(pair) for pair in source.pairs(said.append)] == [("ä", "Straße", 1)]
+    assert [tuple(pair) for pair in source.pairs(said.append)] == [("ä", "Straße", 1, "")]
     assert said == [
         f"{tmp_path / 'a.en'}: read as UTF-16 (little-endian)",
         f"{tmp_path / 'a.de'}: read as Windows-1252",

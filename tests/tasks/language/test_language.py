@@ -10,16 +10,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.config.data import TextPieces
+from regard.config.data import Split, TextPieces
 from regard.data.batching.plan import Position
-from regard.data.text.documents import Document
+from regard.data.text.documents import Document, TextSource
 from regard.data.text.streams import TokenStream
+from regard.data.text.text_units import HeldOut
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import ConfigError, DataError
 from regard.tasks.language.config import TextData
 from regard.tasks.language.metrics import measure_text
 from regard.tasks.language.training import LanguageTraining, language_loss
-from regard.tasks.texts import TextFiles, encode_texts, hold_out
+from regard.tasks.texts import TextFiles, encode_texts
 from tiny_texts import TEXT, documents, learn, make_model, make_task
 
 
@@ -131,16 +132,23 @@ def test_a_few_steps_learn(tmp_path: Path) -> None:
         (["aa", "bbbbbbbb"], 0.5, ["aa|bbb|", "|bbbbb"]),
     ],
 )
-def test_what_is_held_out(texts: list[str], share: float, expected: list[str]) -> None:
-    parted = list(hold_out(lambda: iter(documents(*texts)), share))
+@pytest.mark.parametrize("alone", [False, True])
+def test_what_is_held_out(tmp_path: Path, texts: list[str], share: float, expected: list[str], alone: bool) -> None:
+    for number, text in enumerate(texts if alone else ["\n".join(texts)]):
+        (tmp_path / f"{number}.txt").write_text(text)
+    split: Split = "file" if alone else "line"
+    source = HeldOut.of(TextSource((tmp_path,), split=split), share)
+    parted = list(source.documents())
+    assert list(source.held()) == [document for held, document in parted if held]
     kept = "".join(document.text + "|" for held, document in parted if not held)
     held = "|" + "|".join(document.text for held, document in parted if held)
     assert [kept, held] == expected
 
 
-def test_holding_out_of_a_text_in_parts() -> None:
+def test_holding_out_of_a_text_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = [Document("abcd", "x", more=True), Document("efgh", "x", more=True), Document("ij", "x")]
-    parted = list(hold_out(lambda: iter(parts), 0.4))
+    monkeypatch.setattr(TextSource, "documents_of", lambda *_: iter(parts))
+    parted = list(HeldOut.of(TextSource((tmp_path / "x",)), 0.4).documents())
     assert [(held, d.text, d.more) for held, d in parted] == [
         (False, "abcd", True),
         (False, "ef", False),

@@ -42,9 +42,11 @@ def test_names_are_found_here_then_under_the_root(tmp_path: Path, monkeypatch: p
 
 
 def test_no_file_or_three_are_refused(tmp_path: Path) -> None:
-    for names in ((), ("a", "b", "c")):
-        with pytest.raises(ConfigError, match=rf"data\.train names {len(names)} files"):
-            PairFiles(PairData(train=names), None, tmp_path).train.pairs()
+    for name in "abc":
+        (tmp_path / name).write_text("x\n")
+    for names, message in (((), "0 files"), (("a", "b", "c"), "3 texts that are not told apart")):
+        with pytest.raises(ConfigError, match=rf"data\.train names {message}"):
+            PairFiles(PairData(train=names), tmp_path, tmp_path).train.pairs()
 
 
 def test_languages_are_those_that_are_set_or_that_names_tell(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def _llama2c(path: Path) -> Header:
 
 
 def _gguf(path: Path) -> Header:
-    from regard.checkpoints.foreign.gguf import read_options, reading
+    from regard.checkpoints.foreign.gguf import architecture_of, read_options, reading
 
     with reading(path) as reader:
         from gguf import GGUFValueType
@@ -139,8 +139,7 @@ def _gguf(path: Path) -> Header:
         if rates := kept.get("rope_freqs.weight"):  # a few numbers, which say how positions are stretched
             tensors[rates.name] = torch.tensor(dequantize(rates.data, rates.tensor_type))
     config = TheirConfig(metadata, origin=str(path))
-    if config["general.architecture"] != "llama":
-        raise CheckpointError(f"{path}: architecture {config['general.architecture']!r} is not known; there is 'llama'")
+    architecture = architecture_of(config)
     with config.reading():
         options = read_options(config, tensors)
         check_depth(options, kept, origin=str(path))
@@ -148,7 +147,7 @@ def _gguf(path: Path) -> Header:
     pieces = reader.fields.get("tokenizer.ggml.tokens")
     return Header(
         path,
-        "GGUF file, llama",
+        f"GGUF file, {architecture}",
         spec,
         count_of("gpt", options),
         () if pieces is None else (len(pieces.data),),

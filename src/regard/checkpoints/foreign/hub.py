@@ -36,11 +36,12 @@ FAMILIES: Mapping[str, Family] = {
     family.model_type: family for family in (BERT, DISTILBERT, GPT1, GPT2, LLAMA, MARIAN, WHISPER, VIT)
 }
 
-_FILES: Mapping[str, Callable[[Path], Pretrained]] = {".gguf": open_gguf, ".bin": open_llama2c, ".pt": open_openai}
+_BLOCKS = ".gguf"  # whose weights may be written in blocks
+_FILES: Mapping[str, Callable[[Path], Pretrained]] = {_BLOCKS: open_gguf, ".bin": open_llama2c, ".pt": open_openai}
 
 
-def open_foreign(path: Path | str) -> Pretrained:
-    """A model that others trained, in our terms."""
+def open_foreign(path: Path | str, *, blocks: bool = False) -> Pretrained:
+    """A model that others trained, in our terms; with `blocks`, weights stay in them."""
     path = Path(path)
     if path.is_dir():
         return _open_folder(path)
@@ -51,7 +52,7 @@ def open_foreign(path: Path | str) -> Pretrained:
             f"{path}: not a model that regard can open",
             hint="give a Hugging Face folder, a llama2.c .bin, a .gguf file, or Whisper's .pt",
         )
-    return _FILES[path.suffix](path)
+    return open_gguf(path, blocks=True) if blocks and path.suffix == _BLOCKS else _FILES[path.suffix](path)
 
 
 def write_hub(

@@ -17,8 +17,10 @@ from regard.attention import Stretch
 from regard.checkpoints.foreign.family import Family, Fields, TheirConfig, understood
 from regard.checkpoints.foreign.gpt import TASK, gpt_config, pad_id_of
 from regard.checkpoints.foreign.names import NameMap, Rule
+from regard.checkpoints.foreign.stored_blocks import join_stored
 from regard.checkpoints.spec import ModelSpec, Pretrained
 from regard.errors import CheckpointError
+from regard.layers.block_weights import BlockMatrix
 from regard.models.gpt import GPTConfig
 from regard.models.registry import configure
 
@@ -44,10 +46,9 @@ _FIELDS = Fields(
 )  # fmt: skip
 
 
-def llama_names(
-    config: GPTConfig, *, spelled: Mapping[str, str], taken: Callable[[Tensor], Tensor] | None = None
-) -> NameMap:
-    """The rules of a Llama whose parts are `spelled` so; `taken` brings joined queries, keys and values to halves."""
+def llama_names(config: GPTConfig, *, spelled: Mapping[str, str], neighboured: bool = False) -> NameMap:
+    """The rules of a Llama whose parts are `spelled` so; `neighboured`: rotary features pair neighbours in theirs."""
+    taken, given = (halves(config), neighbours(config)) if neighboured else (None, None)
     E = config.d_head or config.d_model // config.n_heads
     rows = (config.n_heads * E, *((config.n_kv_heads or config.n_heads) * E,) * 2)
     layers: dict[tuple[str, ...], tuple[str, bool]] = {
@@ -64,7 +65,8 @@ def llama_names(
         for part in ("weight", "bias") if biased else ("weight",):
             theirs = tuple(f"{spelled['layer']}{spelled[name]}.{part}" for name in parts)
             name = f"stack.blocks.{{i}}.{ours}.{part}"
-            rules.append(Rule(theirs, name, rows=rows if joined else None, taken=taken if joined else None))
+            changes: dict[str, Any] = {"rows": rows, "taken": taken, "given": given} if joined else {}
+            rules.append(Rule(theirs, name, **changes))
     output = spelled["output"]
     if not config.tied:
         rules.append(Rule(output, "output.weight"))
@@ -91,15 +93,32 @@ def halves(config: GPTConfig) -> Callable[[Tensor], Tensor]:
     return taken
 
 
+def neighbours(config: GPTConfig) -> Callable[[Tensor], Tensor]:
+    """The way back from `halves`."""
+    E = config.d_head or config.d_model // config.n_heads
+    n_turned = (config.n_heads + (config.n_kv_heads or config.n_heads)) * E
+
+    def given(joined: Tensor) -> Tensor:
+        turned, values = joined[:n_turned], joined[n_turned:]
+        return torch.cat((turned.unflatten(0, (-1, 2, E // 2)).transpose(1, 2).flatten(0, 2), values))
+
+    return given
+
+
 def read_neighboured(
-    path: Path, options: Mapping[str, Any], tensors: Mapping[str, Tensor], *, spelled: Mapping[str, str]
+    path: Path, options: Mapping[str, Any], tensors: Mapping[str, Any], *, spelled: Mapping[str, str]
 ) -> Pretrained:
-    """A Llama in our terms, from tensors whose rotary features pair neighbours; its tokenizer is not in it."""
+    """A Llama in our terms, from tensors whose rotary features pair neighbours; its tokenizer is not in it.
+
+    What is stored in blocks stays in them.
+    """
     shapes = understood(ModelSpec(TASK, "gpt", options), tensors, origin=str(path))
     config = configure("gpt", **options)
-    names = llama_names(config, spelled=spelled, taken=halves(config))
-    ours = names.read(tensors, shapes, origin=str(path))
-    return Pretrained(TASK, "gpt", options, tensors=ours, origin=str(path))
+    names = llama_names(config, spelled=spelled, neighboured=True)
+    ours = names.read_with(join_stored, tensors, shapes, origin=str(path))
+    plain = {name: one for name, one in ours.items() if isinstance(one, Tensor)}
+    blocks = {name: one for name, one in ours.items() if isinstance(one, BlockMatrix)}
+    return Pretrained(TASK, "gpt", options, tensors=plain, blocks=blocks, origin=str(path))
 
 
 def _recognise(config: TheirConfig, names: Collection[str]) -> ModelSpec:

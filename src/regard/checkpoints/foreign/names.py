@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,6 +27,7 @@ from regard.errors import CheckpointError
 from regard.models.registry import build
 
 Change = Callable[[Tensor], Tensor]
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -99,16 +100,27 @@ class NameMap:
         self, tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], *, origin: str
     ) -> dict[str, Tensor]:
         """Our tensors in single precision, made of theirs; `shapes` are those of our model, by our names."""
+        return self.read_with(_in_single, tensors, shapes, origin=origin)
+
+    def read_with(
+        self,
+        make: Callable[[Rule, list[Any]], Made],
+        tensors: Mapping[str, Any],
+        shapes: Mapping[str, tuple[int, ...]],
+        *,
+        origin: str,
+    ) -> dict[str, Made]:
+        """What `make` makes of a rule and of the parts that it needs, for each weight of ours; all have a shape."""
         problems: list[str] = []
         theirs = {spelt: tensors[name] for spelt, name in self.canonical(tensors).items()}
         self._untie(theirs, problems)
         rules = {name: self._rule_of(name) for name in shapes}
-        ours: dict[str, Tensor] = {}
+        ours: dict[str, Made] = {}
         for name, rule in rules.items():
             if rule is None:
                 problems.append(f"{name}: the model has it, this format does not")
             elif fitting := _fitting(rule, theirs, shapes[name], problems):
-                ours[name] = rule.join(part.to(torch.float32) for part in fitting)
+                ours[name] = make(rule, fitting)
         used = {part for rule in rules.values() if rule for part in rule.parts}
         problems += [f"{name}: unknown" for name in theirs if name not in used and not self._ignores(name)]
         _refuse(problems, origin, hint="the weights and their config do not belong together, or the model is another")
@@ -191,14 +203,16 @@ def shapes_of(model: str, options: Mapping[str, Any]) -> dict[str, tuple[int, ..
         return {name: tuple(tensor.shape) for name, tensor in weights_of(build(model, options)).items()}
 
 
+def _in_single(rule: Rule, parts: Sequence[Tensor]) -> Tensor:
+    return rule.join(part.to(torch.float32) for part in parts)
+
+
 def _pattern(name: str) -> str:
     """A name as a regular expression; the number of a layer is its group."""
     return re.escape(name).replace(re.escape("{i}"), r"(\d+)")
 
 
-def _fitting(
-    rule: Rule, theirs: Mapping[str, Tensor], shape: tuple[int, ...], problems: list[str]
-) -> list[Tensor] | None:
+def _fitting(rule: Rule, theirs: Mapping[str, Any], shape: tuple[int, ...], problems: list[str]) -> list[Any] | None:
     """The parts that a rule needs, if all are there and have their shapes."""
     wrong = []
     for part, needed in zip(rule.parts, rule.shapes(shape), strict=True):

@@ -3,6 +3,7 @@
 scored_pieces     sentencepiece's byte pairs: of two neighbours, those whose union scores best are joined first;
                   ▁ stands for a space, and what has no piece is spelt in bytes, <0x00> to <0xFF>
 merged_pieces     GPT-2's byte pairs: the merges are listed in order, and a pattern parts words first
+listed_pieces     the way back: a bare list from a tokenizer, as CTranslate2 and llama.cpp keep it
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import CheckpointError
 
-_LLAMA3 = (
+LLAMA3_SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
@@ -71,14 +72,27 @@ def merged_pieces(
     if split not in _SPLITS:
         raise CheckpointError(f"words are parted as {split!r} says, which regard does not know; it knows {_known()}")
     kind = _SPLITS[split]
-    pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
+    apart = {pieces[index] for index in special}  # a merge of these is there for llama.cpp to find one
+    pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges) if left not in apart]
     core = Core(models.BPE(vocab=_vocabulary(pieces), merges=pairs, ignore_merges=kind == "llama3"))
     words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind != "llama3")
     before = {"digits": pre_tokenizers.Digits(individual_digits=True),
-              "llama3": pre_tokenizers.Split(Regex(_LLAMA3), "isolated")}  # fmt: skip
+              "llama3": pre_tokenizers.Split(Regex(LLAMA3_SPLIT), "isolated")}  # fmt: skip
     core.pre_tokenizer = pre_tokenizers.Sequence([before[kind], words]) if kind in before else words
     core.decoder = decoders.ByteLevel()
     return _finished(core, pieces, special_tokens=special_tokens, special=special, bos=bos)
+
+
+def listed_pieces(tokenizer: Tokenizer, n_rows: int) -> list[str]:
+    """The way back: what stands for each id. Rows that only fill a matrix up get names that no text spells."""
+    known = [tokenizer.core.id_to_token(index) for index in range(n_rows)]
+    taken, pieces = {piece for piece in known if piece is not None}, []
+    for index, piece in enumerate(known):
+        name = f"<unused {index}>"
+        while piece is None and name in taken:
+            name = f"<{name}>"
+        pieces.append(name if piece is None else piece)
+    return pieces
 
 
 def _finished(

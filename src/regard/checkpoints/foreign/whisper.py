@@ -136,7 +136,7 @@ def _decode(config: TheirConfig) -> dict[str, Any]:
 
 def _config(model: ModelSpec) -> dict[str, Any] | None:
     options = model.options
-    if model.model != MODEL or not _is_whisper(options):
+    if model.model != MODEL or not is_whisper(options):
         return None
     return _FIELDS.write(options) | {
         "model_type": "whisper",
@@ -178,10 +178,18 @@ def _generation(model: ModelSpec, tokenizer: Tokenizer) -> dict[str, Any]:
     return config | ({"alignment_heads": heads} if heads else {})
 
 
-def _is_whisper(options: Mapping[str, Any]) -> bool:
+def is_whisper(options: Mapping[str, Any]) -> bool:
+    """Whether a model, all of whose options are said, is built as Whisper is."""
+    return not unlike_whisper(options)
+
+
+def unlike_whisper(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a model's options that Whisper has otherwise."""
     fixed = ("order", "encoder_positions", "decoder_positions", "scaled")
-    same = all(options[name] == WHISPER_OPTIONS[name] for name in fixed)
-    return same and tuple(options["strides"]) == WHISPER_OPTIONS["strides"] and not options["ctc"]
+    others = {name: options[name] for name in fixed if options[name] != WHISPER_OPTIONS[name]}
+    if tuple(options["strides"]) != WHISPER_OPTIONS["strides"]:
+        others["strides"] = tuple(options["strides"])
+    return others | ({"ctc": True} if options["ctc"] else {})
 
 
 def _names(model: ModelSpec) -> NameMap:

@@ -5,8 +5,9 @@
     warp         mel bands moved along the frequencies, as by another vocal tract             Jaitly and Hinton (2013)
     masks        bands and stretches of time left out: SpecAugment                            Park et al. (2019)
 
-Everything is drawn from (seed, epoch, example), and noise from the stream of the training step, so a run that was
-stopped and resumed sees what it would have seen. The work is done where the samples are, a batch at a time.
+Everything is drawn from (seed, epoch, example), and noise from the stream of the training step or by the example's
+key, so a run that was stopped and resumed sees what it would have seen. The work is done where the samples are, a batch
+at a time.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from regard.config.keyed_draws import keyed
+from regard.config.random_numbers import normal
 from regard.data.audio.resampling import resample
 
 _SPEEDS, _WARPS = 20, 50  # steps that speeds and warps come in: few filters then serve all rows
+_STRETCH = 2**15  # samples of noise that are coloured together
 _STEPS = 100  # a speed as a ratio of whole numbers
 
 
@@ -107,12 +111,26 @@ def _played(samples: Tensor, lengths: Tensor, speeds: Sequence[float]) -> tuple[
 
 def _hiss(like: Tensor, pink: Tensor) -> Tensor:
     """Noise (B, N) of loudness 1, white, or where `pink` with a power that falls as 1/f."""
+    if keyed() is not None:
+        return _hiss_by_key(like, pink)
     white = torch.randn_like(like)
     size = 2 ** math.ceil(math.log2(max(like.shape[1], 2)))  # quick to transform
     spectrum = torch.fft.rfft(white, size)
     spectrum = spectrum / torch.arange(spectrum.shape[1], device=like.device).clamp(min=1).sqrt()
     coloured = torch.fft.irfft(spectrum, size)[:, : like.shape[1]]
     return torch.where(pink[:, None], coloured / coloured.square().mean(1, keepdim=True).sqrt(), white)
+
+
+def _hiss_by_key(like: Tensor, pink: Tensor) -> Tensor:
+    """The same by the key of each row, in stretches of one size, so that longer rows beside it change nothing."""
+    n, stretches = len(like), -(-like.shape[1] // _STRETCH)
+    white = normal((n, stretches, _STRETCH), like.device, name="noise")
+    spectrum = torch.fft.rfft(white.double())
+    fall = torch.arange(spectrum.shape[-1], device=like.device).clamp(min=1).double().rsqrt()
+    power = (2 * fall.square().sum() - fall[0] ** 2 - fall[-1] ** 2) / _STRETCH  # of all frequencies, twice but two
+    coloured = torch.fft.irfft(spectrum * fall / power.sqrt(), _STRETCH)
+    noise = torch.where(pink[:, None, None], coloured.to(white.dtype), white)
+    return noise.flatten(1)[:, : like.shape[1]].to(like.dtype)
 
 
 def hide(

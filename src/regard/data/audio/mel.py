@@ -155,17 +155,18 @@ class Front:
     ) -> tuple[Tensor, Tensor]:
         """Samples (B, N) and their numbers (B,) → values (B, T, M) and the frames to read of each row (B,).
 
-        `warps` is a factor a row. Computed in single precision, whatever is usual around it.
+        `warps` is a factor a row. Computed in the samples' own precision, at least single, whatever is usual
+        around it.
         """
         with torch.autocast(samples.device.type, enabled=False):
-            samples = samples.float()
+            samples = samples.to(torch.promote_types(samples.dtype, torch.float32))
             if self.kind == "whisper":
                 return self._whisper(samples, lengths)
             return self._normalised(*self._mel(samples, lengths, warps))
 
     def _spectrum(self, padded: Tensor) -> Tensor:
         """Power (B, F, T) of samples that are padded already."""
-        window = torch.hann_window(round(self.window * self.rate), device=padded.device)
+        window = torch.hann_window(round(self.window * self.rate), dtype=padded.dtype, device=padded.device)
         spectrum = torch.stft(
             padded, self.n_fft, self.n_hop, len(window), window=window, center=False, return_complex=True
         )

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from regard.attention import Rows
+from regard.data.batching.examples import BatchExamples
+
+_NO_SHAPE = ("n_tokens", "examples")  # no work on a batch depends on these
 
 
+@dataclass(frozen=True, kw_only=True)
 class TensorBatch:
     """The base of frozen dataclasses whose fields are tensors, or facts about them."""
+
+    examples: BatchExamples | None = None  # which ones of all that are learnt from together
+
+    @property
+    def n_rows(self) -> int | None:
+        """How many rows or documents there are, where some hold no example; None where each holds one."""
+        return None
 
     def to(self, device: torch.device) -> Self:
         """The batch on a device; copies run beside the computation where memory is pinned."""
@@ -25,7 +36,7 @@ class TensorBatch:
 
     def shape(self) -> Hashable:
         """All that work on a batch depends on besides its numbers: shapes, and facts; None if there is more to it."""
-        facts = {name: value for name, value in vars(self).items() if name != "n_tokens"}
+        facts = {name: value for name, value in vars(self).items() if name not in _NO_SHAPE}
         shape = tuple((name, v.shape if isinstance(v, Tensor) else v) for name, v in facts.items())
         try:
             hash(shape)
@@ -44,7 +55,7 @@ class TensorBatch:
 
     def _with(self, change: Callable[[Tensor], Tensor]) -> Self:
         changed: dict[str, Any] = {name: change(value) for name, value in self._tensors().items()}
-        return replace(self, **changed)  # type: ignore[type-var]  # all that derive from it are dataclasses
+        return replace(self, **changed)
 
 
 def rows_of(ids: Tensor, lengths: Tensor, longest: int | None = None) -> Rows:

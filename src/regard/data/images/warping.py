@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.config.random_numbers import integers, uniform, uniforms
+
 
 def affine(n: int, device: torch.device, **parts: Tensor) -> Tensor:
     """n maps that change nothing, but for the parts given (n,): xx, xy, yx, yy of the matrix and x, y of the shift."""
@@ -38,21 +40,21 @@ def joined(first: Tensor, then: Tensor) -> Tensor:
 
 def crops(n: int, device: torch.device, padding: tuple[int, int]) -> Tensor:
     """Shifts by whole pixels, as of a crop from an image with padding above and below, left and right."""
-    y, x = (torch.randint(-most, most + 1, (n,), device=device).float() for most in padding)
+    y, x = (integers(-most, most + 1, n, device).float() for most in padding)
     return affine(n, device, x=x, y=y)
 
 
 def flips(n: int, device: torch.device) -> Tensor:
     """Every second image mirrored, left to right."""
-    return affine(n, device, xx=torch.randint(0, 2, (n,), device=device) * 2.0 - 1)
+    return affine(n, device, xx=integers(0, 2, n, device) * 2.0 - 1)
 
 
 def zooms(n: int, device: torch.device, *, size: tuple[int, int], share: tuple[float, float]) -> Tensor:
     """A part of each image, between two shares of its area, up to 4 : 3 longer or wider than it, from anywhere."""
-    area = torch.empty(n, device=device).uniform_(*share)
-    shape = torch.empty(n, device=device).uniform_(math.log(3 / 4), math.log(4 / 3)).exp()
+    area = uniform((n,), device, low=share[0], high=share[1])
+    shape = uniform((n,), device, low=math.log(3 / 4), high=math.log(4 / 3)).exp()
     wide, tall = (area * shape).sqrt().clamp(max=1), (area / shape).sqrt().clamp(max=1)
-    x, y = torch.rand(2, n, device=device) - 0.5
+    x, y = uniforms(2, n, device) - 0.5
     return affine(n, device, xx=wide, yy=tall, x=x * (1 - wide) * size[1], y=y * (1 - tall) * size[0])
 
 

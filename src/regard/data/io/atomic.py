@@ -33,6 +33,18 @@ def whole_or_absent(folder: Path, *, files: Collection[str], what: str) -> Itera
         shutil.rmtree(draft, ignore_errors=True)
 
 
+@contextmanager
+def whole_or_absent_file(path: Path) -> Iterator[Path]:
+    """A draft to write; it takes the place of `path` once the block ends without an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{token_hex(6)}")
+    try:
+        yield draft
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
 def write_synced(path: Path, content: bytes) -> None:
     """Write a file and wait until the disk has it."""
     with open(path, "wb") as file:

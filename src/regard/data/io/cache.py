@@ -3,14 +3,15 @@
     header.json     what the folder holds: counts, types, and the `fingerprint` of what it was made from
 
 A store is a subclass that names its files and its header; what was cut short later is noticed when it is opened,
-and what changed in any bit when it is found again.
+and what changed in any bit when it is found again. A large one is made and kept in shards (`shards.py`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +20,8 @@ from typing import Any, ClassVar, Self
 from regard.config.bounded import read_json
 from regard.data.io.atomic import whole_or_absent, write_synced
 from regard.data.io.hashes import NAME as HASHES
-from regard.data.io.hashes import Damaged, check_hashes, record_hashes
+from regard.data.io.hashes import Damaged, check_hashes, hash_of, record_hashes, write_hashes
+from regard.data.io.shards import Facts, ShardJob, file_name, make_shards, put_together
 from regard.errors import DataError
 
 FORMAT = 1
@@ -83,6 +85,33 @@ class Store:
         with whole_or_absent(folder, files=(cls.header_file, HASHES, *cls.files), what=cls.what) as draft:
             yield draft
             record_hashes(draft, (cls.header_file, *cls.files))
+
+    @classmethod
+    def build_shards(
+        cls,
+        job: ShardJob,
+        folder: Path,
+        *,
+        n_units: int,
+        workers: int,
+        plan: Mapping[str, Any],
+        header: Callable[[list[Facts]], Any],
+        say: Callable[[str], None] = lambda _: None,
+        name: str = "",
+    ) -> Self:
+        """Let several processes make the shards, then put them and `header(facts)` into `folder`, whole or absent."""
+        shards = make_shards(job, n_units, plan=plan, workers=workers, name=name, say=say)
+        kept = [facts for facts in shards if facts["sentences"]] or shards[:1]
+        names = [file_name(name, i) for i, facts in enumerate(kept) for name in facts["hashes"]]
+        older = [path.name for path in folder.glob("*-[0-9][0-9][0-9][0-9][0-9].*")] if folder.is_dir() else []
+        allowed = (cls.header_file, HASHES, *cls.files, *names, *older)
+        made = header(kept)
+        with whole_or_absent(folder, files=allowed, what=cls.what) as draft:
+            known = put_together(job.work, kept, draft)
+            cls.write_header(draft, made)
+            write_hashes(draft, {cls.header_file: [hash_of(draft / cls.header_file)], **known})
+        shutil.rmtree(job.work, ignore_errors=True)
+        return cls.open(folder)
 
     @classmethod
     def write_header(cls, draft: Path, header: Any) -> None:

@@ -11,6 +11,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -142,7 +143,14 @@ def hash_file(path: Path | str) -> str:
     if inside := arrow_files(path):
         return hashlib.sha256("".join(map(hash_file, inside)).encode()).hexdigest()
     try:
-        with open_regular(path, streams=True) as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
+        about = Path(path).stat()
+        return _hash_bytes(str(path), about.st_ino, about.st_size, about.st_mtime_ns)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+@lru_cache(maxsize=4096)
+def _hash_bytes(path: str, *_state: int) -> str:
+    """The hash of a file in a state; several ask for the same one, and a large one takes its time."""
+    with open_regular(path, streams=True) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]

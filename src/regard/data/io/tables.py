@@ -69,6 +69,12 @@ def table_format(path: Path | str) -> str:
     return _SUFFIXES.get(Path(str(path).lower().removesuffix(".gz")).suffix, "tsv")
 
 
+def is_table(path: Path | str) -> bool:
+    """Whether a file is called as tables are, or is a saved folder: parallel texts have other suffixes, or none."""
+    suffix = Path(str(path).lower().removesuffix(".gz")).suffix
+    return suffix in _SUFFIXES or suffix in (".tsv", ".tab") or is_saved(path)
+
+
 def read_header(path: Path | str, *, format: str) -> list[str]:
     """The first row of a TSV or CSV table, the names of a JSONL or Parquet one; nothing where there is nothing."""
     if format == "parquet":

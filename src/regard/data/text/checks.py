@@ -127,7 +127,7 @@ def _settle(pair: Pair, problems: list[str], report: Report) -> bool:
     """Count the problems of a pair; whether it is kept."""
     for problem in problems:
         report.counts[problem] += 1
-        shown = f"{report.name}:{pair.line}: {shorten(pair.source)} | {shorten(pair.target)}"
+        shown = f"{pair.file or report.name}:{pair.line}: {shorten(pair.source)} | {shorten(pair.target)}"
         if report.policy.action(problem) == "refuse":
             raise DataError(
                 f"{shown}: refused, {problem}", hint=f"mend the data, or set the policy for {problem} to drop"

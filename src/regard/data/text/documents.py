@@ -48,11 +48,15 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True)
 class TextSource:
-    """A description of where texts are; reads nothing until asked. `column` is for tables, `split` for text files."""
+    """A description of where texts are; reads nothing until asked. `column` is for tables, `split` for text files.
+
+    Of the paths those `needed` have to hold text; by default, all. Others may be empty, as some of many are.
+    """
 
     paths: tuple[Path | str, ...]
     split: Split = "file"
     column: str = "text"
+    needed: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         if self.split not in get_args(Split):
@@ -72,17 +76,21 @@ class TextSource:
 
     def documents(self) -> Iterator[Document]:
         """Stream the documents; a file that is named and empty is an error, and so is a source without any text."""
-        named = {str(path) for path in self.paths}
         n = 0
         for file in self.files():
-            before = n
-            for document in self._read(file):
+            for document in self.documents_of(file):
                 n += 1
                 yield document
-            if n == before and str(file) in named:
-                raise _nothing_in(file)
         if not n:
             raise DataError(f"{self.name}: its files hold no text", hint="are they all empty?")
+
+    def documents_of(self, file: Path | str) -> Iterator[Document]:
+        """Stream the documents of one of the files."""
+        document = None
+        for document in self._read(file):
+            yield document
+        if document is None and str(file) in ({*map(str, self.paths)} if self.needed is None else self.needed):
+            raise _nothing_in(file)
 
     def _read(self, file: Path | str) -> Iterator[Document]:
         format = table_format(file)

@@ -1,6 +1,7 @@
-"""Where sentence pairs come from: two parallel text files, or one table (TSV, CSV, JSONL, Parquet).
+"""Where sentence pairs come from: two parallel text files, or one table (TSV, CSV, JSONL, Parquet), or many of these.
 
-A `PairSource` describes the place; `pairs()` streams what is there. Which columns of a table are used:
+A `PairSource` describes the place, a `PairSet` several; `pairs()` streams what is there. Which columns of a table are
+used:
 
     given           names → the first line is the header; integers → there is none
     not given       `source` and `target`, or columns called as people call them (`columns.py`): by languages, src, …
@@ -18,21 +19,23 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.data.io.columns import match_columns
+from regard.data.io.globs import holds_something
 from regard.data.io.languages import languages_of
 from regard.data.io.lines import STDIN, Say, display_name, empty_file, hash_file, read_lines, stream_lines
 from regard.data.io.tables import FORMATS as TABLES
 from regard.data.io.tables import Column, has_header, read_header, read_texts, table_format
 from regard.errors import DataError, UsageError
 
-__all__ = ["FORMATS", "Pair", "PairSource", "read_lines"]
+__all__ = ["FORMATS", "Pair", "PairSet", "PairSource", "Pairs", "read_lines"]
 
 
 class Pair(NamedTuple):
-    """A source text, its target text, and the line they came from (from 1)."""
+    """A source text, its target text, and the line they came from (from 1), of which file where there are several."""
 
     source: str
     target: str
     line: int
+    file: str = ""
 
 
 _NAMES: tuple[Column, Column] = ("source", "target")
@@ -117,22 +120,26 @@ class PairSource:
 
     def pairs(self, say: Say = lambda _: None) -> Iterator[Pair]:
         """Stream the pairs; an input without any is an error. At the end, an encoding other than UTF-8 is said."""
-        row = None
-        rows = self._parallel(say) if self.target is not None else self._table(say)
-        for number, row in enumerate(rows, start=1):
-            if not self.every or (number % self.every == 0) == self.held:
+        for number, row in enumerate(self.rows(say), start=1):
+            if is_chosen(self, number):
                 yield row
+
+    def rows(self, say: Say = lambda _: None) -> Iterator[Pair]:
+        """All pairs, those of the other end too."""
+        row = None
+        for row in self._parallel(say) if self.target is not None else self._table(say):
+            yield row
         if row is None:
             raise empty_file(self.source)
 
     def parted(self, share: float, *, most: int) -> tuple[PairSource, PairSource]:
         """The pairs to learn from, and those held out: a share of all, `most` at most, spread evenly."""
-        n = sum(1 for _ in self.pairs())
-        if n < 2:
-            raise DataError(f"{self.name}: {n} pair cannot be divided", hint="give pairs to choose by: --valid FILE")
-        every = max(2, round(n / min(max(1, share * n), most)))
-        every = min(every, n)
+        every = held_every(self, share, most=most)
         return replace(self, every=every), replace(self, every=every, held=True)
+
+    def files(self) -> list[Path | str]:
+        """The files that are read."""
+        return [path for path in (self.source, self.target) if path is not None]
 
     def _table(self, say: Say) -> Iterator[Pair]:
         columns, format = self.resolved_columns, self.resolved_format
@@ -155,7 +162,88 @@ class PairSource:
 
     def fingerprint(self) -> str:
         """A SHA-256 over the bytes of the files and the way they are read; the same contents give the same one."""
-        hashes = [hash_file(path) for path in (self.source, self.target) if path is not None]
+        hashes = [hash_file(path) for path in self.files()]
         parted = (self.every, self.held) if self.every else ()
         how = repr((self.resolved_format, self.resolved_columns, *parted))
         return hashlib.sha256("".join([*hashes, how]).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class PairSet:
+    """Several sources, one after the other, as if they were one; those without any pair are passed over, and said."""
+
+    sources: tuple[PairSource, ...]
+    every: int = 0
+    held: bool = False
+
+    @property
+    def name(self) -> str:
+        """What messages call them all."""
+        return f"{self.sources[0].name} and {len(self.sources) - 1} more"
+
+    @property
+    def languages(self) -> tuple[str, str] | None:
+        """The codes of both sides, where all sources tell the same."""
+        told = {source.languages for source in self.sources}
+        return told.pop() if len(told) == 1 else None
+
+    def pairs(self, say: Say = lambda _: None) -> Iterator[Pair]:
+        """Stream the pairs of all sources, each with the file it came from."""
+        number = 0
+        for source in self.sources:
+            for row in rows_of(source, say):
+                number += 1
+                if is_chosen(self, number):
+                    yield row
+        if not number:
+            raise DataError(f"{self.name}: all of them are empty", hint="at least one line is needed")
+
+    def parted(self, share: float, *, most: int) -> tuple[PairSet, PairSet]:
+        """The pairs to learn from, and those held out: a share of all, `most` at most, spread evenly."""
+        every = held_every(self, share, most=most)
+        return replace(self, every=every), replace(self, every=every, held=True)
+
+    def files(self) -> list[Path | str]:
+        """The files that are read."""
+        return [file for source in self.sources for file in source.files()]
+
+    def fingerprint(self) -> str:
+        """A SHA-256 over the fingerprints of the sources."""
+        parted = (self.every, self.held) if self.every else ()
+        facts = repr(([_fingerprint(source) for source in self.sources], *parted))
+        return hashlib.sha256(facts.encode()).hexdigest()
+
+
+Pairs = PairSource | PairSet
+
+
+def held_every(source: Pairs, share: float, *, most: int) -> int:
+    """Each how manieth pair is held out, for a share of all, `most` at most."""
+    n = sum(1 for _ in source.pairs())
+    if n < 2:
+        raise DataError(f"{source.name}: {n} pair cannot be divided", hint="give pairs to choose by: --valid FILE")
+    return min(n, max(2, round(n / min(max(1, share * n), most))))
+
+
+def is_chosen(source: Pairs, number: int) -> bool:
+    """Whether a pair, counted from 1, is on this side of those that are held out."""
+    return not source.every or (number % source.every == 0) == source.held
+
+
+def rows_of(source: PairSource, say: Say = lambda _: None) -> Iterator[Pair]:
+    """All pairs of one of several sources, with its name; of an empty one there are none, which is said."""
+    if _is_empty(source):
+        say(f"{source.name}: is empty, and passed over")
+        return
+    for pair in source.rows(say):
+        yield pair._replace(file=source.name)
+
+
+def _fingerprint(source: PairSource) -> str:
+    """Of an empty one, which has no columns to be told, that of nothing."""
+    return "" if _is_empty(source) else source.fingerprint()
+
+
+def _is_empty(source: PairSource) -> bool:
+    """Whether no file of a source holds a byte."""
+    return not any(holds_something(path) for path in source.files())

@@ -23,7 +23,7 @@ import os
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from tokenizers import Tokenizer as Core
 
@@ -71,6 +71,10 @@ class Tokenizer:
         self._pieces: list[str] = [core.id_to_token(index) or "" for index in range(size)]
         added = core.get_added_tokens_decoder()
         self.special_ids = frozenset(index for index, token in added.items() if token.special)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For other processes: as it was, with what its description alone does not say."""
+        return _copied, (self.core.to_str(), self.special_tokens if self._properties.foreign else None)
 
     @classmethod
     def foreign(cls, core: Core, *, special_tokens: SpecialTokens) -> Self:
@@ -151,7 +155,12 @@ class Tokenizer:
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Each piece as people would write it, with ▁ for the space before a word."""
-        return [self._readable(int(index)) for index in ids]
+        known = self._known_spellings
+        return [known.get(index) or known.setdefault(index, self._readable(index)) for index in map(int, ids)]
+
+    @cached_property
+    def _known_spellings(self) -> dict[int, str]:
+        return {}
 
     def _readable(self, index: int) -> str:
         piece = self._pieces[index]
@@ -206,6 +215,10 @@ class Tokenizer:
         """A SHA-256 over everything that decides which ids a text gets."""
         special_tokens = repr(self.special_tokens) if self._properties.foreign else ""
         return hashlib.sha256((self.core.to_str() + special_tokens).encode()).hexdigest()
+
+
+def _copied(description: str, special_tokens: SpecialTokens | None) -> Tokenizer:
+    return Tokenizer(Core.from_str(description), special_tokens=special_tokens)
 
 
 def id_space(core: Core) -> int:

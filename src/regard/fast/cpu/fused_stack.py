@@ -260,7 +260,7 @@ def _alike(blocks: Sequence[DecoderBlock] | Sequence[EncoderBlock]) -> bool:
 
 def _facts(block: DecoderBlock | EncoderBlock) -> ctypes.Structure:
     kind = DecoderBlockFacts if isinstance(block, DecoderBlock) else EncoderBlockFacts
-    norms = [_norm(norm) for norm in _norms(block)]
+    norms = [norm_structure(norm) for norm in _norms(block)]
     return kind(*map(_linear, _linears(block)), (Norm * len(norms))(*norms), block.around_attention.pre)
 
 
@@ -294,7 +294,8 @@ def _linear(layer: nn.Module) -> Linear:
     return layer.native.structure
 
 
-def _norm(norm: nn.Module) -> Norm:
+def norm_structure(norm: nn.Module) -> Norm:
+    """What a norm is to the kernels."""
     assert isinstance(norm, LayerNorm | RMSNorm)
     bias = getattr(norm, "bias", None)
     epsilon = torch.finfo(torch.float32).eps if norm.eps is None else norm.eps

@@ -11,6 +11,8 @@ Weights are rounded with a scale s for each output, and inputs row by row with t
 that no row feels its neighbours.
 
 Where there are kernels of our own (`native`) they do the work; otherwise PyTorch's do, a little less quickly.
+
+Layers whose weights are in blocks keep them, whatever the precision, and round their inputs block by block.
 """
 
 from __future__ import annotations
@@ -25,8 +27,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.config.processor import check_bf16
 from regard.errors import UsageError
-from regard.fast.cpu.native import Kernels, NativeLinear, loaded
+from regard.fast.cpu.native import Kernels, Native, NativeBlocks, NativeLinear, loaded
+from regard.layers.block_weights import BlockEmbedding, BlockLinear, BlockMatrix
 from regard.layers.embeddings import Embedding
 from regard.layers.feedforward import FeedForward
 
@@ -44,6 +48,9 @@ class PackedLinear(nn.Module):
     where there are none, PyTorch's multiply. It learns nothing.
     """
 
+    native: Native | None
+    precision: str
+
     def __init__(
         self,
         weight: Tensor,
@@ -56,8 +63,11 @@ class PackedLinear(nn.Module):
     ) -> None:
         super().__init__()
         self.weight, self.bias = weight, bias
-        self.precision, self.relu, self.positive = precision, relu, positive
+        self.precision: str = precision
+        self.relu, self.positive = relu, positive
         self.native = _native(weight, bias, precision=precision, relu=relu, positive=positive) if native else None
+        if self.native is None and precision == "bf16":
+            check_bf16(weight.device)
         if self.native is None:
             self._pack(weight, bias)
 
@@ -91,6 +101,40 @@ class PackedLinear(nn.Module):
         return output.relu_() if self.relu else output
 
 
+class PackedBlocks(PackedLinear):
+    """A linear layer with its weight in blocks, for our native kernels. It learns nothing."""
+
+    def __init__(self, layer: BlockLinear | BlockEmbedding, kernels: Kernels) -> None:
+        nn.Module.__init__(self)
+        self.blocks, self.bias = layer.weight, getattr(layer, "bias", None)
+        self.precision, self.relu, self.positive = layer.weight.form.name, False, False
+        self.native = NativeBlocks(kernels, layer.weight, bias=self.bias)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(..., Din) → (..., Dout)."""
+        assert self.native is not None
+        return self.native(hidden)
+
+
+class PackedBlockEmbedding(BlockEmbedding):
+    """An embedding in blocks, for our native kernels."""
+
+    def __init__(self, embedding: BlockEmbedding, kernels: Kernels) -> None:
+        super().__init__(embedding.weight, scale=embedding.scale, pad_id=embedding.pad_id)
+        self.output = PackedBlocks(embedding, kernels)
+        self.native = NativeBlocks(kernels, embedding.weight)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Ids (..., T) → vectors (..., T, D)."""
+        vectors = self.native.rows(ids)
+        return vectors if self.scale == 1.0 else vectors * self.scale
+
+    def unembed(self, hidden: Tensor) -> Tensor:
+        """Hidden states (..., D) → scores over ids (..., V), by the same matrix."""
+        scores: Tensor = self.output(hidden)
+        return scores
+
+
 class PackedEmbedding(Embedding):
     """An embedding whose product with hidden states is a packed one; it looks ids up as before."""
 
@@ -116,13 +160,22 @@ def pack_linears(model: Model, precision: Precision = "fp32", *, native: bool = 
     if not (torch.backends.mkldnn.is_available() or (native and _kernels_for(precision))):
         return copy
     pack = partial(PackedLinear, precision=precision, native=native)
+    kernels = loaded() if native else None
+    if kernels is not None and (blocks := [part for part in copy.modules() if isinstance(part, BlockMatrix)]):
+        from regard.fast.cpu.large_pages import move_together
+
+        move_together(blocks)
     embeddings: dict[Embedding, Embedding] = {}  # one may have several names
     for parent in list(copy.modules()):
-        if isinstance(parent, FeedForward) and parent.activation is F.relu:
+        if isinstance(parent, FeedForward) and parent.activation is F.relu and isinstance(parent.inner, nn.Linear):
             _pack_rectified(parent, pack)
         for name, child in list(parent._modules.items()):
             if isinstance(child, nn.Linear):
                 setattr(parent, name, pack(child.weight, child.bias))
+            elif isinstance(child, BlockLinear) and kernels is not None:
+                setattr(parent, name, PackedBlocks(child, kernels))
+            elif type(child) is BlockEmbedding and kernels is not None:
+                setattr(parent, name, PackedBlockEmbedding(child, kernels))
             elif type(child) is Embedding:
                 if child not in embeddings:
                     embeddings[child] = PackedEmbedding(child, pack(child.weight, None))

@@ -10,11 +10,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.attention import Learned, MultiHeadAttention, Rows
 from regard.errors import UsageError
@@ -67,7 +69,8 @@ class GraphTransformer(GraphModel[Transformer]):
     def read(self, inputs: Tensor | Rows) -> CacheContents:
         """The source's keys and values, layer by layer."""
         model, rows = self.module, padded_rows(Rows.of(inputs))
-        kv_cache = model.decoder.prefill(model.encode(rows), capacity=1)
+        with any_shape(rows.ids.device):
+            kv_cache = model.decoder.prefill(model.encode(rows), capacity=1)
         lengths = rows.lengths
         if lengths is None:
             lengths = torch.full((len(rows.ids),), rows.ids.shape[1], device=rows.ids.device)
@@ -92,7 +95,9 @@ class GraphGPT(GraphModel[GPT]):
 
     def read(self, inputs: Tensor | Rows) -> CacheContents:
         """The prompts' keys and values, layer by layer."""
-        read = GPTStepper(self.module, Rows.of(inputs), capacity=1, watched=False)
+        rows = Rows.of(inputs)
+        with any_shape(rows.ids.device):
+            read = GPTStepper(self.module, rows, capacity=1, watched=False)
         past = [(_time_first(cache.keys), _time_first(cache.values)) for cache in read.caches if cache.length]
         lengths = torch.full((read.n_rows,), read.length, device=read.device)
         if read.starts is None:
@@ -121,6 +126,20 @@ class GraphGPT(GraphModel[GPT]):
 
         model = self.module
         return GemvStep.of(model.embedding, model.positions, stack=model.stack, output=model.output_weight)
+
+
+@contextmanager
+def any_shape(device: torch.device) -> Iterator[None]:
+    """Attention by kernels that take any shape as it comes.
+
+    cuDNN's, which PyTorch prefers on recent GPUs, make a plan for every new one, and that takes longer than reading
+    inputs does, of which hardly two have the same shape.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
+        yield
 
 
 def graph_model(module: nn.Module) -> GraphTransformer | GraphGPT | None:

@@ -50,7 +50,7 @@ class GraphPool:
         weight = model.module.output_weight
         if not self.enabled:
             return "switched off"
-        if not weight.is_cuda:
+        if not getattr(weight, "is_cuda", False):  # weights in blocks are no tensor, and on no GPU
             return "no GPU"
         if model.module.training:
             return "in training"

@@ -80,14 +80,20 @@ class RowState:
         Positions (n,) move on where a row has stepped.
         """
         tokens, limits, steps, done, sampled, streams, temperatures, stepping, ticks = self.table[:, : len(logits)]
-        going, forbidden = done == 0, self._forbidden_columns(marks, logits.shape[1])
-        noise = log_waits(streams, step=steps, n=logits.shape[1]) * sampled[:, None] if drawn else None
-        heat = temperatures.view(torch.float64).float()[:, None]
-        token, log_prob = _chosen(logits, forbidden, noise=noise, heat=heat)
+        forbidden = self._forbidden_columns(marks, logits.shape[1])
+        scores = logits
+        if drawn:
+            noise = log_waits(streams, step=steps, n=logits.shape[1]) * sampled[:, None]
+            scores = logits.float() / temperatures.view(torch.float64).float()[:, None] - noise
+        if logits.is_cuda:
+            self._write(scores, logits, positions, marks, forbidden)
+            return
+        allowed = scores if forbidden is None else scores.masked_fill(forbidden > 0, -torch.inf)
+        going, token = done == 0, allowed.argmax(1)
         over = (token == marks.eos_id) | (limits <= steps + 1)
         rows = self._rows[: len(logits)]
         self.chosen[ticks, rows] = token.masked_fill(~going, NOTHING)
-        self.log_probs[ticks, rows] = log_prob
+        self.log_probs[ticks, rows] = logits.float().log_softmax(1).gather(1, token[:, None])[:, 0]
         tokens.copy_(torch.where(going, token.masked_fill(over, marks.pad_id), tokens))
         done.copy_(done | (going & over))
         positions.add_(going | (stepping > 0))
@@ -95,25 +101,17 @@ class RowState:
         stepping.zero_()
         ticks.add_(1)
 
+    def _write(self, scores: Tensor, logits: Tensor, positions: Tensor, marks: Marks, forbidden: Tensor | None) -> None:
+        """The same in few kernels; here, because Triton comes with GPU builds only."""
+        from regard.fast.gpu.row_kernels import write_rows
+        from regard.fast.gpu.topk import top_k_of_chunks
+
+        best = top_k_of_chunks(scores, 1, forbidden=forbidden)
+        clean = best if scores is logits else top_k_of_chunks(logits, 1)
+        into = {"table": self.table, "chosen": self.chosen, "log_probs": self.log_probs}
+        write_rows(best, clean, logits, **into, positions=positions, marks=marks)
+
     def _forbidden_columns(self, marks: Marks, n_columns: int) -> Tensor | None:
         if marks not in self._forbidden:
             self._forbidden[marks] = marks.forbidden(n_columns, self.table.device)
         return self._forbidden[marks]
-
-
-def _chosen(logits: Tensor, forbidden: Tensor | None, *, noise: Tensor | None, heat: Tensor) -> tuple[Tensor, Tensor]:
-    """The best token of each row (N, V) and its log-probability; noise (N, V) is taken from hot or cold logits."""
-    scores = logits if noise is None else logits.float() / heat - noise
-    if not logits.is_cuda:
-        allowed = scores if forbidden is None else scores.masked_fill(forbidden > 0, -torch.inf)
-        token = allowed.argmax(1)
-        return token, logits.float().log_softmax(1).gather(1, token[:, None])[:, 0]
-    from regard.fast.gpu.topk import top_k_of_chunks  # here, because Triton comes with GPU builds only
-
-    best = top_k_of_chunks(scores, 1, forbidden=forbidden)
-    clean = best if noise is None else top_k_of_chunks(logits, 1)
-    chunk = best.values[:, :, 0].argmax(1, keepdim=True)
-    token = best.columns[:, :, 0].gather(1, chunk)
-    peak = clean.peaks.amax(1, keepdim=True)
-    total = (clean.sums * (clean.peaks - peak).exp()).sum(1, keepdim=True)
-    return token[:, 0], (logits.gather(1, token).float() - peak - total.log())[:, 0]

@@ -38,7 +38,7 @@ from regard.models.gpt import refuse_beyond
 
 N_TICKS = 64  # steps of a launch, at most
 _TOGETHER = 8  # steps that are recorded as one graph
-_LAUNCH = 0.01, 0.08  # seconds that a launch should take, for one row and for a full house
+_LAUNCH = 0.01, 0.02  # seconds that a launch should take, for one row and for a full house
 _FULL = 256  # rows that write: a full house
 _AHEAD = 3  # launches on their way, the one that is looked at included
 _ROOM = 512  # positions and source tokens a row, at first: from here on kernels work in blocks of one size
@@ -72,7 +72,8 @@ class SharedDecoding:
         self._free = list(range(n_rows))
         self._state = RowState(n_rows, n_ticks=N_TICKS, device=self.device)
         on_gpu = self.device.type == "cuda"
-        self._stream = torch.cuda.Stream(self.device) if on_gpu else None  # where rows step
+        # Where rows step, before whoever reads inputs at the same time.
+        self._stream = torch.cuda.Stream(self.device, priority=-1) if on_gpu else None
         self._capturing = torch.cuda.Stream(self.device) if on_gpu else None
         self._reading = torch.cuda.Stream(self.device) if on_gpu else None
         self._entering: list[tuple[CacheContents, list[int]]] = []

@@ -13,7 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.attention.core import attend_explicitly
 from regard.attention.masks import Both, Causal, Documents, Mask
+from regard.attention.scores import ScaledDot
+from regard.config.keyed_draws import keyed
 
 HALF_TYPES = (torch.float16, torch.bfloat16)
 KERNEL_LENGTH, KERNEL_WIDTHS = 128, (16, 32, 64, 128)  # longest document and head widths that our own kernel takes
@@ -95,6 +98,11 @@ def _padded(
     if causal:
         allowed = allowed & (columns <= columns[:, None])
     alive = allowed.any(-1, keepdim=True)  # a document without keys gives zeros
+    if dropout and keyed() is not None:
+        output = attend_explicitly(
+            q_NHTE, k_NGSE, v_NGSE, score=ScaledDot(scale), mask=allowed | ~alive, dropout=dropout
+        )
+        return _pack(output.masked_fill(~alive, 0.0).transpose(1, 2), lengths, query.shape[0])
     output = F.scaled_dot_product_attention(
         q_NHTE,
         k_NGSE,

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention import Rows
+from regard.config.keyed_draws import repeated
 from regard.data.batching.plan import Indices, example_plan, pad
 from regard.data.batching.tensors import TensorBatch
 from regard.metrics.cross_entropy import Losses
@@ -90,7 +91,8 @@ class AnswerTraining(BatchPlanMixin):
         """The summed loss of a batch's windows, with gradients."""
         n = 2 if self.r_drop else 1
         rows = Rows(torch.cat([batch.ids] * n), torch.cat([batch.lengths] * n))
-        scores = model(rows, segments=torch.cat([batch.segments] * n))
+        with repeated(n):
+            scores = model(rows, segments=torch.cat([batch.segments] * n))
         full = torch.promote_types(scores.start.dtype, torch.float32)
         total = apart = torch.zeros((), device=rows.ids.device, dtype=full)
         for side, targets in zip(scores, (batch.starts, batch.ends), strict=True):

@@ -16,6 +16,7 @@ import numpy as np
 from regard.data.images.arrays import Array
 from regard.data.images.captions import CaptionSource, hold_pictures, without_punctuation
 from regard.data.io.archives import is_archive
+from regard.data.io.globs import expand_all
 from regard.data.io.lines import hash_file
 from regard.data.io.paths import find_data
 from regard.data.synthetic.shapes import shape_scenes
@@ -75,6 +76,7 @@ class CaptionFiles(DataFiles[CaptionData]):
 
     def source(self, files: Sequence[str], *, what: str) -> CaptionSource:
         """Describe one set of captions: a table or a folder, and perhaps a list of images."""
+        files = expand_all(files, self.root)
         if not 1 <= len(files) <= 2:
             raise ConfigError(
                 f"data.{what} names {len(files) or 'no'} files; allowed are a table of captions (or a folder with one) "

@@ -66,7 +66,8 @@ def bag_of_words(labels: Tensor, n_words: int, *, pad_id: int) -> Tensor:
 
 def bag_loss(scores: Tensor, bag: Tensor) -> Tensor:
     """The negative log-likelihood of a bag of words (B, V) under one distribution over words an image, summed."""
-    return -(bag * scores.float().log_softmax(-1)).sum()
+    full = torch.promote_types(scores.dtype, torch.float32)
+    return -(bag * scores.to(full).log_softmax(-1)).sum()
 
 
 def unseen(seen: Iterable[Sight], real: Tensor) -> Tensor:

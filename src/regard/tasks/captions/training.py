@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import Rows
+from regard.config.random_numbers import uniforms
 from regard.data.batching.plan import Indices, example_plan, pad
 from regard.data.batching.tensors import TensorBatch
 from regard.data.images.arrays import Array
@@ -33,6 +34,7 @@ from regard.decoding import DecodeOptions
 from regard.errors import DataError
 from regard.metrics.cross_entropy import Losses
 from regard.models.interfaces.captions import Captioner
+from regard.models.precision import in_double
 from regard.tasks.captions.config import CaptionData
 from regard.tasks.captions.data import Pictures, as_text
 from regard.tasks.captions.loss import Weights, caption_loss
@@ -64,7 +66,7 @@ def augment(images: Tensor, *, crop: float, flip: bool, jitter: float) -> Tensor
 
 
 def _relit(levels: Tensor, jitter: float) -> Tensor:
-    bright, contrast, colour = 1 + jitter * (2 * torch.rand(3, len(levels), device=levels.device) - 1)
+    bright, contrast, colour = 1 + jitter * (2 * uniforms(3, len(levels), levels.device) - 1)
     levels = enhance(levels, torch.zeros_like(levels), bright)
     levels = enhance(levels, mean_grey(levels), contrast)
     return enhance(levels, grey(levels), colour)
@@ -161,7 +163,7 @@ class CaptionTraining(BatchPlanMixin):
 
     def loss(self, model: Any, batch: CaptionBatch) -> Losses:
         """The summed loss of a batch's captions, with gradients."""
-        images = augment(self.gallery(batch.images), **self.views._asdict())
+        images = in_double(model, augment(self.gallery(batch.images), **self.views._asdict()))
         rows = Rows(batch.target, batch.lengths)
         return caption_loss(model, images, rows, batch.labels, weights=self.weights, pad_id=self.tokenizer.pad_id)
 

@@ -7,7 +7,8 @@
     mixup         two images shine through one another (Zhang et al., 2018)
     cutmix        a box of one in the other (Yun et al., 2019); labels are mixed by area
 
-Draws come from PyTorch's generator, which the trainer seeds anew at every step: a resumed run draws the same.
+Draws come from PyTorch's generator, which the trainer seeds anew at every step, or by the key of each image: a resumed
+run draws the same.
 
 Boxes, and two images in one.
 
@@ -23,8 +24,8 @@ from functools import reduce
 
 import torch
 from torch import Tensor
-from torch.distributions import Beta
 
+from regard.config.random_numbers import beta, integers, normal, uniform, uniforms
 from regard.data.images.operations import autocontrast, blurred, enhance, equalize, grey, mean_grey, posterize, solarize
 from regard.data.images.space import ImageSpace
 from regard.data.images.warping import affine, crops, flips, joined, warped, zooms
@@ -51,8 +52,14 @@ class Augmentation:
     cutmix: float = 0.0
     mix: float = 1.0
 
-    def __call__(self, pixels: Tensor, targets: Tensor, space: ImageSpace) -> tuple[Tensor, Tensor]:
-        """Pixels uint8 (B, 3, H, W) and what they are (B, n_classes) → normalised images and what they are now."""
+    def __call__(
+        self, pixels: Tensor, targets: Tensor, space: ImageSpace, *, partners: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Pixels uint8 (B, 3, H, W) and what they are (B, n_classes) → normalised images and what they are now.
+
+        `partners` (n,) says which of them each of the first n is mixed with; only those n come back. Without it all
+        do, mixed with the one opposite.
+        """
         with torch.autocast(pixels.device.type, enabled=False):
             n, device, size = len(pixels), pixels.device, (pixels.shape[2], pixels.shape[3])
             maps = self._framing(n, device, size)
@@ -64,10 +71,15 @@ class Augmentation:
             if maps:
                 images = warped(images, reduce(joined, maps))
             if self.erase:
-                chosen = boxes(n, size, share=torch.empty(n, device=device).uniform_(0.02, 1 / 3))
-                chosen = chosen & (torch.rand(n, 1, 1, 1, device=device) < self.erase)
-                images = torch.where(chosen, torch.randn_like(images), images)
-            return mixed(images, targets, mixup=self.mixup, cutmix=self.cutmix, share=self.mix)
+                chosen = boxes(n, size, share=uniform((n,), device, low=0.02, high=1 / 3))
+                chosen = chosen & (uniform((n, 1, 1, 1), device) < self.erase)
+                images = torch.where(chosen, normal(images.shape, device), images)
+            return mixed(images, targets, mixup=self.mixup, cutmix=self.cutmix, share=self.mix, partners=partners)
+
+    @property
+    def mixes(self) -> bool:
+        """Whether images are mixed with others."""
+        return bool((self.mixup or self.cutmix) and self.mix)
 
     def _framing(self, n: int, device: torch.device, size: tuple[int, int]) -> list[Tensor]:
         """Crop, zoom and flip as maps, one after the other."""
@@ -79,9 +91,9 @@ class Augmentation:
     def _operate(self, levels: Tensor) -> tuple[Tensor, Tensor]:
         """One operation for each image: levels with new colours, and the maps (B, 2, 3) of new shapes."""
         n, device = len(levels), levels.device
-        which = torch.randint(len(OPERATIONS), (n,), device=device)
-        strength = (self.magnitude + self.spread * torch.randn(n, device=device)).clamp(0, 10) / 10
-        strength = strength * (torch.randint(0, 2, (n,), device=device) * 2.0 - 1)
+        which = integers(0, len(OPERATIONS), n, device)
+        strength = (self.magnitude + self.spread * normal((n,), device)).clamp(0, 10) / 10
+        strength = strength * (integers(0, 2, n, device) * 2.0 - 1)
         size = (levels.shape[2], levels.shape[3])
         return recoloured(levels, which, strength), reshaped(which, strength, size)
 
@@ -124,9 +136,9 @@ def boxes(n: int, size: tuple[int, int], *, share: Tensor, longest: float = 3.3)
     """
     height, width = size
     device = share.device
-    shape = torch.empty(n, device=device).uniform_(-math.log(longest), math.log(longest)).exp()
+    shape = uniform((n,), device, low=-math.log(longest), high=math.log(longest)).exp()
     tall, wide = (share * shape).sqrt() * height, (share / shape).sqrt() * width
-    middle = torch.rand(2, n, device=device)
+    middle = uniforms(2, n, device)
     down = _between(middle[0] * height, tall, height)
     across = _between(middle[1] * width, wide, width)
     return (down[:, :, None] & across[:, None, :])[:, None]
@@ -138,28 +150,32 @@ def _between(middle: Tensor, length: Tensor, size: int) -> Tensor:
     return (places - middle[:, None]).abs() < length[:, None] / 2
 
 
-def mixed(images: Tensor, targets: Tensor, *, mixup: float, cutmix: float, share: float = 1.0) -> tuple[Tensor, Tensor]:
+def mixed(
+    images: Tensor,
+    targets: Tensor,
+    *,
+    mixup: float,
+    cutmix: float,
+    share: float = 1.0,
+    partners: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """Images (B, 3, H, W) and what they are (B, n_classes), mixed; `mixup` and `cutmix` are Beta's parameters, or 0."""
     if not (mixup or cutmix) or not share:
         return images, targets
     n, device = len(images), images.device
-    cut = torch.rand(n, device=device) < (0.5 if mixup and cutmix else float(bool(cutmix)))
+    cut = uniform((n,), device) < (0.5 if mixup and cutmix else float(bool(cutmix)))
     own = torch.ones(n, device=device)
     boxed = torch.zeros(n, 1, *images.shape[2:], dtype=torch.bool, device=device)
     if mixup:
-        own = torch.where(cut, own, _drawn(mixup, n, device))
+        own = torch.where(cut, own, beta(mixup, n, device))
     if cutmix:
-        boxed = boxes(n, (images.shape[2], images.shape[3]), share=1 - _drawn(cutmix, n, device), longest=1.0)
+        boxed = boxes(n, (images.shape[2], images.shape[3]), share=1 - beta(cutmix, n, device), longest=1.0)
         boxed = boxed & cut.view(-1, 1, 1, 1)
-    plain = torch.rand(n, device=device) >= share
+    plain = uniform((n,), device) >= share
     own, boxed = torch.where(plain, 1.0, own), boxed & ~plain.view(-1, 1, 1, 1)
-    other = images.flip(0)
+    other, others = (images.flip(0), targets.flip(0)) if partners is None else (images[partners], targets[partners])
+    if partners is not None:
+        images, targets, own, boxed = (part[: len(partners)] for part in (images, targets, own, boxed))
     images = torch.where(boxed, other, own.view(-1, 1, 1, 1) * images + (1 - own.view(-1, 1, 1, 1)) * other)
     own = own * (1 - boxed.float().mean((1, 2, 3)))
-    return images, own[:, None] * targets + (1 - own[:, None]) * targets.flip(0)
-
-
-def _drawn(alpha: float, n: int, device: torch.device) -> Tensor:
-    parameter = torch.full((), alpha, device=device)
-    drawn: Tensor = Beta(parameter, parameter, validate_args=False).sample((n,))  # to check it would be to wait for it
-    return drawn
+    return images, own[:, None] * targets + (1 - own[:, None]) * others

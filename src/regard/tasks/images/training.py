@@ -7,16 +7,18 @@ than their numbers: the processor does nothing for an image. Where they are too 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.config.keyed_draws import only
 from regard.data.batching.plan import EpochPlan, Indices
 from regard.data.batching.tensors import TensorBatch
 from regard.data.images.space import ImageSpace
 from regard.metrics.cross_entropy import Losses
+from regard.models.precision import in_double
 from regard.tasks.images.augmentation import Augmentation
 from regard.tasks.images.classifier import ImageClassifier, outputs_of
 from regard.tasks.images.data import ImageSet
@@ -32,6 +34,7 @@ class ImageBatch(TensorBatch):
     labels: Tensor
     pixels: Tensor | None
     n_tokens: int
+    partners: Tensor | None = None  # which of the rows each of the first is mixed with; the others are there for that
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,8 @@ class ImagePlan(EpochPlan):
 
 def image_loss(model: nn.Module, images: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
     """Cross-entropy of images (B, 3, H, W) against shares of classes (B, n_classes): smoothed and plain, summed."""
-    logits = model(images).float().log_softmax(-1)
+    logits = model(images)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
     plain = -(targets * logits).sum()
     if not smoothing:
         return plain, plain.detach()
@@ -86,6 +90,24 @@ class ImageTraining(BatchPlanMixin):
         self._labels = torch.from_numpy(train.labels)
         self._held: Tensor | None = None
 
+    def share(self, examples: Indices, *, epoch: int, rank: int, world: int) -> ImageBatch:
+        """One process's share of a batch; where all draw the same, with those opposite in the whole, to mix with."""
+        beside = self.beside(len(examples), rank=rank, world=world)
+        if beside is None:
+            return self.batch(examples[rank::world])
+        own = np.arange(rank, len(examples), world)
+        held = np.concatenate([own, beside])
+        row_of = {place: row for row, place in enumerate(held.tolist())}
+        partners = torch.tensor([row_of[len(examples) - 1 - place] for place in own.tolist()], dtype=torch.long)
+        return replace(self.batch(examples[held]), n_tokens=len(own), partners=partners)
+
+    def beside(self, n: int, *, rank: int, world: int) -> Indices | None:
+        """The images opposite to those of a share, where all processes have to mix the same."""
+        if not (self.same_draws and self.augmentation.mixes) or world == 1:
+            return None
+        own = np.arange(rank, n, world)
+        return np.setdiff1d(n - 1 - own, own)
+
     def batch(self, indices: Indices) -> ImageBatch:
         """The images of these numbers as one batch."""
         rows = torch.from_numpy(indices)
@@ -97,8 +119,9 @@ class ImageTraining(BatchPlanMixin):
         pixels = batch.pixels if batch.pixels is not None else self._on(batch.rows.device)[batch.rows]
         classes = torch.arange(len(self.space.names), device=batch.labels.device)
         targets = (batch.labels[:, None] == classes).float()  # (B, n_classes)
-        images, targets = self.augmentation(pixels, targets, self.space)
-        total, plain = self._loss(model, images, targets, self.label_smoothing)
+        images, targets = self.augmentation(pixels, targets, self.space, partners=batch.partners)
+        with only(batch.n_tokens):
+            total, plain = self._loss(model, in_double(model, images), targets, self.label_smoothing)
         return Losses(total, plain, torch.full((), batch.n_tokens, device=total.device))
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.config.keyed_draws import repeated
 from regard.data.batching.tensors import rows_of
 from regard.metrics.cross_entropy import linear_cross_entropy
 from regard.metrics.r_drop import symmetric_kl
@@ -42,8 +43,9 @@ def label_loss(
     """Summed loss, its plain part and the examples of a batch: tensors in, tensors out, so that it compiles whole."""
     n, side = (2 if r_drop else 1), (0 if longest is None else 1)
     rows = rows_of(torch.cat([ids] * n, side), torch.cat([lengths] * n), longest)
-    encoded = model.encode(rows, segments=torch.cat([segments] * n, side))
-    scores = model.classify(encoded, rows)
+    with repeated(n):
+        encoded = model.encode(rows, segments=torch.cat([segments] * n, side))
+        scores = model.classify(encoded, rows)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     losses, plain = _example_losses(scores, torch.cat([targets] * n), smoothing)
     known = torch.cat([real] * n)

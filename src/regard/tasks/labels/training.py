@@ -45,6 +45,11 @@ class LabelBatch(TensorBatch):
     longest: int | None = None
     following: Tensor | None = None
 
+    @property
+    def n_rows(self) -> int:
+        """How many rows or documents there are, filling included."""
+        return len(self.lengths)
+
 
 class LabelTraining(BatchPlanMixin):
     """What the trainer asks of the task: batches in a fixed order, their loss, and an evaluation."""

@@ -59,6 +59,12 @@ class IncrementalDetokenizer:
             self.ids, self.n_shown = [], 0
         return new
 
+    def take(self, tokens: Sequence[int]) -> int | None:
+        """How many of these tokens count, where a stop string is complete with them; None where none is yet."""
+        before = self.n_tokens
+        self.add(tokens)
+        return self.n_tokens - before if self.over else None
+
     def rest(self) -> str:
         """What was held back, when nothing more comes."""
         return self._say(self._text(self.ids)[0])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
@@ -19,6 +20,7 @@ from torch import nn
 
 from regard.checkpoints.spec import Pretrained
 from regard.config.recipe import Recipe
+from regard.data.text.markers import Markers
 from regard.data.text.tokenizers import Tokenizer
 from regard.decoding import DecodeOptions
 from regard.errors import UsageError
@@ -35,10 +37,12 @@ from regard.tasks.base import (
     varied,
 )
 from regard.tasks.decode_settings import DecodeSettings
-from regard.tasks.language.writer import Continuation, Prompt, StreamEnd, Writer, context_of
+from regard.tasks.language.detokenizer import IncrementalDetokenizer
+from regard.tasks.language.writer import Continuation, Prompt, StreamEnd, Writer, context_of, never_written
 from regard.tasks.measuring import Scores
 
-if TYPE_CHECKING:  # what only measuring and looking need
+if TYPE_CHECKING:  # what only measuring, looking and exporting need
+    from regard.checkpoints.usage import Usage
     from regard.data.text.documents import Document
     from regard.inspection.forward_case import ForwardCase
     from regard.inspection.invariants import Check
@@ -69,6 +73,15 @@ class LanguagePredictor(Predictor[Prompt, Continuation]):
         """The predictor of an opened model."""
         context = context_of(pretrained, recipe)
         return cls(module, tokenizer_of(pretrained), recipe, context=context, precision=precision)
+
+    @classmethod
+    def usage(cls, pretrained: Pretrained, recipe: Recipe) -> Usage:
+        """With the marks before a prompt, and without pieces that mean nothing to a model of text."""
+        tokenizer, usual = tokenizer_of(pretrained), super().usage(pretrained, recipe)
+        marks = Markers.of(tokenizer, separated=recipe.data.separated)
+        unused = range(len(tokenizer), int(pretrained.options["n_tokens"]))
+        banned = {*usual.banned, *never_written(tokenizer, marks), *unused}
+        return replace(usual, opening=marks.opening, banned=tuple(sorted(banned)), ends=marks.end is not None)
 
     def can_stream(self, **options: Any) -> bool:
         """Whether one text is written, token by token."""
@@ -116,6 +129,20 @@ class LanguagePredictor(Predictor[Prompt, Continuation]):
         """Go on with one text, piece by piece as it comes."""
         self.check_inputs([text])
         return self.writer.stream(text, self.decoding(options), stop=_listed(stop))
+
+    def stream_ids(
+        self, text: Prompt, *, stop: Sequence[str] | str = (), **options: Unpack[DecodeSettings]
+    ) -> Generator[list[int], None, StreamEnd]:
+        """The tokens of what `stream` says, for `detokenizer` to spell elsewhere."""
+        self.check_inputs([text])
+        return self.writer.stream_ids(text, self.decoding(options), stop=_listed(stop))
+
+    def detokenizer(
+        self, text: Prompt, *, stop: Sequence[str] | str = (), **options: Unpack[DecodeSettings]
+    ) -> IncrementalDetokenizer:
+        """What spells the tokens of `stream_ids` as they come."""
+        self.check_inputs([text])
+        return self.writer.detokenizer(text, self.decoding(options), stop=_listed(stop))
 
     def decoding(self, overrides: Mapping[str, Any]) -> DecodeOptions:
         """How to go on; ids beyond the tokenizer's, which some models have to fill up, never come."""

@@ -93,6 +93,12 @@ class StreamEnd:
     finished: bool
 
 
+def never_written(tokenizer: Tokenizer, marks: Markers) -> set[int]:
+    """Our special tokens mean nothing to a model of text, and an end that it never saw must not come by chance."""
+    useless = set() if tokenizer.kind == FOREIGN else set(tokenizer.special_ids)
+    return useless | {tokenizer.pad_id} if marks.end is None else useless - {marks.end}
+
+
 class Writer:
     """Continues texts with one model, or with several that vote at every step."""
 
@@ -112,9 +118,7 @@ class Writer:
         self.batch_tokens, self.say = batch_tokens or usual_batch_tokens(self.models[0]), say
         self.marks = Markers.of(tokenizer, separated=separated)
         self.eos_id = tokenizer.pad_id if self.marks.end is None else self.marks.end
-        # Our special tokens mean nothing to a model of text, and an end that it never saw must not come by chance.
-        useless = set() if tokenizer.kind == FOREIGN else set(tokenizer.special_ids)
-        self._banned = (useless - {self.eos_id}) | ({self.eos_id} if self.marks.end is None else set())
+        self._banned = never_written(tokenizer, self.marks)
 
     def __call__(
         self,
@@ -167,11 +171,28 @@ class Writer:
         A piece for each token, or for several that come at once, which may be empty, and what was held back at the
         end; then how it ended.
         """
+        speech, coming = self.detokenizer(prompt, options, stop=stop), self.stream_ids(prompt, options, stop=stop)
+        while True:
+            try:
+                yield speech.add(next(coming))
+            except StopIteration as end:
+                how: StreamEnd = end.value
+                break
+        yield speech.rest()
+        return how
+
+    def stream_ids(
+        self, prompt: Prompt, options: DecodeOptions, *, stop: Sequence[str] = ()
+    ) -> Generator[list[int], None, StreamEnd]:
+        """The tokens of one continuation as they come, up to the one that completes a stop string; then how it ended.
+
+        What they say is for whoever has the text to say: `detokenizer` spells them.
+        """
         _check(options, stop)
         ids = self.prompt(prompt)
         draft = _Draft(self._cut(ids, options), key_of(ids))
-        speech = IncrementalDetokenizer(self.tokenizer, draft.prompt, stop)
-        while (steps := self._steps(draft, options)) and not speech.over:
+        heard = IncrementalDetokenizer(self.tokenizer, draft.prompt, stop) if stop else None
+        while steps := self._steps(draft, options):
             read = self._read(draft)
             pieces = stream_pieces(
                 self._start([read], steps),
@@ -183,25 +204,34 @@ class Writer:
             )
             tokens_out: list[int] = []
             for several in pieces:
+                if heard is not None and (n := heard.take(several)) is not None:
+                    yield several[:n]
+                    return StreamEnd(heard.n_tokens, finished=True)
                 tokens_out += several
-                yield speech.add(several)
-                if speech.over:
-                    return StreamEnd(speech.n_tokens, finished=True)
+                yield several
             hypothesis = Hypothesis(tokens_out, 0.0, 0.0, finished=len(tokens_out) < steps, token_log_probs=[])
             draft = draft.grown(hypothesis, _next_key(draft.key, 0))
-        yield speech.rest()
         return StreamEnd(len(draft.ids), finished=draft.finished)
+
+    def detokenizer(
+        self, prompt: Prompt, options: DecodeOptions, *, stop: Sequence[str] = ()
+    ) -> IncrementalDetokenizer:
+        """What spells the tokens of `stream_ids`."""
+        ids = self.prompt(prompt)
+        return IncrementalDetokenizer(self.tokenizer, ids[-self._kept(len(ids), options) :], stop)
 
     def _cut(self, ids: Sequence[int], options: DecodeOptions) -> list[int]:
         """A prompt as far as the model can read it and still write: its end."""
-        if len(ids) < self.context:
-            return list(ids)
-        kept = self.context - min(options.max_length, self.context // 2)
-        self.say(
-            f"the prompt has {len(ids):,} tokens and the model reads {self.context:,}: "
-            f"the first {len(ids) - kept:,} are left out"
-        )
+        kept = self._kept(len(ids), options)
+        if kept < len(ids):
+            self.say(
+                f"the prompt has {len(ids):,} tokens and the model reads {self.context:,}: "
+                f"the first {len(ids) - kept:,} are left out"
+            )
         return list(ids[-kept:])
+
+    def _kept(self, n: int, options: DecodeOptions) -> int:
+        return n if n < self.context else self.context - min(options.max_length, self.context // 2)
 
     def _read(self, draft: _Draft) -> list[int]:
         """What the model reads before it goes on: all of it, or, in a later round, the last half of its context."""

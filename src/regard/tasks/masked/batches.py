@@ -43,6 +43,11 @@ class MaskedBatch(TensorBatch):
     n_tokens: int
     longest: int | None = None
 
+    @property
+    def n_rows(self) -> int:
+        """How many rows or documents there are, filling included."""
+        return len(self.lengths)
+
     def rows(self) -> Rows:
         """The ids as models read them."""
         return rows_of(self.ids, self.lengths, self.longest)

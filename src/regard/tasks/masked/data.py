@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from regard.config.data import TokenizerConfig
 from regard.data.io.cache import store_key
+from regard.data.io.shards import Workshop
 from regard.data.text.splitting import split_lines, split_sentences
+from regard.data.text.text_units import TextUnits
 from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_pieces
 from regard.errors import DataError
@@ -36,31 +39,49 @@ def encode_documents(
     sources = [files.train] if files.valid is None else [files.train, files.valid]
     held_out = data.held_out if files.valid is None else None
     given = files.given_tokenizer(pieces)
-    facts = (repr(pieces), held_out, given.fingerprint() if given is not None else None)
+    every = files.sample_every(pieces)
+    sampled = () if every == 1 else (every,)
+    facts = (repr(pieces), held_out, given.fingerprint() if given is not None else None, *sampled)
     made = folder / store_key("masked", *(source.fingerprint() for source in sources), *facts)[:24]
 
     def make() -> Tokenizer:
-        texts = (document.text for document in files.train_documents())
-        tokenizer = given or learn_pieces(texts, pieces, mask=True)
+        tokenizer = given or learn_pieces(files.sample(pieces), pieces, mask=True)
         masking_of(tokenizer, data, seed=0)  # what cannot mask is refused before anything is built on it
         return tokenizer
 
     tokenizer = kept_tokenizer(made, make, say=say)
-    train = corpus_of(files.train_documents, data, tokenizer, folder=made, name="train", say=say)
+    how: dict[str, Any] = {"folder": made, "name": "train", "units": files.units, "workshop": files.workshop}
+    train = corpus_of(files.train_documents, data, tokenizer, **how, say=say)
     valid = corpus_of(files.valid_documents, data, tokenizer, folder=made, name="valid", say=say)
     return EncodedDocuments(tokenizer, train, valid)
 
 
 def corpus_of(
-    documents: Documents, data: MaskedData, tokenizer: Tokenizer, *, folder: Path, name: str, say: Say = lambda _: None
+    documents: Documents,
+    data: MaskedData,
+    tokenizer: Tokenizer,
+    *,
+    folder: Path,
+    name: str,
+    units: Callable[[], TextUnits] | None = None,
+    workshop: Workshop = Workshop(),  # noqa: B008 - frozen
+    say: Say = lambda _: None,
 ) -> SentenceCorpus:
-    """Documents as sentences on disk under `folder`, which belongs to these documents and this tokenizer."""
+    """Documents as sentences on disk under `folder`, which belongs to these documents and this tokenizer.
+
+    Where their files are given as `units`, several processes read them.
+    """
     longest = data.length - len(tokenizer.frame([], []).ids)
     key = store_key(folder.name, name, tokenizer.fingerprint(), data.sentences, longest)
     split = split_lines if data.sentences == "lines" else split_sentences
 
     def build(into: Path) -> SentenceCorpus:
-        corpus = SentenceCorpus.build(documents(), tokenizer, into, split=split, longest=longest, fingerprint=key)
+        options: dict[str, Any] = {"split": split, "longest": longest, "fingerprint": key}
+        if units is None:
+            corpus = SentenceCorpus.build(documents(), tokenizer, into, **options)
+        else:
+            options |= {"workshop": workshop, "name": name, "say": say}
+            corpus = SentenceCorpus.build_from(units(), tokenizer, into, **options)
         header = corpus.header
         say(f"{name}: {header.documents:,} documents, {header.sentences:,} sentences, {header.tokens:,} tokens")
         return corpus

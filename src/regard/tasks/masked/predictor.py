@@ -46,6 +46,7 @@ from regard.tasks.templates import measure_texts
 from regard.tasks.texts import Documents, TextFiles
 
 if TYPE_CHECKING:
+    from regard.checkpoints.usage import Usage
     from regard.inspection.forward_case import ForwardCase
     from regard.inspection.invariants import Check, Given
 
@@ -74,6 +75,16 @@ class MaskedPredictor(Predictor[str, Filling | NextSentence]):
     def reading(cls, pretrained: Pretrained) -> dict[str, Any]:
         """Whether it was taught which sentences follow one another."""
         return {"next_sentence": bool(pretrained.options.get("nsp", True))}
+
+    @classmethod
+    def usage(cls, pretrained: Pretrained, recipe: Recipe) -> Usage:
+        """With what stands around a text."""
+        from regard.checkpoints.usage import Usage
+
+        tokenizer = tokenizer_of(pretrained)
+        framed = tuple(tokenizer.frame([tokenizer.pad_id]).ids)
+        at = framed.index(tokenizer.pad_id)
+        return Usage(opening=framed[:at], closing=framed[at + 1 :])
 
     def predict(self, inputs: Sequence[str], **options: Unpack[GuessSettings]) -> list[Filling | NextSentence]:
         """Fill the masks of each text with the `k` likeliest pieces; two texts parted by a tab are judged as a pair."""

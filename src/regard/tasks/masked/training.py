@@ -25,7 +25,7 @@ from regard.tasks.masked.batches import MaskedBatch
 from regard.tasks.masked.config import MaskedData
 from regard.tasks.masked.masking import UNUSED
 from regard.tasks.masked.metrics import HiddenPieces, guess_figures, guess_table
-from regard.tasks.masked.sentence_pairs import Examples
+from regard.tasks.masked.sentence_pairs import Examples, Ints
 from regard.tasks.masked.sentences import SentenceCorpus
 from regard.training.batching import BatchPlanMixin
 
@@ -90,6 +90,10 @@ class MaskedTraining(BatchPlanMixin):
     def share(self, examples: Examples, *, epoch: int, rank: int, world: int) -> MaskedBatch:
         """One process's share of a batch; an empty one is a batch without tokens."""
         return self.batch(examples[rank::world], epoch=epoch, world=world)
+
+    def numbers(self, examples: Examples) -> Ints:
+        """The numbers of examples in their epoch."""
+        return examples.numbers
 
     def batch(self, examples: Examples, *, epoch: int, world: int = 1) -> MaskedBatch:
         """A share of at most one in `world` of a batch's examples; an empty share is a batch without tokens."""

@@ -20,6 +20,7 @@ from regard.data.batching.tensors import TensorBatch
 from regard.data.series.space import SeriesSpace
 from regard.data.series.windows import Windows
 from regard.metrics.cross_entropy import Losses
+from regard.models.precision import in_double
 from regard.tasks.series.config import LossName
 from regard.tasks.series.forecasting import forecasts
 from regard.tasks.series.metrics import errors_of
@@ -39,7 +40,7 @@ class SeriesBatch(TensorBatch):
 
 def series_loss(forecast: Tensor, future: Tensor, kind: str, quantiles: Sequence[float]) -> Tensor:
     """Forecasts (B, T, K, Q) against what came (B, T, K): the mean of each window, summed, in single precision."""
-    apart = future[..., None] - forecast.float()
+    apart = future[..., None] - forecast.to(torch.promote_types(forecast.dtype, torch.float32))
     if kind == "pinball":
         share = apart.new_tensor(list(quantiles))
         loss = torch.maximum(share * apart, (share - 1) * apart)
@@ -84,7 +85,8 @@ class SeriesTraining(BatchPlanMixin):
 
     def loss(self, model: nn.Module, batch: SeriesBatch) -> Losses:
         """The summed loss of a batch's windows, with gradients."""
-        forecast = model(batch.past, batch.past_marks, batch.future_marks)
+        read = (batch.past, batch.past_marks, batch.future_marks)
+        forecast = model(*(in_double(model, part) for part in read))
         total = self._loss(forecast, batch.future, self.kind, self.quantiles)
         return Losses(total, total.detach(), torch.full((), batch.n_tokens, device=total.device))
 

@@ -30,7 +30,8 @@ def ctc_loss(scores: Tensor, lengths: Tensor, labels: Tensor, *, sizes: Tensor, 
 
 def _losses(scores: Tensor, lengths: Tensor, labels: Tensor, sizes: Tensor, *, blank: int, zero: bool) -> Tensor:
     with torch.autocast(scores.device.type, enabled=False):
-        log_probs = scores.float().log_softmax(-1).transpose(0, 1)  # (S, B, V)
+        full = torch.promote_types(scores.dtype, torch.float32)
+        log_probs = scores.to(full).log_softmax(-1).transpose(0, 1)  # (S, B, V)
         return F.ctc_loss(log_probs, labels, lengths, sizes, blank=blank, reduction="none", zero_infinity=zero)
 
 

@@ -9,11 +9,12 @@ like length go together, within a budget of seconds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention import Rows
 from regard.data.audio.augmentation import Changes, Drawn, alter, hide, stacked
@@ -25,6 +26,7 @@ from regard.data.text.tokenizers import Tokenizer
 from regard.errors import ConfigError
 from regard.metrics.cross_entropy import Losses, linear_cross_entropy
 from regard.models.interfaces.speech import Frames, SpeechModel, device_of
+from regard.models.precision import in_double
 from regard.tasks.speech.config import SpeechOptions
 from regard.tasks.speech.ctc import ctc_loss
 from regard.tasks.speech.data import encode_texts
@@ -100,7 +102,7 @@ class SpeechTraining(BatchPlanMixin):
         """The summed loss of a batch's tokens, with gradients."""
         return speech_loss(
             model,
-            self.frames(batch),
+            self.frames(replace(batch, samples=in_double(cast(nn.Module, model), batch.samples))),
             batch,
             smoothing=self.label_smoothing,
             ctc=self.ctc,
@@ -192,7 +194,7 @@ def speech_loss(
     skipped: int = 0,
 ) -> Losses:
     """Summed loss, negative log-likelihood and tokens of a batch; `skipped` labels of an opening are not aligned."""
-    heard = model.listen(frames)
+    heard = model.listen(Frames(in_double(cast(nn.Module, model), frames.values), frames.lengths))
     hidden = model.spell(heard, Rows(batch.fed, batch.text_lengths))
     losses = linear_cross_entropy(
         hidden.flatten(0, 1),

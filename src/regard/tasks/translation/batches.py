@@ -31,6 +31,11 @@ class PairBatch(TensorBatch):
     n_tokens: int
     longest: int | None = None
 
+    @property
+    def n_rows(self) -> int:
+        """How many rows or documents there are, filling included."""
+        return len(self.source_lengths)
+
     def rows(self) -> tuple[Rows, Rows]:
         """Source and target as models read them."""
         return (

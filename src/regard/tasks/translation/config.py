@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from regard.config.data import Action, DataConfig, LearntTokenizer
+from regard.config.data import Action, CorpusConfig, LearntTokenizer
 from regard.config.settings import setting
 from regard.tasks.registry import TaskSpec
 from regard.tasks.use import Use
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairData(DataConfig):
+class PairData(CorpusConfig):
     """The `[data]` section: files of pairs, one table or two parallel texts each; and what to do about bad pairs."""
 
     columns: tuple[str, str] | tuple[int, int] | None = setting(None, "the columns of tables: source and target")

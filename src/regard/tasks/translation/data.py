@@ -10,21 +10,27 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 from regard.data.io.cache import store_key
+from regard.data.io.globs import expand, is_pattern
 from regard.data.io.hashes import Damaged, check_hashes, record_hashes
 from regard.data.io.lines import STDIN
 from regard.data.io.paths import find_data
 from regard.data.io.saved import saved_part
+from regard.data.io.shards import work_folder
 from regard.data.synthetic.dates import write_dates
 from regard.data.text.checks import Policy, check_pairs, pair_hashes
 from regard.data.text.corpus import Corpus
 from regard.data.text.moses import moses_detokenize, moses_tokenize
-from regard.data.text.pairs import Pair, PairSource
+from regard.data.text.pair_files import pair_files
+from regard.data.text.pair_units import PairUnits
+from regard.data.text.pairs import Pair, Pairs, PairSet, PairSource
+from regard.data.text.text_units import sample_every
 from regard.data.text.tokenizers import Tokenizer, read_tokenizers, save_tokenizers
 from regard.data.text.vocabulary import learn_pieces
-from regard.errors import ConfigError, DataError
+from regard.errors import DataError
 from regard.tasks.files import DataFiles, Say
 from regard.tasks.translation.config import PairData, PieceConfig
 
@@ -98,24 +104,23 @@ class PairFiles(DataFiles[PairData]):
 
     ending = ".tsv"
 
-    def source(self, files: Sequence[str], *, what: str) -> PairSource:
-        """Describe one set of pairs."""
-        if not 1 <= len(files) <= 2:
-            raise ConfigError(
-                f"data.{what} names {len(files)} files; allowed are one table or two parallel texts",
-                hint=f'give them with --{what} FILE or --{what} SOURCE TARGET, or as data.{what} = ["a.en", "a.de"]',
-            )
-        first, second = (*(find_data(name, self.root) for name in files), None)[:2]
-        assert first is not None
-        return PairSource(first, second, columns=self.data.columns, format=self.data.format)
+    def source(self, files: Sequence[str], *, what: str) -> Pairs:
+        """Describe one set of pairs: a table or two parallel texts, or many of either."""
+        matched = [[find_data(one, self.root) for one in expand(name, self.root)] for name in files]
+        sides = pair_files(
+            matched, what=what, parallel=None if self.data.format is None else self.data.format == "lines"
+        )
+        data = self.data
+        sources = tuple(PairSource(a, b, columns=data.columns, format=data.format) for a, b in sides)
+        return sources[0] if len(sources) == 1 else PairSet(sources)
 
     @cached_property
-    def train(self) -> PairSource:
+    def train(self) -> Pairs:
         """The pairs to learn from."""
         return self._part("train", self.data.train) if self._has_valid else self._parted[0]
 
     @cached_property
-    def valid(self) -> PairSource:
+    def valid(self) -> Pairs:
         """The pairs to choose by; where none are named, those saved beside the training pairs, or some of them."""
         files = self.data.valid or self.data.train
         return self._part("valid", files) if self._has_valid else self._parted[1]
@@ -127,16 +132,16 @@ class PairFiles(DataFiles[PairData]):
 
     def _saved(self, files: Sequence[str], part: str) -> str | None:
         """The part of a folder that the `datasets` package saved, if that is what is named."""
-        if len(files) != 1 or files[0] == STDIN:
+        if len(files) != 1 or files[0] == STDIN or is_pattern(files[0], self.root):
             return None
         return saved_part(find_data(files[0], self.root), part)
 
     @cached_property
-    def _parted(self) -> tuple[PairSource, PairSource]:
+    def _parted(self) -> tuple[Pairs, Pairs]:
         return self._part("train", self.data.train).parted(self.data.valid_share, most=_MOST_HELD)
 
     @cached_property
-    def tests(self) -> Mapping[str, PairSource]:
+    def tests(self) -> Mapping[str, Pairs]:
         """The pairs to report on, by name."""
         if self.data.synthetic:
             return {"test": self._part("test", ())}
@@ -152,7 +157,7 @@ class PairFiles(DataFiles[PairData]):
         sources = {"train": self.train, "valid": self.valid} | dict(self.tests)
         return {name: source.fingerprint() for name, source in sources.items()}
 
-    def _part(self, part: str, files: Sequence[str]) -> PairSource:
+    def _part(self, part: str, files: Sequence[str]) -> Pairs:
         if self.data.synthetic is None:
             kept = [self.keep(name, part) for name in files]
             saved = self._saved(kept, part)
@@ -166,12 +171,19 @@ class PairFiles(DataFiles[PairData]):
         return PairSource(path)
 
 
-def read_pairs(source: PairSource, data: PairData, *, held_out: Iterable[PairSource] = (), say: Say) -> Iterator[Pair]:
+def read_pairs(source: Pairs, data: PairData, *, held_out: Iterable[Pairs] = (), say: Say) -> Iterator[Pair]:
     """Stream the pairs that pass the checks, then say what did not."""
+    return checked_pairs(source.pairs(say), source.name, data, held_out=held_out, say=say)
+
+
+def checked_pairs(
+    pairs: Iterable[Pair], name: str, data: PairData, *, held_out: Iterable[Pairs] = (), say: Say
+) -> Iterator[Pair]:
+    """The same for pairs of any source."""
     hashes = pair_hashes(*(other.pairs() for other in held_out))
     checked = check_pairs(
-        source.pairs(say),
-        name=source.name,
+        pairs,
+        name=name,
         max_length=data.max_characters,
         max_ratio=data.max_ratio,
         policy=Policy(data.empty, data.long, data.ratio, data.duplicate, data.overlap),
@@ -180,14 +192,6 @@ def read_pairs(source: PairSource, data: PairData, *, held_out: Iterable[PairSou
     yield from checked
     for line in checked.report.lines():
         say(line)
-
-
-def in_moses(pairs: Iterable[Pair], moses: tuple[str, str] | None) -> Iterator[Pair]:
-    """The pairs cut by Moses rules, where a recipe asks for them."""
-    for pair in pairs:
-        if moses is not None:
-            pair = Pair(moses_tokenize(pair.source, moses[0]), moses_tokenize(pair.target, moses[1]), pair.line)
-        yield pair
 
 
 def encode_training(
@@ -200,7 +204,9 @@ def encode_training(
     data = files.data
     held_out = [files.valid, *files.tests.values()]
     given = [] if known is None else [side.tokenizer.core.to_str() for side in (known.source, known.target)]
-    key = store_key(*(s.fingerprint() for s in (files.train, *held_out)), repr(data), repr(pieces), *given)
+    every = sample_every(files.train.files(), pieces)
+    sampled = [] if every == 1 else [every]
+    key = store_key(*(s.fingerprint() for s in (files.train, *held_out)), repr(data), repr(pieces), *given, *sampled)
     made = folder / key[:24]
     if (made / "corpus" / "corpus.json").exists():
         try:
@@ -210,22 +216,47 @@ def encode_training(
             say(f"{problem}; it is made anew")
             shutil.rmtree(made)
 
-    def usable(*, say: Say = lambda _: None) -> Iterator[Pair]:
-        return in_moses(read_pairs(files.train, data, held_out=held_out, say=say), data.moses)
-
-    for _ in usable(say=say):  # once, to say what is wrong before anything is learnt from it
-        pass
-    languages = known or Languages.learn(usable, pieces, moses=data.moses)
+    # Once, to say what is wrong before anything is learnt from it.
+    units = PairUnits.of(
+        files.train,
+        lambda pairs: checked_pairs(pairs, files.train.name, data, held_out=held_out, say=say),
+        most=files.workshop.shard_bytes,
+        moses=data.moses,
+        say=say,
+    )
+    languages = (
+        known
+        or _kept_languages(made, data)
+        or Languages.learn(lambda: islice(units.all_pairs(), 0, None, every), pieces, moses=data.moses)
+    )
     languages.save(made)
     record_hashes(made, ["tokenizer.json", "source.json", "target.json"])
-    corpus = Corpus.build(
-        usable(),
+    corpus = Corpus.build_from(
+        units,
         languages.source.tokenizer,
         languages.target.tokenizer,
         made / "corpus",
+        workshop=files.workshop,
         max_tokens=data.max_tokens,
         fingerprint=key,
+        name="train",
+        say=say,
     )
     if corpus.header.dropped_long:
         say(f"{files.train.name}: {corpus.header.dropped_long} pairs over {data.max_tokens} tokens dropped")
     return languages, corpus
+
+
+def _kept_languages(made: Path, data: PairData) -> Languages | None:
+    """The tokenizers that were learnt before a kill came, so that the shards that stand are of the same ones."""
+    if not (work_folder(made / "corpus").exists() and check_whole(made)):
+        return None
+    return Languages.load(made, moses=data.moses)
+
+
+def check_whole(folder: Path) -> bool:
+    """Whether what a folder kept is as it was written."""
+    try:
+        return check_hashes(folder)
+    except Damaged:
+        return False

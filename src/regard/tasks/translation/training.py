@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.config.keyed_draws import reading
 from regard.data.batching.packing import PackedPlan
 from regard.data.batching.plan import BatchPlan, Indices
 from regard.data.batching.tensors import rows_of
@@ -43,7 +44,10 @@ def pair_loss(
     With R-Drop two passes with different dropout both have to be right, and to agree with each other.
     """
     rows = rows_of(source, source_lengths, longest), rows_of(target, target_lengths, longest)
-    states = [model.hidden(*rows).flatten(0, 1) for _ in range(2 if r_drop else 1)]
+    states = []
+    for number in range(2 if r_drop else 1):
+        with reading(number):
+            states.append(model.hidden(*rows).flatten(0, 1))
     labels = labels.flatten()
     losses = [
         linear_cross_entropy(

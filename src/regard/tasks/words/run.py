@@ -12,8 +12,9 @@ import numpy as np
 import torch
 
 from regard.checkpoints.run import RunFolder
+from regard.checkpoints.shards import load_parts
 from regard.checkpoints.spec import ModelSpec
-from regard.checkpoints.weights import load_weights, weights_of
+from regard.checkpoints.weights import weights_of
 from regard.config.recipe import Recipe
 from regard.config.wording import roughly, several, short_count
 from regard.data.text.tokenizers import Tokenizer
@@ -110,7 +111,7 @@ def _restore(
         raise CheckpointError(f"{origin}: its state.json is of another version ({problem!r})") from problem
     if so_far.fingerprint != fingerprint and not course.changed_data:
         raise ConfigError(f"{run.path} was begun with another text", hint="begin a new run, with another --out")
-    load_weights(model, tensors["model"], origin=origin)
+    load_parts(model, tensors["model"], origin=origin)
     return replace(so_far, fingerprint=fingerprint)
 
 

@@ -6,7 +6,7 @@ import torch
 from regard.fast.cpu.native import Kernels, NativeLinear, loaded, why
 
 SIZES = [(1, 1), (3, 5), (16, 32), (33, 7), (31, 64), (64, 31), (130, 66), (100, 257), (512, 96)]  # inputs, outputs
-MACHINES = ["native", "haswell"]  # this one, and one without AVX-512
+MACHINES = ["native", "haswell"]  # this one, and one without AVX-512 and tiles
 
 
 @pytest.fixture(params=MACHINES)
@@ -88,6 +88,18 @@ def test_a_row_is_the_same_in_every_batch_bit_for_bit(kernels, dtype):
     for n in (1, 2, 3, 7, 8, 9, 15, 16, 17, 96, 97, 200):
         assert torch.equal(layer(rows[:n]), together[:n]), n
         assert torch.equal(layer(rows[-n:]), together[-n:]), n
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize(("n_in", "n_out"), [(64, 32), (128, 31), (512, 96), (2048, 40)])
+def test_tiles_add_up_to_what_single_rows_come_to(kernels, n_in, n_out, relu):
+    """Where a processor has tiles, so many rows and inputs are multiplied in them: not a bit is another."""
+    weight = torch.randint(-128, 128, (n_out, n_in), dtype=torch.int8)
+    layer = NativeLinear(kernels, weight, bias=torch.randn(n_out), scales=torch.rand(n_out), relu=relu)
+    rows = torch.randn(203, n_in) * torch.logspace(-3, 3, 203)[:, None]
+    alone = torch.cat([layer(row[None]) for row in rows])
+    for n in (3, 4, 5, 15, 16, 17, 31, 32, 33, 49, 63, 64, 65, 95, 96, 97, 129, 203):
+        assert torch.equal(layer(rows[:n]), alone[:n]), n
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])

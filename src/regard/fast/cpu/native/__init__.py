@@ -6,7 +6,7 @@
 Everything they compute, PyTorch computes as well (`packed_linear`, `decoding_step`): slower, and readable.
 """
 
-from regard.fast.cpu.native.linear import NativeLinear
+from regard.fast.cpu.native.linear import Native, NativeBlocks, NativeLinear
 from regard.fast.cpu.native.loading import Kernels, loaded, why
 
-__all__ = ["Kernels", "NativeLinear", "loaded", "why"]
+__all__ = ["Kernels", "Native", "NativeBlocks", "NativeLinear", "loaded", "why"]

@@ -25,6 +25,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from regard.config import processor
 from regard.fast.cpu.native.ownership import Untrusted, check_file, make_private
 
 SOURCES = Path(__file__).parent / "kernels"
@@ -72,9 +73,8 @@ def find_compiler() -> list[str] | str:
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels stay: under `XDG_CACHE_HOME`, if it is a whole path, or ~/.cache."""
-    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (given if given.is_absolute() else Path.home() / ".cache") / "regard" / "native"
+    """Where compiled kernels stay."""
+    return processor.cache_folder() / "native"
 
 
 def forget(path: Path) -> None:

@@ -5,6 +5,8 @@
 Weights lie as they are read: tiles of 32 outputs, and in each, for every four bytes of an input row, the four bytes of
 each output that meet them. bfloat16 rounds the inputs as well; results and bias stay in single precision. With int8, an
 input row is rounded in steps of its own largest number, see `regard.fast.cpu.packed_linear`.
+
+Weights in blocks (`regard.layers.block_weights`) are multiplied where they are: nothing is packed or copied.
 """
 
 from __future__ import annotations
@@ -16,13 +18,52 @@ import torch
 from torch import Tensor
 
 from regard.fast.cpu.native.loading import Kernels
-from regard.fast.cpu.native.structures import BFLOAT, BYTES, SINGLE, Linear
+from regard.fast.cpu.native.structures import BFLOAT, BYTES, IN_BLOCKS, SINGLE, Linear
+from regard.layers.block_weights import BlockMatrix
 
 TILE = 32
 KINDS = {torch.float32: SINGLE, torch.bfloat16: BFLOAT, torch.int8: BYTES}
 
 
-class NativeLinear:
+class Native:
+    """A layer of the kernels, by its structure; what the addresses in it belong to has to live as long."""
+
+    def __init__(self, kernels: Kernels, structure: Linear, held: object) -> None:
+        self.kernels, self.structure, self._held = kernels, structure, held
+        self._address = ctypes.addressof(structure)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Rows (..., Din) in any precision → (..., Dout) in float32."""
+        rows = rows.float().contiguous()
+        output = torch.empty((*rows.shape[:-1], self.structure.n_out))
+        n_rows = rows.shape[:-1].numel()
+        self.kernels.linear(self.kernels.threads, self._address, rows.data_ptr(), n_rows, output.data_ptr())
+        return output
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Native:
+        return self  # nothing in it ever changes
+
+
+class NativeBlocks(Native):
+    """A layer whose weight stays in its blocks."""
+
+    def __init__(self, kernels: Kernels, weight: BlockMatrix, *, bias: Tensor | None = None) -> None:
+        added = None if bias is None else _padded(bias.detach().float())
+        n_out, n_in = weight.shape
+        addresses = (weight.tiles.data_ptr(), None, None, None if added is None else added.data_ptr())
+        super().__init__(
+            kernels, Linear(*addresses, n_in, n_out, IN_BLOCKS[weight.form.name], 0, 0), (weight.tiles, added)
+        )
+
+    def rows(self, outputs: Tensor) -> Tensor:
+        """The weights of some outputs, (...) → (..., Din)."""
+        outputs = outputs.contiguous()
+        rows = torch.empty((*outputs.shape, self.structure.n_in))
+        self.kernels.block_rows(self._address, outputs.data_ptr(), outputs.numel(), rows.data_ptr())
+        return rows
+
+
+class NativeLinear(Native):
     """The layer; `scales` (Dout,) belong to int8 weights, `positive` promises inputs of 0 or more."""
 
     def __init__(
@@ -35,7 +76,6 @@ class NativeLinear:
         relu: bool = False,
         positive: bool = False,
     ) -> None:
-        self.kernels = kernels
         self.n_out, self.n_in = weight.shape
         self.weights = _packed(weight.detach())
         self.bias = _padded(torch.zeros(self.n_out) if bias is None else bias.detach().float())
@@ -45,19 +85,8 @@ class NativeLinear:
             self.scales = _padded(scales.detach().float() / n_steps)
             self.offsets = _padded(weight.detach().sum(1, dtype=torch.int32) * zero)
         addresses = (part.data_ptr() for part in (self.weights, self.scales, self.offsets, self.bias))
-        self.structure = Linear(*addresses, self.n_in, self.n_out, KINDS[weight.dtype], relu, positive)
-        self._address = ctypes.addressof(self.structure)
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        """Rows (..., Din) in any precision → (..., Dout) in float32."""
-        rows = rows.float().contiguous()
-        output = torch.empty((*rows.shape[:-1], self.n_out))
-        n_rows = rows.shape[:-1].numel()
-        self.kernels.linear(self.kernels.threads, self._address, rows.data_ptr(), n_rows, output.data_ptr())
-        return output
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> NativeLinear:
-        return self  # nothing in it ever changes
+        structure = Linear(*addresses, self.n_in, self.n_out, KINDS[weight.dtype], relu, positive)
+        super().__init__(kernels, structure, (self.weights, self.scales, self.offsets, self.bias))
 
 
 def _rounding(bits: int, positive: bool) -> tuple[int, int]:

@@ -31,7 +31,9 @@ class Kernels:
         library = ctypes.CDLL(str(path))
         address, count = ctypes.c_void_p, ctypes.c_int64
         self.linear = _function(library.regard_linear, address, address, address, count, address)
+        self.block_rows = _function(library.regard_block_rows, address, address, count, address)
         self.decoder_step = _function(library.regard_decoder_step, address, address)
+        self.causal_step = _function(library.regard_causal_step, address, address)
         self.look_back = _function(library.regard_look_back, address, address)
         self.prefill = _function(library.regard_prefill, address, address)
         self.encoder_run = _function(library.regard_encoder_run, address, address)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 
 SINGLE, BFLOAT, BYTES = 0, 1, 2  # what a layer's weights are kept in
+IN_BLOCKS = {"Q8_0": 3, "Q4_0": 4, "Q4_1": 5}
 ADDRESS, COUNT, REAL = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 
 
@@ -76,6 +77,28 @@ class LookBack(ctypes.Structure):
     _fields_ = [
         *_of(ADDRESS, "all seen parts"),
         *_of(COUNT, "n_parts n_heads n_groups d_head"),
+        ("scale", REAL),
+    ]
+
+
+class CausalBlock(ctypes.Structure):
+    """The layers of a block that looks back only."""
+
+    _fields_ = [*_of(Linear, "all out inner outer"), ("norms", Norm * 2)]
+
+
+class CausalRows(ctypes.Structure):
+    """Rows of a step that share their caches."""
+
+    _fields_ = [*_of(ADDRESS, "keys values starts"), *_of(COUNT, "n_rows length capacity")]
+
+
+class CausalStep(ctypes.Structure):
+    """One step of a whole stack that looks back only."""
+
+    _fields_ = [
+        *_of(ADDRESS, "blocks parts x cos sin last"),
+        *_of(COUNT, "n_blocks n_parts n_rows d_model n_heads n_groups d_head half"),
         ("scale", REAL),
     ]
 

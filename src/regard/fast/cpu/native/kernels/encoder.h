@@ -55,7 +55,7 @@ class Encoder {
     }
 
   private:
-    static constexpr int64_t AT_ONCE = 48;  // rows, whose inner features then stay near
+    static constexpr int64_t AT_ONCE = 96;  // rows, whose inner features then stay near
 
     const EncoderRun& r;
     const Heads heads;

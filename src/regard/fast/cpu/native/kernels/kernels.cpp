@@ -1,4 +1,5 @@
 // The functions that Python calls. What they compute, `regard.layers` computes with PyTorch: the readable twins.
+#include "causal.h"
 #include "decoder.h"
 #include "encoder.h"
 #include "look_back.h"
@@ -22,7 +23,7 @@ int64_t regard_has_bfloat() {
 // (n_rows, n_in) → (n_rows, n_out)
 void regard_linear(const Runtime* runtime, const Linear* layer, const float* x, int64_t n_rows, float* y) {
     const bool single = layer->kind == SINGLE;
-    const int64_t stride = bytes_of_row(*layer);
+    const int64_t stride = single ? bytes_of_row(*layer) : widest({layer});
     Room room(single ? 0 : n_rows * (stride + (int64_t)sizeof(float)) + 128);
     Inputs in{(uint8_t*)x, nullptr, stride};
     if (!single) in = Inputs{room.take<uint8_t>(n_rows * stride), room.take<float>(n_rows), stride};
@@ -34,10 +35,21 @@ void regard_linear(const Runtime* runtime, const Linear* layer, const float* x, 
     });
 }
 
+// The weights of some outputs of a layer in blocks, (n, n_in).
+void regard_block_rows(const Linear* layer, const int64_t* outputs, int64_t n, float* rows) {
+    for (int64_t i = 0; i < n; i++) read_output(*layer, outputs[i], rows + i * layer->n_in);
+}
+
 void regard_decoder_step(const Runtime* runtime, const DecoderStep* step) {
     const auto run = [&](auto decoder) { together(*runtime, [&](Team team) { decoder.run(team); }); };
     if (step->half) run(Decoder<Half>(*step));
     else run(Decoder<float>(*step));
+}
+
+void regard_causal_step(const Runtime* runtime, const CausalStep* step) {
+    const auto run = [&](auto causal) { together(*runtime, [&](Team team) { causal.run(team); }); };
+    if (step->half) run(Causal<Half>(*step));
+    else run(Causal<float>(*step));
 }
 
 void regard_look_back(const Runtime* runtime, const LookBack* call) {

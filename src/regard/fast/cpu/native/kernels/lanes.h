@@ -1,6 +1,6 @@
 // Sixteen numbers at a time: one register where there is AVX-512, two where there is AVX2.
 //
-// Everything the kernels ask of a processor is here, and nothing else names an instruction.
+// Everything the kernels ask of a processor is here, tiles aside (`tiles.h`), and nothing else names an instruction.
 #pragma once
 
 #include <immintrin.h>
@@ -55,6 +55,7 @@ static inline Floats operator+(Floats a, Floats b) { return {_mm512_add_ps(a.v, 
 static inline Floats operator-(Floats a, Floats b) { return {_mm512_sub_ps(a.v, b.v)}; }
 static inline Floats operator*(Floats a, Floats b) { return {_mm512_mul_ps(a.v, b.v)}; }
 static inline Floats fma(Floats a, Floats b, Floats c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }  // a · b + c
+static inline Floats operator/(Floats a, Floats b) { return {_mm512_div_ps(a.v, b.v)}; }
 static inline Floats larger(Floats a, Floats b) { return {_mm512_max_ps(a.v, b.v)}; }  // b where either is no number
 static inline Floats size_of(Floats a) { return {_mm512_abs_ps(a.v)}; }
 static inline Floats rounded(Floats a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT)}; }
@@ -87,7 +88,25 @@ static inline Ints every_four(const uint8_t* p) {  // the same four bytes in eve
     std::memcpy(&four, p, 4);
     return {_mm512_set1_epi32(four)};
 }
+static inline Ints every_int(int32_t x) { return {_mm512_set1_epi32(x)}; }
 static inline Ints operator-(Ints a, Ints b) { return {_mm512_sub_epi32(a.v, b.v)}; }
+static inline Ints operator+(Ints a, Ints b) { return {_mm512_add_epi32(a.v, b.v)}; }
+static inline int32_t sum(Ints a) { return _mm512_reduce_add_epi32(a.v); }
+static inline Ints whole(Floats x) { return {_mm512_cvtps_epi32(x.v)}; }
+static inline void store_signed(int8_t* p, Ints x) { _mm_storeu_si128((__m128i*)p, _mm512_cvtsepi32_epi8(x.v)); }
+static inline Ints low_nibbles(Ints a) { return {_mm512_and_si512(a.v, _mm512_set1_epi8(15))}; }
+static inline Ints high_nibbles(Ints a) { return low_nibbles({_mm512_srli_epi16(a.v, 4)}); }
+static inline Floats load_half_floats(const uint16_t* p) {  // IEEE's, of 16 bits
+    return {_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p))};
+}
+// Bytes of even and of odd places, as numbers of 16 bits with a sign, multiplied and added up: nothing overflows.
+static inline Ints dot_signed(Ints sums, Ints a, Ints b) {
+    const auto odd = [](__m512i x) { return _mm512_srai_epi16(x, 8); };
+    const auto even = [&](__m512i x) { return odd(_mm512_slli_epi16(x, 8)); };
+    __m512i products = _mm512_add_epi32(_mm512_madd_epi16(even(a.v), even(b.v)), _mm512_madd_epi16(odd(a.v), odd(b.v)));
+    return {_mm512_add_epi32(sums.v, products)};
+}
+static inline Ints flip_signs(Ints a) { return {_mm512_xor_si512(a.v, _mm512_set1_epi8((char)0x80))}; }
 static inline Floats as_floats(Ints a) { return {_mm512_cvtepi32_ps(a.v)}; }
 // Whole numbers of 0 to 255 from floats, with what is beyond brought to the ends.
 static inline void store_bytes(uint8_t* p, Floats x, int n, int zero) {
@@ -97,6 +116,7 @@ static inline void store_bytes(uint8_t* p, Floats x, int n, int zero) {
 }
 
 #ifdef __AVX512VNNI__
+#define REGARD_DOTS 1
 constexpr int BITS = 8;  // of a rounded input
 static inline Ints dot_four(Ints sums, Ints inputs, Ints weights) {
     return {_mm512_dpbusd_epi32(sums.v, inputs.v, weights.v)};
@@ -148,6 +168,7 @@ static inline Floats operator*(Floats x, Floats y) { return {_mm256_mul_ps(x.a, 
 static inline Floats fma(Floats x, Floats y, Floats z) {
     return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
 }
+static inline Floats operator/(Floats x, Floats y) { return {_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)}; }
 static inline Floats larger(Floats x, Floats y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
 static inline Floats size_of(Floats x) {
     const __m256 sign = _mm256_set1_ps(-0.0f);
@@ -196,7 +217,42 @@ static inline Ints every_four(const uint8_t* p) {
     std::memcpy(&four, p, 4);
     return {_mm256_set1_epi32(four), _mm256_set1_epi32(four)};
 }
+static inline Ints every_int(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 static inline Ints operator-(Ints x, Ints y) { return {_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)}; }
+static inline Ints operator+(Ints x, Ints y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
+static inline int32_t sum(Ints x) {
+    __m256i both = _mm256_add_epi32(x.a, x.b);
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+    return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xB1)));
+}
+static inline Ints whole(Floats x) { return {_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)}; }
+static inline void store_signed(int8_t* p, Ints x) {
+    __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xD8);
+    __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    _mm_storeu_si128((__m128i*)p, bytes);
+}
+static inline Ints low_nibbles(Ints x) {
+    const __m256i mask = _mm256_set1_epi8(15);
+    return {_mm256_and_si256(x.a, mask), _mm256_and_si256(x.b, mask)};
+}
+static inline Ints high_nibbles(Ints x) { return low_nibbles({_mm256_srli_epi16(x.a, 4), _mm256_srli_epi16(x.b, 4)}); }
+static inline Floats load_half_floats(const uint16_t* p) {
+    return {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(p + 8)))};
+}
+static inline __m256i dot_signed(__m256i sums, __m256i a, __m256i b) {
+    const auto odd = [](__m256i x) { return _mm256_srai_epi16(x, 8); };
+    const auto even = [&](__m256i x) { return odd(_mm256_slli_epi16(x, 8)); };
+    __m256i products = _mm256_add_epi32(_mm256_madd_epi16(even(a), even(b)), _mm256_madd_epi16(odd(a), odd(b)));
+    return _mm256_add_epi32(sums, products);
+}
+static inline Ints dot_signed(Ints sums, Ints x, Ints y) {
+    return {dot_signed(sums.a, x.a, y.a), dot_signed(sums.b, x.b, y.b)};
+}
+static inline Ints flip_signs(Ints x) {
+    const __m256i signs = _mm256_set1_epi8((char)0x80);
+    return {_mm256_xor_si256(x.a, signs), _mm256_xor_si256(x.b, signs)};
+}
 static inline Floats as_floats(Ints x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
 static inline void store_bytes(uint8_t* p, Floats x, int n, int zero) {
     const __m256i from = _mm256_set1_epi32(zero);
@@ -209,6 +265,7 @@ static inline void store_bytes(uint8_t* p, Floats x, int n, int zero) {
 }
 
 #ifdef __AVXVNNI__
+#define REGARD_DOTS 1
 constexpr int BITS = 8;
 static inline Ints dot_four(Ints sums, Ints inputs, Ints weights) {
     return {_mm256_dpbusd_avx_epi32(sums.a, inputs.a, weights.a), _mm256_dpbusd_avx_epi32(sums.b, inputs.b, weights.b)};
@@ -254,4 +311,9 @@ static inline Floats exponential(Floats x) {
     p = fma(p, r, every(5.0000001201e-1f));
     p = fma(p, r * r, r + every(1.0f));
     return times_power(p, n);
+}
+
+// x / (1 + e⁻ˣ)
+static inline Floats silu(Floats x) {
+    return x / (every(1.0f) + exponential(every(0.0f) - larger(every(-80.0f), x)));
 }

@@ -10,8 +10,9 @@
 #include <cfloat>
 
 #include "lanes.h"
+#include "tiles.h"
 
-enum Kind : int64_t { SINGLE = 0, BFLOAT = 1, BYTES = 2 };
+enum Kind : int64_t { SINGLE = 0, BFLOAT = 1, BYTES = 2, Q8_0 = 3, Q4_0 = 4, Q4_1 = 5 };  // from 3 on: `blocks.h`
 
 extern "C" {
 struct Linear {
@@ -103,6 +104,15 @@ struct Ahead {
     }
 };
 
+// Sixteen sums of a row become outputs from `column` on.
+template <class K>
+static void finish(const Linear& layer, const Inputs& in, typename K::Sum sum, int64_t row, int64_t column, float* out) {
+    Floats y = K::finish(layer, sum, column, in.sizes == nullptr ? 1.0f : in.sizes[row]);
+    if (layer.relu) y = larger(every(0.0f), y);
+    const int64_t left = layer.n_out - column;
+    if (left > 0) put(out + row * layer.n_out + column, y, (int)std::min<int64_t>(left, LANES));
+}
+
 // R rows by C registers of outputs, from output `column` on.
 template <class K, int R, int C, class Next>
 static void multiply_block(const Linear& layer, const Inputs& in, int64_t row, int64_t column, Next next, float* out) {
@@ -122,13 +132,7 @@ static void multiply_block(const Linear& layer, const Inputs& in, int64_t row, i
         }
     }
     for (int r = 0; r < R; r++)
-        for (int c = 0; c < C; c++) {
-            int64_t place = column + c * LANES;
-            Floats y = K::finish(layer, sums[r][c], place, in.sizes == nullptr ? 1.0f : in.sizes[row + r]);
-            if (layer.relu) y = larger(every(0.0f), y);
-            int64_t left = layer.n_out - place;
-            if (left > 0) put(out + (row + r) * layer.n_out + place, y, (int)std::min<int64_t>(left, LANES));
-        }
+        for (int c = 0; c < C; c++) finish<K>(layer, in, sums[r][c], row + r, column + c * LANES, out);
 }
 
 template <class K, class Next, int R = BLOCK_ROWS>
@@ -158,6 +162,38 @@ static void multiply_tile(const Linear& layer, const Inputs& in, int64_t begin, 
     }
 }
 
+// Whether tiles suit: for fewer rows, weights come no sooner than they are multiplied otherwise.
+[[maybe_unused]] static inline bool in_tiles(const Linear& layer, int64_t n_rows) {
+#ifdef REGARD_TILES
+    constexpr int64_t WORTH_IT = 4;
+    return layer.kind == BYTES && n_rows >= WORTH_IT && n_groups(layer) % TILE_GROUPS == 0 && tiles_are_given();
+#else
+    return false;
+#endif
+}
+
+#ifdef REGARD_TILES
+// What `multiply_tile<Bytes>` does. All blocks have as many rows: the last begins within the one before.
+static inline void multiply_in_tiles(const Linear& layer, const Inputs& in, int64_t begin, int64_t end, int64_t tile,
+                                     const uint8_t* next, Tiles& tiles, float* out) {
+    const int64_t groups = n_groups(layer), n_blocks = ceil_div(end - begin, MOST_TILE_ROWS);
+    const int64_t n = ceil_div(end - begin, n_blocks);
+    const uint8_t* weights = layer.weights + tile * groups * TILE * 4;
+    alignas(64) int32_t sums[MOST_TILE_ROWS * TILE];
+    tiles.shape((int)n);
+    for (int64_t b = 0; b < n_blocks; b++) {
+        const int64_t first = std::min(begin + b * n, end - n);
+        const auto add_up = [&](auto ahead) {
+            tiles.add_up(in.row(first), in.stride, weights, groups / TILE_GROUPS, ahead, sums);
+        };
+        b == 0 ? add_up(Ahead<2>{next}) : add_up(Ahead<0>{next});
+        for (int64_t r = 0; r < n; r++)
+            for (int c = 0; c < TILE; c += LANES)
+                finish<Bytes>(layer, in, load(sums + r * TILE + c), first + r, tile * TILE + c, out);
+    }
+}
+#endif
+
 // How many pieces of work a layer is for some rows, and one of them.
 static inline int64_t n_pieces(const Linear& layer, int64_t n_rows) {
     return ceil_div(layer.n_out, TILE) * ceil_div(n_rows, CHUNK_ROWS);
@@ -168,15 +204,18 @@ static inline int64_t n_pieces(const Linear& layer, int64_t n_rows) {
 static inline const uint8_t* next_weights(const Linear& layer, const Linear* then, int64_t tile) {
     const int64_t n_tiles = ceil_div(layer.n_out, TILE);
     if (tile < n_tiles) return layer.weights + tile * n_groups(layer) * TILE * 4;
-    if (then == nullptr) return layer.weights;
+    if (then == nullptr || then->kind > BYTES) return layer.weights;
     return then->weights + std::min(tile - n_tiles, ceil_div(then->n_out, TILE) - 1) * n_groups(*then) * TILE * 4;
 }
 
 static inline void multiply(const Linear& layer, const Linear* then, const Inputs& in, int64_t n_rows, int64_t piece,
-                            int n_threads, float* out) {
+                            int n_threads, Tiles& tiles, float* out) {
     const int64_t chunks = ceil_div(n_rows, CHUNK_ROWS), tile = piece / chunks, begin = piece % chunks * CHUNK_ROWS;
     const int64_t end = std::min(n_rows, begin + CHUNK_ROWS);
     const uint8_t* next = next_weights(layer, then, (piece + n_threads) / chunks);
+#ifdef REGARD_TILES
+    if (in_tiles(layer, end - begin)) return multiply_in_tiles(layer, in, begin, end, tile, next, tiles, out);
+#endif
     if (layer.kind == BYTES) multiply_tile<Bytes>(layer, in, begin, end, tile, next, out);
 #ifdef __AVX512BF16__
     else if (layer.kind == BFLOAT) multiply_tile<Bfloat>(layer, in, begin, end, tile, next, out);

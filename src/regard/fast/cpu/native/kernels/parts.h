@@ -46,17 +46,23 @@ struct Heads {
     int64_t group_of(int64_t head) const { return head / (n_heads / n_groups); }
 };
 
-// Bytes of the widest input row of some layers, from one multiple of 64 to the next.
+// Bytes from one input row to the next, for the widest of some layers: an odd multiple of 64, for rows that are a power
+// of two apart would take each other's place near the processor.
 static inline int64_t widest(std::initializer_list<const Linear*> layers) {
     int64_t most = 0;
     for (const Linear* layer : layers) most = std::max(most, bytes_of_row(*layer));
-    return ceil_div(most, 64) * 64;
+    return (ceil_div(most, 64) | 1) * 64;
 }
 
 // All rows through a layer; `then` is the layer that comes next, if that is known.
 static inline void linear(Team& team, const Linear& layer, const Inputs& in, int64_t n, float* out,
                           const Linear* then = nullptr) {
-    team.each(n_pieces(layer, n), [&](int64_t piece) { multiply(layer, then, in, n, piece, team.size, out); });
+    if (in_blocks(layer)) {
+        const auto work = [&](int64_t piece) { multiply_in_blocks(layer, in, n, piece, out); };
+        return team.each(n_pieces(layer, n), work, pieces_at_once(n_pieces(layer, n), team.size));
+    }
+    Tiles tiles;
+    team.each(n_pieces(layer, n), [&](int64_t piece) { multiply(layer, then, in, n, piece, team.size, tiles, out); });
 }
 
 static inline void make_all_ready(Team& team, const Linear& layer, const float* x, const Inputs& in, int64_t n) {

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "linear.h"
+#include "blocks.h"
 
 template <class Work>
 static inline void each_lanes(int64_t n, Work work) {  // work(start, how many of the lanes)
@@ -41,10 +41,30 @@ static inline void round_to_bfloat(const float* x, int64_t n, uint8_t* y) {
 }
 #endif
 
-static inline int64_t bytes_of_row(const Linear& layer) { return n_groups(layer) * 4; }
+// Rounded to 8 bits, in steps of the largest size in each 32.
+static inline void round_to_blocks(const float* x, int64_t n_blocks, int32_t zero, uint8_t* y) {
+    const BlockRow row{y, n_blocks};
+    for (int64_t b = 0; b < n_blocks; b++, x += BLOCK, y += BLOCK) {
+        const float size = size_of_row(x, BLOCK), step = size / 127.0f;
+        const Floats per_step = every(size == 0.0f ? 0.0f : 127.0f / size);
+        Ints total = no_ints();
+        for (int i = 0; i < BLOCK; i += LANES) {
+            const Ints numbers = whole(load(x + i) * per_step);
+            store_signed((int8_t*)y + i, numbers);
+            total = total + numbers;
+        }
+        const int32_t all = sum(total);
+        row.scales()[b] = step, row.sums()[b] = step * (float)all, row.offsets()[b] = -zero * all;
+    }
+}
+
+static inline int64_t bytes_of_row(const Linear& layer) {
+    return in_blocks(layer) ? BlockRow::bytes(n_blocks(layer)) : n_groups(layer) * 4;
+}
 
 static inline void make_ready(const Linear& layer, const float* x, const Inputs& in, int64_t row) {
-    if (layer.kind == BYTES) round_to_bytes(x, layer.n_in, layer.positive, in.row(row), in.sizes + row);
+    if (in_blocks(layer)) round_to_blocks(x, n_blocks(layer), zero_of(layer.kind), in.row(row));
+    else if (layer.kind == BYTES) round_to_bytes(x, layer.n_in, layer.positive, in.row(row), in.sizes + row);
 #ifdef __AVX512BF16__
     else if (layer.kind == BFLOAT) round_to_bfloat(x, layer.n_in, in.row(row));
 #endif
@@ -62,6 +82,11 @@ struct Norm {
 
 static inline void add(float* x, const float* more, int64_t n) {
     each_lanes(n, [&](int64_t i, int m) { put(x + i, some(x + i, m) + some(more + i, m), m); });
+}
+
+// Gates and what they weigh, side by side (2 n) → weighed (n).
+static inline void gate_row(const float* x, int64_t n, float* y) {
+    each_lanes(n, [&](int64_t i, int m) { put(y + i, silu(some(x + i, m)) * some(x + n + i, m), m); });
 }
 
 static inline void norm_row(const Norm& norm, const float* x, int64_t n, float* y) {

@@ -1,8 +1,8 @@
 """What `regard predict` is asked about: texts, lines, or files, of which a folder and a pattern name many.
 
-    Inputs.of(predictor, ["a.wav", "talks/", "*.flac"])       an input a file, each called by its path
-    Inputs.of(predictor, ["A text."])                         a text is what it says, also where a file is called so
-    Inputs.of(predictor, [], lines="in.txt")                  an input a line; "-" is standard input
+    Inputs.of(predictor, ["a.wav", "talks/", "*.flac"], say=say) an input a file, each called by its path
+    Inputs.of(predictor, ["A text."], say=say)                   a text is what it says, also where a file is called so
+    Inputs.of(predictor, [], lines="in.txt", say=say)            an input a line; "-" is standard input
 
 What a word cannot be made into is kept as an input with its problem, so that the others are predicted all the same.
 """
@@ -17,10 +17,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from regard.cli.console import say
-from regard.cli.layout import clip
 from regard.errors import DataError, RegardError
 
+CHUNK, FILES = 512, 64  # texts, and files, that are predicted for at a time, at most
+Say = Callable[[str], None]
 _SHOWN = 40  # characters of a text that is named by itself
 
 
@@ -53,22 +53,22 @@ class Inputs:
     typed: bool = False
 
     @classmethod
-    def of(cls, predictor: Any, words: Sequence[str], *, chunk: int, lines: str | None = None) -> Inputs:
+    def of(cls, predictor: Any, words: Sequence[str], *, say: Say, lines: str | None = None) -> Inputs:
         """The inputs that a predictor is given as words of the command line, else as the lines of a file."""
         files = bool(predictor.suffixes)
         if not words:
-            return cls._of_lines(lines or "-", predictor, chunk)
+            return cls._of_lines(lines or "-", predictor, say)
         if not files:
-            each = [Given(text, repr(clip(text, _SHOWN, end=True)), text) for text in words]
+            each = [Given(text, repr(_shown(text)), text) for text in words]
             for text in words:
-                _remark_on_files(text)
+                _remark_on_files(text, say)
         else:
             each = [one for word in words for one in _files_of(word, predictor)]
         alone = len(words) == 1 == len(each) and each[0].value == words[0]
-        return cls(each, len(each), chunk, files=files, alone=alone)
+        return cls(each, len(each), FILES if files else CHUNK, files=files, alone=alone)
 
     @classmethod
-    def _of_lines(cls, path: str, predictor: Any, chunk: int) -> Inputs:
+    def _of_lines(cls, path: str, predictor: Any, say: Say) -> Inputs:
         from regard.data.io.lines import STDIN, display_name, stream_lines
 
         files = bool(predictor.suffixes)
@@ -80,7 +80,7 @@ class Inputs:
             each = (one for line in lines if line.strip() for one in _files_of(line, predictor))
         else:
             each = (Given(line, f"{display_name(path)}:{number}", line) for number, line in enumerate(lines, start=1))
-        return cls(each, None, 1 if typed else chunk, files=files, typed=typed)
+        return cls(each, None, 1 if typed else FILES if files else CHUNK, files=files, typed=typed)
 
     def listed(self) -> Inputs:
         """The same with all of them known at once."""
@@ -99,7 +99,11 @@ class Inputs:
             size = min(2 * size, self.chunk)
 
 
-def _remark_on_files(text: str) -> None:
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def _remark_on_files(text: str, say: Say) -> None:
     """A person who names a file wants its lines, most likely."""
     try:
         if not text or not Path(text).is_file():

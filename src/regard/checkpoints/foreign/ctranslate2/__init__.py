@@ -1,0 +1,1 @@
+"""Models of ours as CTranslate2 opens them; it is only imported when something is written."""
