@@ -77,7 +77,7 @@ def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    return os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"} | more
+    return os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONFAULTHANDLER": "1"} | more
 
 
 def test_a_second_training_is_refused_and_touches_nothing() -> None:
@@ -301,13 +301,43 @@ def test_a_killed_process_ends_the_other_in_two_lines(victim: int) -> None:
     until_saved(both[0])
     both[victim].kill()
     began = time.monotonic()
-    _, talk = both[1 - victim].communicate(timeout=60)
+    talk = talk_of(both[1 - victim])
     both[victim].communicate()
     assert time.monotonic() - began < 20
     error, hint = talk.splitlines()[-2:]
     assert re.fullmatch(r"error: another process of this training is gone .*; saved is step \d+", error)
     assert hint == "hint: go on with: regard train --resume --out run (in all 2 processes)"
     assert "Traceback" not in talk
+
+
+def talk_of(process: subprocess.Popen[str]) -> str:
+    """What a process says until it ends; one that does not is made to say where it is."""
+    try:
+        return process.communicate(timeout=60)[1]
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+        raise AssertionError(process.communicate(timeout=10)[1]) from None
+
+
+@pytest.mark.slow
+def test_a_process_that_is_stuck_while_another_is_gone_says_so_and_ends() -> None:
+    stuck = (
+        "import regard.training.trainer as t, time\n"
+        "whole = t.Trainer._step\n"
+        "def step(s, *a): whole(s, *a) if s.progress.step < 4 else time.sleep(600)\n"
+        "t.Trainer._step = step\n"
+        "from regard.cli.main import run; run()"
+    )
+    meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port()}
+    both = [begin(sys.executable, "-c", stuck, RANK=str(rank), LOCAL_RANK=str(rank), **meeting) for rank in range(2)]
+    until_saved(both[0])
+    both[1].kill()
+    talk = talk_of(both[0])
+    both[1].communicate()
+    assert both[0].returncode == 1
+    error, hint = talk.splitlines()[-2:]
+    assert re.fullmatch(r"error: another process of this training is gone .*; saved is step \d+", error)
+    assert hint == "hint: go on with: regard train --resume --out run (in all 2 processes)"
 
 
 @pytest.mark.slow

@@ -137,7 +137,7 @@ def test_one_process_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         assert world.first
         assert world.total(3) == 3
         world.wait()
-        world.leave()
+        world.leave(orderly=True)
     assert not dist.is_initialized()
 
 

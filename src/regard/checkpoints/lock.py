@@ -24,6 +24,7 @@ from pathlib import Path
 from threading import Event, Thread
 from uuid import uuid4
 
+from regard.config.processes import exists, start_of
 from regard.errors import CheckpointError, EnvironmentProblem, UsageError
 
 try:
@@ -60,7 +61,7 @@ class Holder:
     def here(cls) -> Holder:
         """The launcher of this process: `torchrun`, or the process itself."""
         pid = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else os.getpid()
-        host, started = socket.gethostname(), _start_of(pid) or ""
+        host, started = socket.gethostname(), start_of(pid) or ""
         named = os.environ.get("TORCHELASTIC_RUN_ID", "none")
         known = f"{host}-{pid}-{started}" if "TORCHELASTIC_RUN_ID" in os.environ else uuid4().hex
         since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -70,7 +71,7 @@ class Holder:
         """Whether it still runs: by its process where that can be seen, else by the seconds without a sign of it."""
         if self.host != socket.gethostname():
             return silent < _SILENT
-        return _start_of(self.pid) == self.started if self.started else _exists(self.pid)
+        return start_of(self.pid) == self.started if self.started else exists(self.pid)
 
 
 class Lock:
@@ -235,32 +236,3 @@ def _now(folder: Path) -> float:
         return time.time()
     finally:
         probe.unlink(missing_ok=True)
-
-
-def _start_of(pid: int) -> str | None:
-    """When a process began, by the kernel's clock; None where there is none, or it has ended; "" if it is not said."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None if Path("/proc/self").exists() or not _exists(pid) else ""
-    except OSError:
-        return ""
-    return None if fields[0] in "ZX" else f"{_boot()}:{fields[19]}"
-
-
-def _boot() -> str:
-    """Which start of the machine this is: process numbers and clocks begin anew with each."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""
-
-
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -7,6 +7,7 @@ import io
 import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
 from typing import Annotated, cast
 
@@ -86,7 +87,19 @@ def run() -> None:
         code = 0
     except OSError as problem:
         code = explain(_of_the_machine(problem))
+    _leave_processes(code or 0)
     sys.exit(code or 0)
+
+
+def _leave_processes(code: int) -> None:
+    """End at once where this is one of several processes that did not take leave: some may be gone, and to wait for
+    them, as PyTorch does at the end, can take for ever."""
+    distributed = sys.modules.get("torch.distributed")
+    if code and distributed is not None and distributed.is_available() and distributed.is_initialized():
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
+        os._exit(code)
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,8 +14,8 @@ import typer
 from typer.core import TyperCommand
 
 from regard.cli.arguments import DataRoot, MaxMemory, NewRun, NoCheck
-from regard.cli.console import put, say
-from regard.errors import UsageError
+from regard.cli.console import explain, put, say
+from regard.errors import RegardError, UsageError
 
 if TYPE_CHECKING:
     from regard.config.recipe import Recipe
@@ -111,15 +112,30 @@ def train_run(
 
     how: dict[str, Any] = {"minutes": minutes, "only_plan": only_plan, "check": check, "changed_data": changed_data}
     try:
-        return train(recipe, out, data_root=data_root, resume=resume, say=say, **how)
+        return train(recipe, out, data_root=data_root, resume=resume, say=say, on_lost=lambda: _end_lost(out), **how)
     except Interrupted as stop:
         raise Interrupted(str(stop), hint=f"go on with: {_go_on(out)}") from None
     except Lost as problem:
-        raise Lost(f"{problem}; {_what_is_saved(out)}", hint=f"go on with: {_go_on(out)}") from None
+        raise _lost(out, str(problem)) from None
     except KeyboardInterrupt:  # the second Ctrl-C, or one before training began
         if only_plan or not out.exists():
             raise
         raise Interrupted(f"stopped at once; {_what_is_saved(out)}", hint=f"go on with: {_go_on(out)}") from None
+
+
+def _lost(out: Path, problem: str) -> RegardError:
+    from regard.training.distributed import Lost
+
+    return Lost(f"{problem}; {_what_is_saved(out)}", hint=f"go on with: {_go_on(out)}")
+
+
+def _end_lost(out: Path) -> None:
+    """End this process, which waits for one that is gone and will not notice."""
+    from regard.training.distributed import GONE
+
+    code = explain(_lost(out, GONE))
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _what_is_saved(out: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from regard.tasks.opening import read_recipe
 from regard.tasks.recipes import make_recipe
 from regard.tasks.registry import resolve, task_spec
 from regard.training.distributed import is_elastic
+from regard.training.liveness import end_process
 from regard.training.plan import Plan
 from regard.training.run import WANTED, Course, check_folder, fit
 from regard.training.setup import RunContext, Say, holding
@@ -38,12 +39,14 @@ def train(
     only_plan: bool = False,
     check: bool = True,
     changed_data: bool = False,
+    on_lost: Callable[[], None] = end_process,
 ) -> dict[str, Any]:
     """Train a recipe in the folder `out`, or go on with the run that is there; what run.json says in the end.
 
     `minutes` are how long it may take; with `only_plan` it says what it would do, and leaves nothing behind. What is
     gone on with is compared with the hashes that it was written with, without `check` not; so is the data, and
     with `changed_data` it may be another. Where `torchrun` may start it again, it goes on with what is there.
+    Of several processes, one that is stuck since another is gone calls `on_lost`, which ends it.
     """
     if only_plan:
         with TemporaryDirectory(prefix="regard-plan-") as folder:
@@ -56,7 +59,7 @@ def train(
     if begun is not None and resume and recipe.plans:  # what was planned then holds
         recipe = _with(recipe, run.read_config())
     remarks = check_folder(run, recipe, begun, resume=resume, changed_data=changed_data)
-    context = RunContext.join(run, device=recipe.train.device, data_root=data_root, say=say)
+    context = RunContext.join(run, device=recipe.train.device, data_root=data_root, say=say, on_lost=on_lost)
     course = Course(resume=resume, minutes=minutes, changed_data=changed_data)
     with holding(context):
         if begun is None and run.exists():

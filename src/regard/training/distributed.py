@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 
 from regard.errors import EnvironmentProblem, RegardError
+from regard.training.liveness import Pace, Peer, PeerWatch, Store, end_process
 
 Shared = TypeVar("Shared")
 _PATIENCE = timedelta(
@@ -31,6 +32,9 @@ _PATIENCE = timedelta(
 def is_elastic() -> bool:
     """Whether `torchrun --max-restarts` starts all processes again when one is lost; the run then goes on by itself."""
     return int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0
+
+
+GONE = "another process of this training is gone (killed, or out of memory): it cannot go on"
 
 
 class Lost(EnvironmentProblem):
@@ -48,7 +52,7 @@ def together(*, computing: bool = False) -> Iterator[None]:
     except RuntimeError as problem:  # what the backends raise when a connection ends
         if computing and not _of_a_backend(problem):
             raise
-        raise Lost("another process of this training is gone (killed, or out of memory): it cannot go on") from problem
+        raise Lost(GONE) from problem
 
 
 def _of_a_backend(problem: RuntimeError) -> bool:
@@ -83,10 +87,14 @@ class ProcessGroup:
     handle: dist.ProcessGroup | None = None
     background: dist.ProcessGroup | None = None
     launcher: int | None = None
+    watch: PeerWatch | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def join(cls, device: torch.device) -> ProcessGroup:
-        """Join the processes that `torchrun` started, or be alone."""
+    def join(cls, device: torch.device, *, on_lost: Callable[[], None] = end_process) -> ProcessGroup:
+        """Join the processes that `torchrun` started, or be alone.
+
+        `on_lost` is called, in another thread, where one of the others is gone and this one is stuck for it: it ends.
+        """
         if int(os.environ.get("WORLD_SIZE", "1")) < 2:
             return cls(launcher=os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None)
         with together():
@@ -95,7 +103,9 @@ class ProcessGroup:
                 backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
                 dist.init_process_group(backend, timeout=_PATIENCE)
             background = dist.new_group(backend="gloo", timeout=_PATIENCE)
-        return cls(dist.get_rank(), dist.get_world_size(), background=background, launcher=os.getppid())
+            rank, size = dist.get_rank(), dist.get_world_size()
+            watch = PeerWatch(_peers(rank, size), rank, store=_own_store(), on_lost=on_lost)
+        return cls(rank, size, background=background, launcher=os.getppid(), watch=watch)
 
     @property
     def abandoned(self) -> bool:
@@ -138,10 +148,35 @@ class ProcessGroup:
             with together():
                 dist.barrier(self.handle)
 
-    def leave(self) -> None:
-        """Take leave of the others."""
-        if self.size > 1 and self.handle is None and dist.is_initialized():
+    def leave(self, *, orderly: bool) -> None:
+        """Take leave of the others: all together where the end is `orderly`, else without a word.
+
+        To take a group apart whose other members are gone can take for ever: the end of the process does that.
+        """
+        if self.size == 1 or self.handle is not None or not dist.is_initialized():
+            return
+        if orderly:
+            self.wait()
+        if self.watch is not None:
+            self.watch.close()
+        if orderly:
             dist.destroy_process_group()
+
+
+def _peers(rank: int, size: int) -> list[Peer]:
+    """All processes, by rank."""
+    peers: list[Any] = [None] * size
+    dist.all_gather_object(peers, tuple(Peer.here(rank)))
+    return [Peer(*peer) for peer in peers]
+
+
+def _own_store() -> Store | None:
+    """One more connection to where all have met: one that others wait at would make them wait for each other."""
+    if "MASTER_ADDR" not in os.environ or "MASTER_PORT" not in os.environ:
+        return None
+    host, port, most = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timedelta(seconds=Pace().silent)
+    store: Store = dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=most)  # type: ignore[attr-defined]
+    return store
 
 
 class Tally:

@@ -20,6 +20,7 @@ from regard.config.recipe import Recipe
 from regard.errors import RegardError
 from regard.models.flops import count_parameters
 from regard.training.distributed import ProcessGroup, is_elastic
+from regard.training.liveness import end_process
 from regard.training.protocol import Trainable
 
 Say = Callable[[str], None]
@@ -39,11 +40,17 @@ class RunContext:
 
     @classmethod
     def join(
-        cls, run: RunFolder, *, device: str, data_root: Path | None = None, say: Say = lambda _: None
+        cls,
+        run: RunFolder,
+        *,
+        device: str,
+        data_root: Path | None = None,
+        say: Say = lambda _: None,
+        on_lost: Callable[[], None] = end_process,
     ) -> RunContext:
         """On the device of that name, with the processes that `torchrun` started: the one place that chooses them."""
         chosen = choose_device(device)
-        return cls(run, data_root, chosen, ProcessGroup.join(chosen), say)
+        return cls(run, data_root, chosen, ProcessGroup.join(chosen, on_lost=on_lost), say)
 
     @property
     def data(self) -> Path:

@@ -92,18 +92,22 @@ class Trainer:
         """Train until the steps are done, the score stops rising, or somebody says stop."""
         self.model.train()
         self.reporter.start(self.progress.step)
-        batches = Prefetcher(self._batches, pinned=self.device.type == "cuda")
+        batches, orderly = Prefetcher(self._batches, pinned=self.device.type == "cuda"), False
         try:
             with listening() as stopping, quick_products(self.device), self._saver:
                 self._run(batches, stopping)
                 self._keep_some_weights()
+            orderly = True
+        except Interrupted:  # all have stopped
+            orderly = True
+            raise
         finally:
             batches.close()
             self.reporter.stop()
             self.parallel.close()
             if self._undo_recompute is not None:
                 self._undo_recompute()
-            self.group.leave()
+            self.group.leave(orderly=orderly)
         return self.progress
 
     def _wishes(self) -> tuple[bool, bool]:
