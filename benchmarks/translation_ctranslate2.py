@@ -1,10 +1,11 @@
 """Translation on a CPU beside CTranslate2 at its best: one model, random weights, 30 → 32 tokens, greedy and beam 5.
 
-    python benchmarks/translation_ctranslate2.py [--rounds 7] [--size base] [--save]
+    python benchmarks/translation_ctranslate2.py [--rounds 7] [--size base] [--machine avx2|plain] [--save]
 
 Transformer base with a vocabulary of 8,000, and 16 sentences: the same weights on both sides, in float32 and rounded to
 int8. CTranslate2's workers, threads and batches are searched for, case by case, before both take turns: one batch on
 all threads, or workers that share it. Lengths are fixed on both sides, so that both do the same number of steps.
+`--machine avx2`: as on a laptop, nobody uses AVX-512; `plain`: we find no compiler, and have no kernels of its own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -32,6 +34,19 @@ from translation import decode_regard, transformer
 VOCABULARY, N_ROWS, N_SOURCE, N_NEW = 8_000, 16, 30, 32
 KINDS: dict[Precision, str] = {"fp32": "float32", "int8": "int8"}
 BEAMS = (1, 5)
+MACHINES: dict[str, tuple[str, dict[str, str]]] = {  # how rows call it, and what the environment says to all libraries
+    "avx2": (
+        ", AVX2 only",
+        {
+            "REGARD_NATIVE": "haswell",
+            "ATEN_CPU_CAPABILITY": "avx2",
+            "ONEDNN_MAX_CPU_ISA": "AVX2",
+            "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+            "CT2_FORCE_CPU_ISA": "AVX2",
+        },
+    ),
+    "plain": (", without a compiler", {"REGARD_NATIVE": "0"}),
+}
 Way = Callable[[], object]
 
 
@@ -79,7 +94,7 @@ def measure(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     cores = len(os.sched_getaffinity(0))
     model, words = made(options.size), [f"w{i}" for i in range(VOCABULARY - 4)]
     tokenizer = learn_tokenizer(words, "words", size=VOCABULARY)
-    languages = SimpleNamespace(source=SimpleNamespace(tokenizer=tokenizer))
+    languages = SimpleNamespace(joint=True, source=SimpleNamespace(tokenizer=tokenizer))
     source = torch.randint(4, VOCABULARY, (N_ROWS, N_SOURCE))
     source[:, -1] = 3
     rows = [[tokenizer.core.id_to_token(int(i)) for i in line[:-1]] for line in source]  # it adds the end itself
@@ -102,7 +117,9 @@ def measure(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
                     if turn:  # the first call of each warms up
                         took[name].append(seconds)
             setting = f"{inter} workers × {intra} threads, batches of {batch}"
-            made_rows += _rows(took, "greedy" if beam == 1 else f"beam {beam}", kind, setting)
+            case = "greedy" if beam == 1 else f"beam {beam}"
+            machine = MACHINES[options.machine][0] if options.machine else ""
+            made_rows += _rows(took, case, f"{kind}{machine}", setting)
     return made_rows
 
 
@@ -131,7 +148,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--size", default="base", choices=list(SIZES), help="another model, to try this out")
     parser.add_argument("--save", action="store_true", help="write results/translation-speed.json")
+    parser.add_argument("--machine", choices=list(MACHINES), help="one that can do less than this")
     options = parser.parse_args()
+    said = MACHINES[options.machine][1] if options.machine else {}
+    if any(os.environ.get(name) != value for name, value in said.items()):  # libraries read it when they are loaded
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | said)
     with tempfile.TemporaryDirectory() as folder:
         rows = measure(options, Path(folder))
     if options.save and options.size == "base":

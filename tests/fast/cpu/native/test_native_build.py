@@ -231,6 +231,15 @@ def test_switched_off(monkeypatch, value):
     assert why() == f"REGARD_NATIVE={value} switches them off"
 
 
+def test_a_processor_named_in_the_environment_is_the_one_they_are_for(fresh, monkeypatch):
+    monkeypatch.setattr(loading, "_load", lambda machine: loading._Outcome(None, f"made for {machine}"))
+    assert why() == "made for native"
+    monkeypatch.setenv("REGARD_NATIVE", "haswell")
+    assert why() == "made for haswell"
+    monkeypatch.setenv("REGARD_NATIVE", "1")
+    assert why() == "made for native"
+
+
 def test_another_processor(fresh, monkeypatch):
     monkeypatch.setattr(loading.platform, "machine", lambda: "riscv64")
     assert loaded() is None

@@ -79,26 +79,33 @@ class _Outcome(NamedTuple):
 _outcomes: dict[str, _Outcome] = {}  # a process loads them once
 
 
-def loaded(*, machine: str = NATIVE) -> Kernels | None:
+def loaded(*, machine: str | None = None) -> Kernels | None:
     """The kernels for this processor (or one that can do less), compiled at the first call; None where there are none.
 
-    `REGARD_NATIVE=0` in the environment switches them off.
+    `REGARD_NATIVE=0` in the environment switches them off; a name of a processor there, as compilers know them
+    (`haswell`: AVX2 only), makes them for that one.
     """
-    return None if _is_off() else _outcome(machine).kernels
+    return None if _is_off() else _outcome(machine or _wanted()).kernels
 
 
 def at_hand() -> Kernels | None:
     """The kernels if they have been loaded before, for those who would not have them compiled."""
-    return None if _is_off() or NATIVE not in _outcomes else _outcomes[NATIVE].kernels
+    return None if _is_off() or _wanted() not in _outcomes else _outcomes[_wanted()].kernels
 
 
-def why(*, machine: str = NATIVE) -> str:
+def why(*, machine: str | None = None) -> str:
     """Why there are no kernels; nothing where there are."""
-    return f"{SWITCH}={os.environ[SWITCH]} switches them off" if _is_off() else _outcome(machine).reason
+    return f"{SWITCH}={os.environ[SWITCH]} switches them off" if _is_off() else _outcome(machine or _wanted()).reason
 
 
 def _is_off() -> bool:
     return os.environ.get(SWITCH, "1").lower() in ("0", "off", "no", "false")
+
+
+def _wanted() -> str:
+    """The processor that the kernels are for, where nobody says: this one, or what the environment names."""
+    named = os.environ.get(SWITCH, "1")
+    return NATIVE if named.lower() in ("", "1", "on", "yes", "true") else named
 
 
 def _outcome(machine: str) -> _Outcome:
