@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fast_only import needs_fast
+from regard.attention import Rows
 from regard.decoding import DecodeOptions, decode
 from regard.decoding.joint import step_together
 from regard.decoding.plan import make_plan
@@ -13,6 +14,7 @@ from regard.decoding.walks import Walk
 from regard.errors import ShapeError, UsageError
 from regard.fast.cpu.native import loaded, why
 from regard.fast.cpu.packed_linear import pack_linears
+from regard.fast.cpu.walking import leave_walks, suits_walks
 from regard.models.registry import build
 
 CPU = torch.device("cpu")
@@ -61,6 +63,50 @@ def test_walks_come_to_what_decode_comes_to(precision):
         ((alone,),) = decode(module.start(one), n_rows=1, **ids, options=DecodeOptions(max_length=limit))
         assert walk.hypothesis() == alone
     assert {walk.hypothesis().finished for walk, _, _ in over} == {True, False}
+
+
+@needs_fast
+@torch.inference_mode()
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize(
+    ("options", "native"),
+    [
+        ({}, True),
+        ({"tied": "none"}, True),
+        ({"output_bias": True, "positions": "learned", "n_positions": 64}, True),
+        ({"order": "pre"}, False),  # its last norm is PyTorch's
+    ],
+)
+def test_from_token_to_token_in_one_call_or_with_others_in_between(precision, options, native):
+    module = model(precision, **options)
+    walks = [Walk.of(module.start(one, capacity=4), plan_of(20, eos_id=59)) for one in sources()]
+    beam = module.start(sources()[3])
+    assert suits_walks(walks) is native
+    leave_walks(walks)
+    for turn in range(20):
+        with_beam = turn in (0, 4, 5, 13)
+        step_together([beam] * with_beam, [torch.tensor([5])] * with_beam, walks=[one for one in walks if not one.over])
+    for walk, one in zip(walks, sources(), strict=True):
+        ((alone,),) = decode(module.start(one), n_rows=1, **IDS | {"eos_id": 59}, options=DecodeOptions(max_length=20))
+        assert walk.hypothesis() == alone
+
+
+@needs_fast
+@torch.inference_mode()
+def test_what_is_hidden_of_a_source_stays_hidden():
+    module, ids = model(), sources()[3]
+    hidden = [module.start(Rows(ids, torch.tensor([n])), capacity=30) for n in (7, 30)]
+    walks = [Walk.of(one, plan_of(9, eos_id=59)) for one in hidden]
+    assert suits_walks(walks)
+    for _ in range(9):
+        step_together([], [], walks=walks)
+    for walk, n in zip(walks, (7, 30), strict=True):
+        ((alone,),) = decode(
+            module.start(Rows(ids, torch.tensor([n]))),
+            n_rows=1, **IDS | {"eos_id": 59}, options=DecodeOptions(max_length=9),
+        )  # fmt: skip
+        assert walk.hypothesis() == alone
+    assert walks[0].log_probs != walks[1].log_probs
 
 
 @needs_fast

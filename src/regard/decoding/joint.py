@@ -166,6 +166,9 @@ def _step_group(
     steppers: Sequence[Stepper], tokens: Sequence[Tensor], walks: Sequence[Walk]
 ) -> list[Tensor | Exception]:
     """Of those that step and then of those that walk: all of them joined, or a single one."""
+    fast = twin("walk_together")
+    if walks and fast is not None and fast(walks, joined=bool(steppers)):
+        return []
     members = [*steppers, *(walk.stepper for walk in walks)]
     fed = [*tokens, *torch.tensor([[walk.token] for walk in walks], device=members[0].device)]
     with _threads(members[0]):

@@ -25,6 +25,7 @@ from regard.decoding.beam import BeamSearch
 from regard.decoding.paths import Paths
 from regard.decoding.plan import Plan
 from regard.decoding.stepper import Stepper
+from regard.decoding.walks import Walk
 from regard.fast.cpu.causal_stack import CausalStack
 from regard.fast.cpu.decoding_step import BlockStep, PackedDecoder, PackedDecoderKVCache, joint_step
 from regard.fast.cpu.fused_stack import LONGEST, FusedDecoder, FusedEncoder, layers_of
@@ -37,6 +38,7 @@ from regard.fast.cpu.native.loading import for_kernels
 from regard.fast.cpu.packed_linear import PackedBlocks, PackedLinear, pack_linears
 from regard.fast.cpu.small_query import SMALL_QUERY_TYPES, attend_small, suits_small
 from regard.fast.cpu.vocabulary import log_sum_exp, top_k
+from regard.fast.cpu.walking import leave_walks, step_walks, suits_walks
 from regard.fast.gpu.varlen import HALF_TYPES, KERNEL_LENGTH, KERNEL_WIDTHS, attend_varlen, varlen_rule
 from regard.fast.loss.cross_entropy import KERNEL_CLASSES
 from regard.fast.loss.cross_entropy import chunked_cross_entropy as cross_entropy
@@ -146,6 +148,14 @@ def decoder_steps(
     packed = [cache for cache in kv_caches if isinstance(cache, PackedDecoderKVCache)]
     plain = len(packed) == len(kv_caches) and packed[0].is_plain  # who joins has the same blocks
     return joint_step(packed, hidden, counts, memory_masks) if plain else None
+
+
+def walk_together(walks: Sequence[Walk], *, joined: bool) -> bool:
+    """One step of greedy decodings by a packed decoder, from their tokens to the next; False where nothing was done.
+
+    Those that are `joined` by others have to step with them: they are made ready for that.
+    """
+    return step_walks(walks) if not joined and suits_walks(walks) else leave_walks(walks)
 
 
 def causal_step(stack: EncoderStack, hidden: Tensor, parts: Sequence[StackRows]) -> Tensor | None:

@@ -10,6 +10,7 @@ for that. `DecoderStack.forward` is the readable twin; it does every step that i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -65,6 +66,7 @@ class PackedDecoderKVCache(DecoderKVCache):
         past = [decoder.cache(capacity) for _ in source]
         super().__init__(past, source, rows_independent=decoder.rows_independent)
         self.fused_caches = None if self.fused is None else FusedCaches(self.past, self.source)
+        self.walk: Any = None  # what a walk is to the kernels, while it goes on (`walking`)
 
     @property
     def is_plain(self) -> bool:

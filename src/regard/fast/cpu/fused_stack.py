@@ -69,6 +69,14 @@ class FusedCaches:
         self._structure.length = length
         return self._structure
 
+    def reserve(self, n_positions: int, shape: tuple[int, int, int]) -> DecoderRows:
+        """Have room for so many positions (B, G, E) in all; gives what the kernels are told, `length` as it is."""
+        for cache in self._heads[: len(self.past)]:
+            cache.reserve(n_positions, shape)
+        self._look_up(shape)
+        self._structure.length = self.past[0].length
+        return self._structure
+
     def _are_where_they_were(self) -> bool:
         return all(map(operator.is_, [cache.room() for cache in self._heads], self._rooms))
 

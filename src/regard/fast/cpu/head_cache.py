@@ -35,16 +35,19 @@ class HeadCache(Cache):
 
     def claim(self, n: int, shape: tuple[int, int, int]) -> None:
         """Count n more positions (B, G, E) as held, which the caller then writes to the room; the first makes it."""
+        self.reserve(self.length + n, shape)
+        self.length += n
+
+    def reserve(self, n_positions: int, shape: tuple[int, int, int]) -> None:
+        """Have room for so many positions (B, G, E) in all."""
         B, G, E = shape
-        end = self.length + n
         if not self._rooms:
-            self.capacity = max(self.capacity, end)
+            self.capacity = max(self.capacity, n_positions)
             self._rooms = [torch.empty(B, G, self.capacity, E, dtype=self.dtype) for _ in range(2)]
         elif len(self._rooms[0]) != B:
             raise ShapeError(f"a cache of {len(self._rooms[0])} rows cannot take {B} rows")
-        elif end > self.capacity or self._borrowed:
-            self._grow(end)
-        self.length = end
+        elif n_positions > self.capacity or self._borrowed:
+            self._grow(n_positions)
 
     def room(self) -> list[Tensor]:
         """Where keys and values are, and will be: two of (B, G, capacity, E), in the precision they are kept in."""

@@ -33,6 +33,7 @@ class Kernels:
         self.linear = _function(library.regard_linear, address, address, address, count, address)
         self.block_rows = _function(library.regard_block_rows, address, address, count, address)
         self.decoder_step = _function(library.regard_decoder_step, address, address)
+        self.walk_step = _function(library.regard_walk_step, address, address)
         self.causal_step = _function(library.regard_causal_step, address, address)
         self.look_back = _function(library.regard_look_back, address, address)
         self.prefill = _function(library.regard_prefill, address, address)

@@ -56,6 +56,23 @@ class DecoderStep(ctypes.Structure):
     ]
 
 
+class WalkRow(ctypes.Structure):
+    """A greedy decoding of one row: its caches, its last token, and how likely that was."""
+
+    _fields_ = [("rows", DecoderRows), ("token", COUNT), ("log_prob", REAL)]
+
+
+class WalkStep(ctypes.Structure):
+    """One step of many of these, from tokens to tokens."""
+
+    _fields_ = [
+        ("step", DecoderStep),
+        *_of(ADDRESS, "rows embedding positions output output_bias"),
+        ("n_rows", COUNT),
+        ("embedding_scale", REAL),
+    ]
+
+
 class Prefill(ctypes.Structure):
     """What a whole decoder keeps of the sentences it attends to."""
 

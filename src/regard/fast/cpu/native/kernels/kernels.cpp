@@ -5,6 +5,7 @@
 #include "look_back.h"
 #include "prefill.h"
 #include "vocabulary.h"
+#include "walk.h"
 
 extern "C" {
 
@@ -44,6 +45,12 @@ void regard_decoder_step(const Runtime* runtime, const DecoderStep* step) {
     const auto run = [&](auto decoder) { together(*runtime, [&](Team team) { decoder.run(team); }); };
     if (step->half) run(Decoder<Half>(*step));
     else run(Decoder<float>(*step));
+}
+
+void regard_walk_step(const Runtime* runtime, const WalkStep* call) {
+    const auto run = [&](auto&& walking) { together(*runtime, [&](Team team) { walking.run(team); }); };
+    if (call->step.half) run(Walking<Half>(*call));
+    else run(Walking<float>(*call));
 }
 
 void regard_causal_step(const Runtime* runtime, const CausalStep* step) {
