@@ -11,20 +11,21 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from functools import partial
-from queue import SimpleQueue
 from typing import Any
 
 import torch
 
+from regard.config.process import give_way
 from regard.decoding.joint import Start, start_together
+from regard.decoding.stepper import Stepper
 from regard.serve.joining import Decoding, advance, begin
 from regard.serve.limits import Limits
 from regard.serve.tickets import Ask, StoppingError, Ticket, Watcher, outcome_name
 
 log = logging.getLogger("regard.serve")
+_MANY_ROWS = 16  # whose products are worth all threads
 _GLANCE = 0.02  # seconds to wait for a reader before looking who has left
 
 
@@ -40,47 +41,65 @@ class Room:
 
 
 class Reader:
-    """Reads inputs in a thread of its own, while steps are made for those whose inputs have been read."""
+    """Reads inputs in a thread of its own, while steps are made for those whose inputs have been read.
+
+    Whatever has come while it was reading is read next, all of it together.
+    """
 
     def __init__(self) -> None:
-        self._starts: SimpleQueue[tuple[list[Start], int, Future[list[Any]]]] = SimpleQueue()
-        self._reading: tuple[list[Decoding], Future[list[Any]]] | None = None
+        self._changed = threading.Condition()
+        self._starts: list[tuple[Decoding, Start]] = []
+        self._read: list[tuple[Decoding, Stepper | Exception]] = []
+        self._begun: dict[Decoding, Start] = {}  # what is being read, or will be
+        self._threads = 1
         # A daemon, unlike those of an executor: a process that ends does not wait for a long prompt.
-        threading.Thread(target=_read_all, args=(self._starts,), name="regard-reader", daemon=True).start()
+        threading.Thread(target=self._run, name="regard-reader", daemon=True).start()
 
     @property
     def is_busy(self) -> bool:
         """Whether it reads."""
-        return self._reading is not None
+        return bool(self._begun)
 
     def wait(self) -> None:
         """Until it has read, or a moment: somebody may have left."""
-        if self._reading is not None:
-            wait([self._reading[1]], timeout=_GLANCE)
+        with self._changed:
+            if not self._read:
+                self._changed.wait(_GLANCE)
 
     def read(self, decodings: Sequence[Decoding], *, threads: int) -> None:
-        """Let those go on whose inputs have been read, and begin with the others, all of them together."""
-        if self._reading is not None and self._reading[1].done():
-            (waited, read), self._reading = self._reading, None
-            for one, stepper in zip(waited, read.result(), strict=True):
-                if not one.over:
-                    one.resume(stepper)
+        """Let those go on whose inputs have been read, and begin with the others."""
+        with self._changed:
+            done, self._read = self._read, []
+        for one, stepper in done:
+            del self._begun[one]
+            if not one.over:
+                one.resume(stepper)
         waiting = {one: one.waiting for one in decodings if isinstance(one.waiting, Start)}
-        if waiting and self._reading is None:
-            share = 1 if len(waiting) < len(decodings) else threads
-            self._reading = list(waiting), Future()
-            self._starts.put((list(waiting.values()), share, self._reading[1]))
+        new = [(one, start) for one, start in waiting.items() if one not in self._begun]
+        self._begun |= dict(new)
+        with self._changed:
+            self._threads = 1 if len(waiting) < len(decodings) else threads
+            self._starts += new
+            self._changed.notify_all()
 
-
-@torch.inference_mode()
-def _read_all(waiting: SimpleQueue[tuple[list[Start], int, Future[list[Any]]]]) -> None:
-    while True:
-        starts, threads, steppers = waiting.get()
-        try:
-            torch.set_num_threads(threads)
-            steppers.set_result(start_together(starts))
-        except Exception as problem:
-            steppers.set_exception(problem)
+    @torch.inference_mode()
+    def _run(self) -> None:
+        give_way()
+        while True:
+            with self._changed:
+                while not self._starts:
+                    self._changed.wait()
+                taken, self._starts, threads = self._starts, [], self._threads
+            if torch.get_num_threads() != threads:
+                torch.set_num_threads(threads)
+            steppers: Sequence[Stepper | Exception]
+            try:
+                steppers = start_together([start for _, start in taken])
+            except Exception as problem:  # nobody's fault that is known: whoever comes next is read
+                steppers = [problem] * len(taken)
+            with self._changed:
+                self._read += [(one, stepper) for (one, _), stepper in zip(taken, steppers, strict=True)]
+                self._changed.notify_all()
 
 
 @dataclass
@@ -116,6 +135,7 @@ class Worker:
 
     @torch.inference_mode()
     def _run(self) -> None:
+        give_way()
         torch.set_num_threads(self.room.threads)  # of this thread, and of those that never say how many
         while not self.desk.ended:
             self._wait()
@@ -131,11 +151,20 @@ class Worker:
         self._let_go()
         self._begin(self._admitted())
         busy = self.reader is not None and self.reader.is_busy
-        self._take_threads(max(1, self.room.threads - busy))
+        self._take_threads(self._share(busy))
         if self.reader is not None and busy and not any(one.n_rows for one in self.live.values()):
             self.reader.wait()
         elif self.live:
             self._step()
+
+    def _share(self, reading: bool) -> int:
+        """The threads of a step: all for one request alone, or for many rows; else one is left to who reads and speaks.
+
+        Few rows are multiplied no cheaper by several threads, which wait for one another at every layer.
+        """
+        alone = len(self.live) + len(self.desk.queue) == 1
+        many = sum(one.n_rows for one in self.live.values()) >= _MANY_ROWS
+        return self.room.threads if (alone or many) and not reading else max(1, self.room.threads - 1)
 
     def _take_threads(self, n: int) -> None:
         if torch.get_num_threads() != n:  # setting them forgets what PyTorch has prepared

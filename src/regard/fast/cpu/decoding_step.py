@@ -34,6 +34,7 @@ class PackedDecoder:
         self.blocks = list(blocks)
         self.fused = FusedDecoder.of(self.blocks)
         self.steps = [BlockStep(block) for block in self.blocks]
+        self.taps = [tap for step in self.steps for tap in (step.own.heads.tap, step.cross.heads.tap)]
         self.cache = Cache if self.fused is None else self.fused.cache
         self.rows_independent = self.fused is not None and self.fused.prefills
 
@@ -62,7 +63,7 @@ class PackedDecoderKVCache(DecoderKVCache):
     """The caches of a packed decoder, which know its step."""
 
     def __init__(self, decoder: PackedDecoder, source: list[Cache], *, capacity: int) -> None:
-        self.fused, self.steps = decoder.fused, decoder.steps
+        self.fused, self.steps, self.taps = decoder.fused, decoder.steps, decoder.taps
         past = [decoder.cache(capacity) for _ in source]
         super().__init__(past, source, rows_independent=decoder.rows_independent)
         self.fused_caches = None if self.fused is None else FusedCaches(self.past, self.source)
@@ -71,7 +72,9 @@ class PackedDecoderKVCache(DecoderKVCache):
     @property
     def is_plain(self) -> bool:
         """Whether the next step can be a fast one: nobody watches, and nothing is trained."""
-        return not torch.is_autocast_enabled("cpu") and all(step.is_plain for step in self.steps)
+        if torch.is_autocast_enabled("cpu") or any(tap.watchers for tap in self.taps):
+            return False
+        return not any(step.block.training for step in self.steps)
 
     def step(self, hidden: Tensor, mask: Mask | Tensor | None, memory_mask: Mask | Tensor | None) -> Tensor:
         """One new position a row, (N, 1, D) → (N, 1, D), the last norm aside."""
@@ -142,11 +145,6 @@ class BlockStep:
             isinstance(one, MultiHeadAttention) and isinstance(one.out, PackedLinear) and type(one.score) is ScaledDot
             for one in heads
         )
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether nobody watches and nothing is trained."""
-        return not (self.own.heads.tap.watchers or self.cross.heads.tap.watchers or self.block.training)
 
     def __call__(
         self,

@@ -37,7 +37,7 @@ def suits_walks(walks: Sequence[Walk]) -> bool:
 
 def step_walks(walks: Sequence[Walk]) -> bool:
     """One step of walks that suit; those that cannot begin end with their problem."""
-    model = _model_of(walks[0].stepper)
+    model = _models[walks[0].stepper.kv_cache.fused][1]  # type: ignore[attr-defined]
     assert model is not None
     able = [walk for walk in walks if not walk.over]
     rows = [_known_row(walk) for walk in able]
