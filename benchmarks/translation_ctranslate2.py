@@ -27,9 +27,11 @@ import torch
 from ctranslate2_peer import exported
 from record import row, save
 from regard.data.text.vocabulary import learn_tokenizer
+from regard.decoding import DecodeOptions
 from regard.fast.cpu.packed_linear import Precision, pack_linears
 from regard.models.transformer import SIZES, Transformer
-from translation import decode_regard, transformer
+from regard.tasks.translation.translator import Translator
+from translation import transformer
 
 VOCABULARY, N_ROWS, N_SOURCE, N_NEW = 8_000, 16, 30, 32
 KINDS: dict[Precision, str] = {"fp32": "float32", "int8": "int8"}
@@ -56,6 +58,20 @@ def made(size: str) -> Transformer:
     sizes: dict[str, Any] = dict(SIZES[size])
     shape = (sizes["d_model"], sizes["n_heads"], sizes["n_encoder_layers"], sizes["d_feedforward"], VOCABULARY, 0)
     return transformer(shape, dropout=0.0).eval()
+
+
+def ours(model: Transformer, languages: Any, source: torch.Tensor, *, beam: int, cores: int) -> Way:
+    """What `regard predict` does with ids, on as many threads: CTranslate2 changes PyTorch's for the whole process."""
+    options = DecodeOptions(
+        strategy="beam" if beam > 1 else "greedy", beam=beam, min_length=N_NEW - 1, max_length=N_NEW, patience=1.0
+    )
+    translator, ids = Translator([model], languages), [line[:-1].tolist() for line in source]
+
+    def call() -> object:
+        torch.set_num_threads(cores)
+        return translator.hypotheses(ids, options)
+
+    return call
 
 
 def opened(folder: Path, kind: str, *, inter: int, intra: int) -> Any:
@@ -94,7 +110,8 @@ def measure(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     cores = len(os.sched_getaffinity(0))
     model, words = made(options.size), [f"w{i}" for i in range(VOCABULARY - 4)]
     tokenizer = learn_tokenizer(words, "words", size=VOCABULARY)
-    languages = SimpleNamespace(joint=True, source=SimpleNamespace(tokenizer=tokenizer))
+    side = SimpleNamespace(tokenizer=tokenizer)
+    languages = SimpleNamespace(joint=True, source=side, target=side)
     source = torch.randint(4, VOCABULARY, (N_ROWS, N_SOURCE))
     source[:, -1] = 3
     rows = [[tokenizer.core.id_to_token(int(i)) for i in line[:-1]] for line in source]  # it adds the end itself
@@ -107,7 +124,7 @@ def measure(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
             inter, intra, batch = best_setting(place, theirs_kind, rows, beam=beam, cores=cores)
             translator = opened(place, theirs_kind, inter=inter, intra=intra)
             ways = {
-                "regard": decode_regard(packed, source, beam=beam, device="cpu"),
+                "regard": ours(packed, languages, source, beam=beam, cores=cores),
                 "CTranslate2": theirs(translator, rows, beam=beam, batch=batch),
             }
             took: dict[str, list[float]] = {name: [] for name in ways}

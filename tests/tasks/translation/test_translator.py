@@ -1,13 +1,17 @@
 """Translation: the same alone and in company, in order, and with scores that the model itself would give."""
 
+import threading
 from typing import Any
 
 import pytest
 import torch
 
+from fast_only import needs_fast
 from regard.attention import Rows
 from regard.decoding import DecodeOptions
-from regard.models.interfaces.text import Seq2SeqModel
+from regard.fast.cpu.native import loaded, why
+from regard.fast.cpu.packed_linear import pack_linears
+from regard.models.interfaces.text import Seq2SeqModel, as_seq2seq
 from regard.tasks.predictions import Prediction
 from regard.tasks.translation.data import Languages, TextSide
 from regard.tasks.translation.translator import Translator
@@ -55,6 +59,35 @@ def test_a_batch_is_its_texts_one_by_one(name: str, case: str) -> None:
     assert len({several[0].text for several in together}) >= 4  # they really differ
     n = {"beam": 3, "coverage": 2, "diverse beam": 4, "sample": 3}.get(case, 1)
     assert [len(several) for several in together] == [1 if place in WORDLESS else n for place in range(len(TEXTS))]
+
+
+@needs_fast
+@pytest.mark.parametrize("batch_tokens", [8192, 60])
+@pytest.mark.parametrize("case", OPTIONS)
+def test_threads_share_sentences_and_change_nothing(
+    monkeypatch: pytest.MonkeyPatch, case: str, batch_tokens: int
+) -> None:
+    if loaded() is None:
+        pytest.skip(why())
+    module = make_model(LANGUAGES, "transformer")
+    assert isinstance(module, torch.nn.Module)
+    translator = Translator([as_seq2seq(pack_linears(module, "int8"))], LANGUAGES, batch_tokens=batch_tokens)
+    texts, options, who, before = TEXTS * 4, options_of(case), set(), torch.get_num_threads()
+    decode = Translator._decode
+    monkeypatch.setattr(Translator, "_decode", lambda *args: who.add(threading.get_ident()) or decode(*args))
+    try:
+        torch.set_num_threads(1)
+        alone = translator(texts, options)
+        assert who == {threading.get_ident()}
+        torch.set_num_threads(2)
+        who.clear()
+        assert translator(texts, options) == alone
+    finally:
+        torch.set_num_threads(before)
+    if case == "coverage":  # watched steps are not shared
+        assert who == {threading.get_ident()}
+    else:
+        assert threading.get_ident() not in who
 
 
 @both_models

@@ -115,7 +115,7 @@ class WalkingModel:
 
     def step(self, rows: Sequence[WalkRow]) -> None:
         """One token more for each."""
-        call, positions = self.call, self.positions
+        call, positions = WalkStep.from_buffer_copy(self.call), self.positions
         addresses = (ctypes.c_void_p * len(rows))(*map(ctypes.addressof, rows))
         call.rows, call.n_rows = ctypes.addressof(addresses), len(rows)
         call.positions = None if positions is None else _table(positions).data_ptr()

@@ -19,6 +19,8 @@ import numpy as np
 import torch
 
 from regard.attention import Rows
+from regard.config.threads import in_threads
+from regard.config.twins import twin
 from regard.data.batching.plan import like_lengths, pad
 from regard.data.batching.ragged import Ids
 from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, decode, key_of
@@ -27,6 +29,7 @@ from regard.tasks.predictions import Prediction
 from regard.tasks.translation.batches import batch_of
 from regard.tasks.translation.data import Languages
 
+_SHARED_ROWS = 8  # of each thread: fewer are decoded sooner by all of them together
 _SCORED_TOKENS = 4096  # of translations that are given, in a batch
 
 
@@ -46,12 +49,28 @@ class Translator:
         """The translations of each text, best first; a text without words has one, without words."""
         sources, target = self.languages.source.encode(texts), self.languages.target
         forced = target.encode(prefixes) if prefixes is not None else [[]] * len(texts)
-        translations: list[list[Prediction]] = [[Prediction("")] for _ in texts]
-        for rows in self._batches(sources, width=max(options.beam, options.n_samples)):
-            hypotheses = self._decode([sources[i] for i in rows], options, [forced[i] for i in rows])
-            for i, several in zip(rows, hypotheses, strict=True):
-                translations[i] = [Prediction.decoded(h, target.tokenizer, target.decode(h.tokens)) for h in several]
-        return translations
+        return [
+            [Prediction.decoded(h, target.tokenizer, target.decode(h.tokens)) for h in several] or [Prediction("")]
+            for several in self.hypotheses(sources, options, forced)
+        ]
+
+    def hypotheses(
+        self, sources: Sequence[Sequence[int]], options: DecodeOptions, prefixes: Sequence[Sequence[int]] | None = None
+    ) -> list[list[Hypothesis]]:
+        """What the ids of each sentence come to, best first; nothing for one without ids."""
+        forced = [[]] * len(sources) if prefixes is None else prefixes
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+
+        def decoded(rows: list[int]) -> list[list[Hypothesis]]:
+            return self._decode([sources[i] for i in rows], options, [list(forced[i]) for i in rows])
+
+        width = max(options.beam, options.n_samples)
+        n_threads = self._n_threads(options) if len(sources) * width >= 2 * _SHARED_ROWS else 1
+        batches = self._batches(sources, width=width, n_threads=n_threads)
+        for rows, several in zip(batches, in_threads(decoded, batches, n=n_threads), strict=True):
+            for i, best_first in zip(rows, several, strict=True):
+                found[i] = best_first
+        return found
 
     def source_rows(self, sources: Sequence[Sequence[int]]) -> Rows:
         """Ids of sentences as the encoder reads them: (B, S) with </s>."""
@@ -64,17 +83,29 @@ class Translator:
         """Where the models are."""
         return next(iter(self.models[0].parameters())).device
 
-    def _batches(self, sources: Sequence[Sequence[int]], *, width: int) -> list[list[int]]:
-        """Sentences of like length together, within the budget; empty ones are left out."""
+    def _n_threads(self, options: DecodeOptions) -> int:
+        """How many batches are decoded side by side: where rows get the same bits in any company, as there are threads.
+
+        Steps that are watched are taken one batch after another: who watches sees all that a model does.
+        """
+        independent = twin("rows_independent")
+        if independent is None or options.coverage_penalty > 0 or self.device.type != "cpu":
+            return 1
+        return torch.get_num_threads() if all(map(independent, self.models)) else 1
+
+    def _batches(self, sources: Sequence[Sequence[int]], *, width: int, n_threads: int) -> list[list[int]]:
+        """Sentences of like length together, within the budget, which threads share; empty ones are left out."""
         lengths = np.array([len(ids) for ids in sources])
         order = [int(i) for i in np.argsort(lengths, kind="stable")[::-1] if lengths[i] > 0]
         batches: list[list[int]] = []
         for i in order:
             longest = lengths[batches[-1][0]] if batches else 0
-            if batches and (len(batches[-1]) + 1) * int(longest + 1) * width <= self.batch_tokens:
+            if batches and (len(batches[-1]) + 1) * int(longest + 1) * width <= self.batch_tokens // n_threads:
                 batches[-1].append(i)
             else:
                 batches.append([i])
+        if len(batches) == 1 and len(order) * width >= _SHARED_ROWS * n_threads:
+            batches = [order[first::n_threads] for first in range(min(n_threads, len(order)))]
         return batches
 
     @torch.inference_mode()
