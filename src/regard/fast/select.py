@@ -31,10 +31,12 @@ from regard.fast.cpu.fused_stack import LONGEST, FusedDecoder, FusedEncoder, lay
 from regard.fast.cpu.head_cache import HeadCache
 from regard.fast.cpu.look_back import holds, kernels_for
 from regard.fast.cpu.look_back import look_back as native_look_back
+from regard.fast.cpu.native import NativeLinear
 from regard.fast.cpu.native import loaded as native_loaded
 from regard.fast.cpu.native import why as native_why
 from regard.fast.cpu.native.loading import for_kernels
-from regard.fast.cpu.packed_linear import PackedBlocks, PackedLinear, pack_linears
+from regard.fast.cpu.packed_linear import PackedBlocks, PackedEmbedding, PackedLinear, pack_linears
+from regard.fast.cpu.restricted_output import RestrictedOutput
 from regard.fast.cpu.small_query import SMALL_QUERY_TYPES, attend_small, suits_small
 from regard.fast.cpu.vocabulary import log_sum_exp, top_k
 from regard.fast.gpu.varlen import HALF_TYPES, KERNEL_LENGTH, KERNEL_WIDTHS, attend_varlen, varlen_rule
@@ -242,6 +244,17 @@ def search(stepper: Stepper, plan: Plan) -> BeamSearch | Paths | None:
     if plan.options.strategy == "beam":
         return FusedBeamSearch(stepper, plan) if FusedBeamSearch.suits(plan) else None
     return FusedPaths(stepper, plan) if isinstance(stepper, GraphStepper) and FusedPaths.suits(plan) else None
+
+
+def restricted_output(model: nn.Module, columns: Tensor, allowed: Tensor) -> RestrictedOutput | None:
+    """The output of a packed model over some tokens, by native kernels."""
+    layer = getattr(model, "output", None) or getattr(model, getattr(model, "tied_to", ""), None)
+    packed = layer.output if isinstance(layer, PackedEmbedding) else layer
+    if not isinstance(packed, PackedLinear) or not isinstance(packed.native, NativeLinear) or model.training:
+        return None
+    if packed.weight.dtype != torch.float32:
+        return None
+    return RestrictedOutput(packed.native, getattr(model, "output_bias", None), columns, allowed)
 
 
 def in_precision(module: nn.Module, precision: str) -> nn.Module | None:

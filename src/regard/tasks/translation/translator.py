@@ -21,11 +21,13 @@ import torch
 from regard.attention import Rows
 from regard.data.batching.plan import like_lengths, pad
 from regard.data.batching.ragged import Ids
-from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, decode, key_of
+from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, Stepper, decode, key_of
+from regard.decoding.shortlist import restricted
 from regard.models.interfaces.text import Seq2SeqModel
 from regard.tasks.predictions import Prediction
 from regard.tasks.translation.batches import batch_of
 from regard.tasks.translation.data import Languages
+from regard.tasks.translation.shortlist import ShortlistTable
 
 _SCORED_TOKENS = 4096  # of translations that are given, in a batch
 
@@ -42,13 +44,17 @@ class Translator:
         options: DecodeOptions,
         *,
         prefixes: Sequence[str] | None = None,
+        table: ShortlistTable | None = None,
     ) -> list[list[Prediction]]:
-        """The translations of each text, best first; a text without words has one, without words."""
+        """The translations of each text, best first; a text without words has one, without words.
+
+        With a `table`, out of the tokens that it lists for each text.
+        """
         sources, target = self.languages.source.encode(texts), self.languages.target
         forced = target.encode(prefixes) if prefixes is not None else [[]] * len(texts)
         translations: list[list[Prediction]] = [[Prediction("")] for _ in texts]
         for rows in self._batches(sources, width=max(options.beam, options.n_samples)):
-            hypotheses = self._decode([sources[i] for i in rows], options, [forced[i] for i in rows])
+            hypotheses = self._decode([sources[i] for i in rows], options, [forced[i] for i in rows], table)
             for i, several in zip(rows, hypotheses, strict=True):
                 translations[i] = [Prediction.decoded(h, target.tokenizer, target.decode(h.tokens)) for h in several]
         return translations
@@ -79,14 +85,23 @@ class Translator:
 
     @torch.inference_mode()
     def _decode(
-        self, sources: list[Sequence[int]], options: DecodeOptions, prefixes: list[list[int]]
+        self,
+        sources: list[Sequence[int]],
+        options: DecodeOptions,
+        prefixes: list[list[int]],
+        table: ShortlistTable | None,
     ) -> list[list[Hypothesis]]:
         tokenizer = self.languages.target.tokenizer
         rows = self.source_rows(sources)
         assert rows.lengths is not None
         limits = options.limits(rows.lengths.cpu())
         watched = options.coverage_penalty > 0
-        steppers = [model.start(rows, capacity=int(limits.max()), watched=watched) for model in self.models]
+        steppers: list[Stepper] = [
+            model.start(rows, capacity=int(limits.max()), watched=watched) for model in self.models
+        ]
+        if table is not None:
+            shortlist = table.of(sources, prefixes)
+            steppers = [restricted(stepper, shortlist) for stepper in steppers]
         return decode(
             steppers[0] if len(steppers) == 1 else EnsembleStepper(steppers),
             n_rows=len(sources),
