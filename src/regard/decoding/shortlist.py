@@ -37,11 +37,11 @@ class Shortlist:
         """Of the tokens of each row, in any order, each once or more often."""
         if not all(map(len, rows)):
             raise UsageError("a row of the shortlist has no tokens; allowed is 1 or more")
-        lengths = [len(row) for row in rows]
-        tokens, places = np.unique(np.concatenate(rows), return_inverse=True)
-        allowed = np.zeros((len(rows), len(tokens)), np.bool_)
-        allowed[np.repeat(np.arange(len(rows)), lengths), places] = True
-        return cls(torch.from_numpy(tokens.astype(np.int64)), torch.from_numpy(allowed))
+        tokens = np.concatenate(rows)
+        allowed = np.zeros((len(rows), int(tokens.max()) + 1), np.bool_)
+        allowed[np.repeat(np.arange(len(rows)), [len(row) for row in rows]), tokens] = True
+        columns = np.flatnonzero(allowed.any(0))
+        return cls(torch.from_numpy(columns), torch.from_numpy(allowed[:, columns]))
 
 
 def restricted(stepper: Stepper, shortlist: Shortlist) -> Stepper:

@@ -15,12 +15,14 @@ import regard
 import tiny_runs
 from fast_only import needs_fast
 from regard.checkpoints.run import RunFolder
+from regard.data.batching.ragged import Ragged
 from regard.data.text.corpus import Corpus
 from regard.decoding import DecodeOptions
 from regard.decoding.shortlist import ShortlistStepper
-from regard.errors import CheckpointError
+from regard.errors import CheckpointError, UsageError
 from regard.fast.cpu.native import loaded, why
 from regard.fast.cpu.packed_linear import pack_linears
+from regard.tasks.translation import shortlist
 from regard.tasks.translation import translator as translating
 from regard.tasks.translation.shortlist import NAME, ShortlistTable, read_shortlist
 from regard.tasks.translation.translator import Translator
@@ -170,6 +172,32 @@ def test_a_table_that_does_not_belong_is_refused(wrong, table, tmp_path):
     save_file(BAD[wrong](held), tmp_path / NAME)
     with pytest.raises(CheckpointError, match=r"not a shortlist for \d+ source and \d+ target tokens"):
         read_shortlist(tmp_path, LANGUAGES, trained=True)
+
+
+def test_pairs_of_ones_own_do_for_a_run_that_was_not_trained_here(folder, tmp_path, command):
+    copy = tmp_path / "run"
+    shutil.copytree(folder, copy)
+    model = regard.load(copy, "cpu")
+    model.learn_shortlist([folder.parent / "train.en", folder.parent / "train.de"])
+    assert model("one two", shortlist=True).text == "eins zwei"
+    assert command("predict", copy, "three", "decode.shortlist=true").out == "drei\n"
+    assert NAME in json.loads((copy / "hashes.json").read_text())["files"]
+    model.folder = None
+    with pytest.raises(UsageError, match="only a run keeps a shortlist"):
+        model.learn_shortlist([folder.parent / "train.en", folder.parent / "train.de"])
+
+
+def test_large_corpora_are_learnt_from_at_equal_steps(table, tmp_path, monkeypatch):
+    corpus = Corpus.build(PAIRS, LANGUAGES.source.tokenizer, LANGUAGES.target.tokenizer, tmp_path / "corpus")
+    links = int((corpus.source_lengths * corpus.target_lengths).sum())
+    monkeypatch.setattr(shortlist, "MOST_LINKS", -(-links // 2))
+    half = ShortlistTable.learn(corpus, LANGUAGES, n_best=3, n_frequent=12)
+    every = np.arange(0, len(corpus), 2)
+    sides = [Ragged.of(list(side(every))) for side in (corpus.sources, corpus.targets)]
+    monkeypatch.undo()
+    again = ShortlistTable.learn_from(*sides, LANGUAGES, n_best=3, n_frequent=12)
+    np.testing.assert_array_equal(half.best, again.best)
+    assert (half.best != table.best).any()
 
 
 def test_a_model_of_others_has_nothing_to_learn_one_from(tmp_path):

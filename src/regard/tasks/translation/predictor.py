@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import numpy as np
 from torch import nn
 
+from regard.checkpoints.lock import locked
+from regard.checkpoints.run import RunFolder
 from regard.checkpoints.spec import Pretrained
 from regard.config.recipe import Recipe
+from regard.data.batching.ragged import Ragged
 from regard.errors import UsageError
 from regard.metrics.scores import bleu_by_length
 from regard.models.interfaces.text import as_seq2seq
@@ -190,6 +193,17 @@ class TranslationPredictor(Predictor[str, Prediction]):
         together = TranslationPredictor(modules, self.languages, self.config, precision=self.precision)
         together._keeper = self._keeper
         return together
+
+    def learn_shortlist(self, data: TestData, *, data_root: Path | str | None = None) -> None:
+        """Learn the shortlist of a run from pairs of one's own, and keep it there: for models that others trained."""
+        if self.folder is None:
+            raise UsageError("only a run keeps a shortlist", hint="make it one: regard import FOLDER --out runs/NAME")
+        pairs = self.given_examples(self.score_data(data, data_root))
+        sides = self.languages.source.encode(pairs.sources), self.languages.target.encode(pairs.references)
+        table = ShortlistTable.learn_from(Ragged.of(sides[0]), Ragged.of(sides[1]), self.languages)
+        with locked(self.folder, what="learning"):
+            table.save(RunFolder(self.folder))
+        self._keeper._table = table
 
     def _shortlist(self, options: TranslationDecode) -> ShortlistTable | None:
         """The shortlist of the run, read when it is first asked for."""

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from regard.checkpoints.run import RunFolder
 from regard.checkpoints.weights import read_tensors
+from regard.data.batching.ragged import Ragged
 from regard.data.text.corpus import Corpus
 from regard.data.text.lexical_table import MOST_LINKS, learn_lexical_table
 from regard.decoding.shortlist import Shortlist
@@ -47,10 +48,18 @@ class ShortlistTable:
         cls, corpus: Corpus, languages: Languages, *, n_best: int = BEST, n_frequent: int = FREQUENT
     ) -> ShortlistTable:
         """From the pairs of a corpus, or from as many of them as it takes."""
+        pairs = np.arange(0, len(corpus), _step(corpus.source_lengths, corpus.target_lengths))
+        both = corpus.sources(pairs), corpus.targets(pairs)
+        return cls.learn_from(*both, languages, n_best=n_best, n_frequent=n_frequent)
+
+    @classmethod
+    def learn_from(
+        cls, sources: Ragged, targets: Ragged, languages: Languages, *, n_best: int = BEST, n_frequent: int = FREQUENT
+    ) -> ShortlistTable:
+        """From pairs of ids, or from as many of them as it takes."""
+        some = slice(None, None, _step(sources.lengths, targets.lengths))
+        sources, targets = sources.take(some), targets.take(some)
         n_source, n_target = (len(side.tokenizer) for side in (languages.source, languages.target))
-        links = int((corpus.source_lengths.astype(np.int64) * corpus.target_lengths).sum())
-        pairs = np.arange(0, len(corpus), max(1, -(-links // MOST_LINKS)))
-        sources, targets = corpus.sources(pairs), corpus.targets(pairs)
         table = learn_lexical_table(sources, targets)
         tokenizer = languages.target.tokenizer
         special = [*tokenizer.special_tokens.present().values(), tokenizer.pad_id]
@@ -70,6 +79,12 @@ class ShortlistTable:
     def save(self, run: RunFolder) -> None:
         """Write it beside the weights."""
         run.write_tensors(NAME, {"best": torch.from_numpy(self.best), "frequent": torch.from_numpy(self.frequent)})
+
+
+def _step(source_lengths: npt.NDArray[Any], target_lengths: npt.NDArray[Any]) -> int:
+    """How many pairs to go on by, so that there are not too many links."""
+    links = int((source_lengths.astype(np.int64) * target_lengths).sum())
+    return max(1, -(-links // MOST_LINKS))
 
 
 def read_shortlist(folder: Path | None, languages: Languages, *, trained: bool) -> ShortlistTable:
