@@ -24,10 +24,10 @@ from regard.checkpoints.run import RunFolder
 from regard.checkpoints.weights import read_tensors
 from regard.data.batching.ragged import Ragged
 from regard.data.text.corpus import Corpus
-from regard.data.text.lexical_table import MOST_LINKS, learn_lexical_table
 from regard.decoding.shortlist import Shortlist
 from regard.errors import CheckpointError
 from regard.tasks.translation.data import Languages
+from regard.tasks.translation.lexical_table import MOST_LINKS, learn_lexical_table
 
 NAME = "shortlist.safetensors"
 BEST, FREQUENT = 100, 1_000  # of each source token, and of all: the frequent are the same for every row of a batch

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from regard.data.batching.ragged import Ragged
-from regard.data.text.lexical_table import learn_lexical_table
+from regard.tasks.translation.lexical_table import learn_lexical_table
 
 DAS, HAUS, BUCH, EIN = range(4)
 THE, HOUSE, BOOK, A = range(4)
