@@ -106,6 +106,9 @@ def test_what_runs_on_a_cpu_is_told_with_its_reasons():
     kernels = loaded() is not None
     assert told(packed)["decoder stack"].runs == ("one native call" if kernels else "layer by layer")
     assert told(packed)["linear layers"].runs.startswith("packed in fp32, ")
+    assert told(packed)["shortlist"].runs.startswith("scores of listed tokens only" if kernels else "all scores")
+    assert plain["shortlist"].runs.startswith("all scores")
+    assert "shortlist" not in told(GPT(GPTConfig(n_tokens=20, d_model=16, n_heads=2, n_layers=1, n_positions=8)))
     with watch(packed):
         assert told(packed)["encoder stack"].why_not_faster == "watched"
     assert told(packed.train())["encoder stack"].why_not_faster == "in training"

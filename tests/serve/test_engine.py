@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 import torch
 
 import regard
+from regard.checkpoints.run import RunFolder
 from regard.config.twins import enabled
 from regard.errors import UsageError
 from regard.fast.cpu.native import why
 from regard.serve.engine import Engine
 from regard.serve.limits import Limits
 from regard.serve.tickets import Ask, BusyError, CancelledError, LateError, NobodyWatches, StoppingError
+from regard.tasks.translation.shortlist import ShortlistTable
 
 RUNS = Path(__file__).parents[1] / "golden" / "finished"
 DATA = RUNS.parent / "data"
@@ -89,6 +93,31 @@ def test_500_mixed_requests_of_32_users_are_answered_as_each_alone(alone):
         engine.stop(1.0)
     for (name, text, options), answer in zip(requests, answers, strict=True):
         assert answer == record(alone[name](text, **options)), (name, text, options)
+
+
+def test_requests_out_of_a_shortlist_are_answered_as_each_alone(tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(RUNS / "translation", run)
+    languages = regard.load(run, "cpu").languages
+    n_source, n_target = (len(side.tokenizer) for side in (languages.source, languages.target))
+    draw = np.random.default_rng(0)
+    frequent = np.unique(np.r_[0:4, draw.integers(0, n_target, 5)]).astype(np.int32)
+    best = draw.integers(-1, n_target, (n_source, 2)).astype(np.int32)
+    ShortlistTable(best, frequent, copied=False).save(RunFolder(run))
+    own, chance = regard.load(run, "cpu"), Random(9)
+    engine = Engine(regard.load(run, "cpu"), Limits(queue=64))
+    requests = [request for request in (some_request(chance) for _ in range(120)) if request[0] == "translation"]
+    listed = [(text, options | {"shortlist": chance.random() < 0.7}) for _, text, options in requests]
+    try:
+        with ThreadPoolExecutor(16) as users:
+            asked = lambda one: engine.submit([Ask(*one, finish=record)])[0].result(60)  # noqa: E731
+            answers = list(users.map(asked, listed))
+    finally:
+        engine.stop(1.0)
+    for (text, options), answer in zip(listed, answers, strict=True):
+        assert answer == record(own(text, **options)), (text, options)
+    assert any(answer != record(own(text, **options | {"shortlist": False})) for (text, options), answer in
+               zip(listed, answers, strict=True))  # fmt: skip
 
 
 def test_requests_are_decoded_side_by_side():

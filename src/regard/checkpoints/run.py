@@ -5,6 +5,7 @@
     model.safetensors       the weights to use: averaged and best, as the recipe says
     tokenizer.json          text to ids; source.json and target.json where the two sides of a pair differ
     labels.json             the classes, or the scale of numbers, where texts are labelled
+    shortlist.safetensors   likely translations of every source token, where a translator was asked to learn them
     run.json                format version, task, date, metrics with signatures, seed, fingerprints, commit, versions
     README.md               what all this comes to, in words
     metrics.jsonl           one line a report
@@ -148,14 +149,18 @@ class RunFolder(CheckpointFolder):
 
     def write_weights(self, tensors: Mapping[str, Tensor]) -> None:
         """Write model.safetensors whole or not at all."""
+        self.write_tensors(self.weights.name, tensors)
+
+    def write_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+        """Write a safetensors file whole or not at all."""
         self.make_sure()
-        draft = self.path / f"{DRAFT}{self.weights.name}"
+        path, draft = self.path / name, self.path / f"{DRAFT}{name}"
         try:
             hashed = write_tensors(draft, tensors)
-            with replacing(self.weights, hashed):
-                draft.replace(self.weights)
+            with replacing(path, hashed):
+                draft.replace(path)
         except OSError as problem:
-            raise EnvironmentProblem(f"{self.weights}: cannot be written ({problem.strerror})", hint=_FULL) from problem
+            raise EnvironmentProblem(f"{path}: cannot be written ({problem.strerror})", hint=_FULL) from problem
         finally:
             draft.unlink(missing_ok=True)
 

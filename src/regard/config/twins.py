@@ -36,6 +36,7 @@ TABLE = {
     "stepper": "regard.fast.select.stepper",  # a model's decoding steps as CUDA graphs
     "shared_model": "regard.fast.select.shared_model",  # a model whose decodings share rows on a GPU
     "search": "regard.fast.select.search",  # greedy and beam search on a GPU
+    "restricted_output": "regard.fast.select.restricted_output",  # the scores of some tokens of a vocabulary
     "top_k": "regard.fast.select.top_k",  # the largest scores of a vocabulary
     "log_sum_exp": "regard.fast.select.log_sum_exp",  # what a vocabulary's scores sum up to
     "in_precision": "regard.fast.select.in_precision",  # packed and quantised linear layers

@@ -32,10 +32,11 @@ from regard.fast.cpu.fused_stack import LONGEST, FusedDecoder, FusedEncoder, lay
 from regard.fast.cpu.head_cache import HeadCache
 from regard.fast.cpu.look_back import holds, kernels_for
 from regard.fast.cpu.look_back import look_back as native_look_back
+from regard.fast.cpu.native import NativeLinear
 from regard.fast.cpu.native import loaded as native_loaded
 from regard.fast.cpu.native import why as native_why
 from regard.fast.cpu.native.loading import for_kernels
-from regard.fast.cpu.packed_linear import PackedBlocks, PackedLinear, pack_linears
+from regard.fast.cpu.packed_linear import PackedBlocks, PackedEmbedding, PackedLinear, pack_linears
 from regard.fast.cpu.small_query import SMALL_QUERY_TYPES, attend_small, suits_small
 from regard.fast.cpu.vocabulary import log_sum_exp, top_k
 from regard.fast.cpu.walking import leave_walks, step_walks, suits_walks
@@ -49,6 +50,7 @@ from regard.layers.joint_step import StackRows
 from regard.layers.kv_cache import DecoderKVCache
 
 if TYPE_CHECKING:
+    from regard.fast.cpu.restricted_output import RestrictedOutput
     from regard.fast.gpu.shared_decoding import SharedModel
 
 # These fit wherever they are asked, or say so themselves.
@@ -254,6 +256,23 @@ def search(stepper: Stepper, plan: Plan) -> BeamSearch | Paths | None:
     return FusedPaths(stepper, plan) if isinstance(stepper, GraphStepper) and FusedPaths.suits(plan) else None
 
 
+def restricted_output(model: nn.Module, columns: Tensor, allowed: Tensor) -> RestrictedOutput | None:
+    """The output of a packed model over some tokens, by native kernels."""
+    from regard.fast.cpu.restricted_output import RestrictedOutput
+
+    layer = _native_output(model)
+    return None if layer is None else RestrictedOutput(layer, getattr(model, "output_bias", None), columns, allowed)
+
+
+def _native_output(model: nn.Module) -> NativeLinear | None:
+    """The layer that scores all tokens, where native kernels multiply in it."""
+    layer = getattr(model, "output", None) or getattr(model, getattr(model, "tied_to", ""), None)
+    packed = layer.output if isinstance(layer, PackedEmbedding) else layer
+    if not isinstance(packed, PackedLinear) or model.training or packed.weight.dtype != torch.float32:
+        return None
+    return packed.native if isinstance(packed.native, NativeLinear) else None
+
+
 def in_precision(module: nn.Module, precision: str) -> nn.Module | None:
     """A copy whose linear layers are packed for a CPU, in fp32 unless bf16 or int8 is asked for."""
     if next(module.parameters()).device.type != "cpu":
@@ -294,6 +313,7 @@ def explain(module: nn.Module) -> list[Choice]:
         _explain_steps(module),
         Choice("search", "the textbook" if no_search else "fused beam and greedy", no_search),
         _explain_vocabulary(weight),
+        *_explain_shortlist(module, weight),
         _explain_linears(module),
         _explain_loss(module, weight),
         Choice("training step", "op by op" if no_gpu else "CUDA graphs where batches have few shapes", no_gpu),
@@ -367,6 +387,17 @@ def _explain_vocabulary(weight: Tensor) -> Choice:
         return Choice(place, "PyTorch, or inside the search")
     why = native_why() or ("" if weight.dtype == torch.float32 else f"in {_name(weight.dtype)}")
     return Choice(place, "groups of columns" if why else "native kernels", why)
+
+
+def _explain_shortlist(module: nn.Module, weight: Tensor) -> list[Choice]:
+    from regard.models.transformer import Transformer
+
+    if not isinstance(module, Transformer):
+        return []
+    if _native_output(module) is not None:
+        return [Choice("shortlist", "scores of listed tokens only, native kernels")]
+    why = "for a CPU" if weight.device.type != "cpu" else native_why() or "its output is not packed"
+    return [Choice("shortlist", "all scores, the others struck out", why)]
 
 
 def _explain_linears(module: nn.Module) -> Choice:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -45,6 +46,16 @@ class StepEmbedding:
             self.positions.reserve(place + 1)
 
 
+class RestrictedOutput(Protocol):
+    """An output that leaves out what the rows of some sources may not write."""
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        """Hidden states (N, D) → logits (N, V), −inf for what is left out."""
+
+    def select(self, sources: Tensor) -> None:
+        """Go on with other sources."""
+
+
 class DecoderStepper:
     """One token a row at a time.
 
@@ -69,6 +80,7 @@ class DecoderStepper:
         self.device: torch.device = memory.device
         self.kv_cache = kv_cache or decoder.prefill(memory, capacity=capacity)
         self._weights: Tensor | None = None
+        self._restricted: RestrictedOutput | None = None
         self._materialize_mask()
 
     def step(self, tokens: Tensor) -> Tensor:
@@ -112,7 +124,7 @@ class DecoderStepper:
             logits = [one._step(own) for one, (own, _) in zip(steppers, narrowed, strict=True)]
         else:
             normed = stepped if self.decoder.final_norm is None else self.decoder.final_norm(stepped)
-            logits = list(self.unembed(normed[:, 0]).split(counts))
+            logits = self._logits_of(steppers, normed[:, 0], counts)
         return [
             own if width == 1 else one._widened(own, width)
             for one, own, (_, width) in zip(steppers, logits, narrowed, strict=True)
@@ -131,16 +143,32 @@ class DecoderStepper:
         hidden, mask = self.embed(tokens[:, None], offset), Causal(offset=offset)
         if not self.watched:
             hidden = self.decoder(hidden, mask=mask, memory_mask=self.memory_mask, kv_cache=self.kv_cache)
-            return self.unembed(hidden[:, 0])
+            return self._logits(hidden[:, 0])
         with attention.watch(self.decoder, kinds=["cross"]) as seen:
             hidden = self.decoder(hidden, mask=mask, memory_mask=self.memory_mask, kv_cache=self.kv_cache)
         # (sources, H, rows a source, S) of each layer → (N, S)
         self._weights = torch.stack([sight.weights.mean(1).flatten(0, 1) for sight in seen]).mean(0)
-        return self.unembed(hidden[:, 0])
+        return self._logits(hidden[:, 0])
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether there are tokens that it leaves out."""
+        return self._restricted is not None
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        return self.unembed(hidden) if self._restricted is None else self._restricted(hidden)
+
+    def _logits_of(self, steppers: Sequence[DecoderStepper], hidden: Tensor, counts: list[int]) -> list[Tensor]:
+        """The logits of several, by one product where nobody leaves anything out."""
+        if all(one._restricted is None for one in steppers):
+            return list(self.unembed(hidden).split(counts))
+        return [one._logits(own) for one, own in zip(steppers, hidden.split(counts), strict=True)]
 
     def select(self, rows: Tensor, *, same_source: bool) -> None:
         """Go on with other rows."""
         sources = self.kv_cache.reorder(rows, same_source=same_source)
+        if sources is not None and self._restricted is not None:
+            self._restricted.select(sources)
         if sources is not None and self.lengths is not None:
             self.lengths = self.lengths.index_select(0, sources)
             self._materialize_mask()

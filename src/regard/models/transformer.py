@@ -182,6 +182,13 @@ class TransformerStepper(DecoderStepper):
             watched=watched,
             kv_cache=kv_cache,
         )
+        self.model = model
+
+    def restrict(self, columns: Tensor, allowed: Tensor) -> bool:
+        """Whether logits are computed for tokens `columns` (U,) only, of which each source may use `allowed` (B, U)."""
+        fast = twin("restricted_output")
+        self._restricted = None if fast is None else fast(self.model, columns, allowed)
+        return self._restricted is not None
 
     def _narrowed(self, tokens: Tensor) -> tuple[Tensor, int]:
         """Rows of a source that begin alike are one row still."""

@@ -96,6 +96,11 @@ class JoinedStepper:
             return None
         return WrittenPaths(writing, plan, lambda: cast(list[Written], _handed_over(WriteRequest(writing))))
 
+    def restrict(self, columns: Tensor, allowed: Tensor) -> bool:
+        """Whether the model's own stepper leaves out what no row may write."""
+        restrict = getattr(self.stepper, "restrict", None)
+        return restrict is not None and bool(restrict(columns, allowed))
+
     def attention(self) -> Tensor | None:
         """What the model's own stepper offers."""
         offer = getattr(self.stepper, "attention", None)

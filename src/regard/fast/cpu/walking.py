@@ -98,7 +98,7 @@ class WalkingModel:
         assert isinstance(stepper, DecoderStepper)
         cache, left = stepper.kv_cache, walk.limit - len(walk.tokens)
         plain = isinstance(cache, PackedDecoderKVCache) and cache.own is None and cache.per_source == 1
-        mask = stepper.memory_mask
+        plain, mask = plain and not stepper.is_restricted, stepper.memory_mask
         if not plain or not isinstance(mask, Materialized | None) or not self._takes(walk.token, cache.length + left):
             return False
         assert isinstance(cache, PackedDecoderKVCache)

@@ -7,6 +7,7 @@ from typing import Literal
 
 from regard.config.data import Action, CorpusConfig, LearntTokenizer
 from regard.config.settings import setting
+from regard.decoding.options import DecodeOptions
 from regard.tasks.registry import TaskSpec
 from regard.tasks.use import Use
 
@@ -42,12 +43,22 @@ class PieceConfig(LearntTokenizer):
     dropout: float = setting(0.0, "chance that a merge of BPE is left out, drawn anew each epoch", ge=0, lt=1)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TranslationDecode(DecodeOptions):
+    """The `[decode]` section: as for any text, and whether to choose among likely tokens only."""
+
+    shortlist: bool = setting(
+        False, "choose among likely translations of the source's tokens and frequent tokens only; quicker on a CPU"
+    )
+
+
 TASK = TaskSpec(
     name="translation",
     help="one text into another, from pairs",
     models=("transformer", "recurrent"),
     data=PairData,
     tokenizer=PieceConfig,
+    decode=TranslationDecode,
     plan="regard.tasks.translation.planning:plan_translation",
     setup="regard.tasks.translation.setup:TranslationSetup",
     predictor="regard.tasks.translation.predictor:TranslationPredictor",

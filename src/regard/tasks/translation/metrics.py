@@ -12,6 +12,7 @@ from regard.metrics.scores import Cut, Metric, TextFigures, bleu, exact_match, s
 from regard.models.interfaces.text import Seq2SeqModel
 from regard.tasks.measuring import Scores
 from regard.tasks.translation.data import Languages
+from regard.tasks.translation.shortlist import ShortlistTable
 from regard.tasks.translation.translator import Translator, teacher_forced_log_probs
 
 PLAIN = Cut(tokenize="13a", lowercase=False, language=None)
@@ -39,9 +40,16 @@ class TestPairs(NamedTuple):
         return cls([pair.source for pair in read], [pair.target for pair in read], usual_cut(languages))
 
 
-def score_pairs(pairs: TestPairs, translator: Translator, options: DecodeOptions, *, model: Seq2SeqModel) -> Scores:
+def score_pairs(
+    pairs: TestPairs,
+    translator: Translator,
+    options: DecodeOptions,
+    *,
+    model: Seq2SeqModel,
+    table: ShortlistTable | None = None,
+) -> Scores:
     """Translate the sources and compare; `model` is the one whose loss on the references counts."""
-    hypotheses = [best_first[0].text for best_first in translator(pairs.sources, options)]
+    hypotheses = [best_first[0].text for best_first in translator(pairs.sources, options, table=table)]
     references = pairs.references
 
     def metrics() -> dict[str, Metric]:

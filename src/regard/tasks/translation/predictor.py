@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import numpy as np
 from torch import nn
 
+from regard.checkpoints.lock import locked
+from regard.checkpoints.run import RunFolder
 from regard.checkpoints.spec import Pretrained
 from regard.config.recipe import Recipe
-from regard.decoding import DecodeOptions
+from regard.data.batching.ragged import Ragged
 from regard.errors import UsageError
 from regard.metrics.scores import bleu_by_length
 from regard.models.interfaces.text import as_seq2seq
@@ -37,14 +39,22 @@ from regard.tasks.base import (
 from regard.tasks.decode_settings import DecodeSettings
 from regard.tasks.measuring import Scores
 from regard.tasks.predictions import Prediction
+from regard.tasks.translation.config import TranslationDecode
 from regard.tasks.translation.data import Languages, PairFiles
 from regard.tasks.translation.metrics import TestPairs, score_pairs
+from regard.tasks.translation.shortlist import ShortlistTable, read_shortlist
 from regard.tasks.translation.translator import Translator, teacher_forced_log_probs
 
 if TYPE_CHECKING:
     from regard.inspection.alignments import Alignment
     from regard.inspection.forward_case import ForwardCase
     from regard.inspection.invariants import Check
+
+
+class TranslationSettings(DecodeSettings, total=False):
+    """The fields of `TranslationDecode`, as a call takes them."""
+
+    shortlist: bool
 
 
 class TranslationPredictor(Predictor[str, Prediction]):
@@ -59,6 +69,8 @@ class TranslationPredictor(Predictor[str, Prediction]):
         self.modules, self.languages, self.precision = list(modules), languages, precision
         quick = [as_seq2seq(in_precision(module, precision)) for module in self.modules]
         self.translator = Translator(quick, languages)
+        self._table: ShortlistTable | None = None
+        self._keeper = self  # whose run keeps the shortlist
 
     @classmethod
     def open(cls, pretrained: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
@@ -78,14 +90,15 @@ class TranslationPredictor(Predictor[str, Prediction]):
         inputs: Sequence[str],
         *,
         prefix: str | None = None,
-        **options: Unpack[DecodeSettings],
+        **options: Unpack[TranslationSettings],
     ) -> list[Prediction]:
         """Translate each text.
 
         `prefix` is how every output has to begin, `options` are fields of `DecodeOptions` that win over the recipe's.
         """
         prefixes = None if prefix is None else [prefix] * len(inputs)
-        translations = self.translator(inputs, self.options(options), prefixes=prefixes)
+        chosen = self.options(options)
+        translations = self.translator(inputs, chosen, prefixes=prefixes, table=self._shortlist(chosen))
         return [Prediction.of(best_first) for best_first in translations]
 
     __call__ = one_or_many(predict)
@@ -144,9 +157,10 @@ class TranslationPredictor(Predictor[str, Prediction]):
         tests = PairFiles(self.config.data, data.root, data.made).tests
         return {name: TestPairs.of(source.pairs(), self.languages) for name, source in tests.items()}
 
-    def score(self, examples: TestPairs, options: DecodeOptions) -> Scores:
+    def score(self, examples: TestPairs, options: TranslationDecode) -> Scores:
         """All figures of the translations of a test set."""
-        return score_pairs(examples, self.translator, options, model=as_seq2seq(self.module))
+        table = self._shortlist(options)
+        return score_pairs(examples, self.translator, options, model=as_seq2seq(self.module), table=table)
 
     def sample(self, examples: TestPairs, n: int) -> list[tuple[str, str]]:
         """The first pairs that say something on both sides."""
@@ -176,7 +190,30 @@ class TranslationPredictor(Predictor[str, Prediction]):
                     hint="train both with the same data and the same [tokenizer]",
                 )
         modules = [module for predictor in (self, *others) for module in predictor.modules]
-        return TranslationPredictor(modules, self.languages, self.config, precision=self.precision)
+        together = TranslationPredictor(modules, self.languages, self.config, precision=self.precision)
+        together._keeper = self._keeper
+        return together
+
+    def learn_shortlist(self, data: TestData, *, data_root: Path | str | None = None) -> None:
+        """Learn the shortlist of a run from pairs of one's own, and keep it there: for models that others trained."""
+        if self.folder is None:
+            raise UsageError("only a run keeps a shortlist", hint="make it one: regard import FOLDER --out runs/NAME")
+        pairs = self.given_examples(self.score_data(data, data_root))
+        sides = self.languages.source.encode(pairs.sources), self.languages.target.encode(pairs.references)
+        table = ShortlistTable.learn_from(Ragged.of(sides[0]), Ragged.of(sides[1]), self.languages)
+        with locked(self.folder, what="learning"):
+            table.save(RunFolder(self.folder))
+        self._keeper._table = table
+
+    def _shortlist(self, options: TranslationDecode) -> ShortlistTable | None:
+        """The shortlist of the run, read when it is first asked for."""
+        if not options.shortlist:
+            return None
+        keeper = self._keeper
+        if keeper._table is None:
+            trained = bool(self.config.data.train) or self.config.data.synthetic is not None
+            keeper._table = read_shortlist(keeper.folder, self.languages, trained=trained)
+        return keeper._table
 
 
 def _fingerprints(languages: Languages) -> tuple[str, str]:

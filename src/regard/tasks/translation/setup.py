@@ -15,10 +15,11 @@ from regard.metrics.scores import bleu
 from regard.metrics.verdict import Baseline
 from regard.models.interfaces.text import as_seq2seq
 from regard.models.registry import entry
-from regard.tasks.measuring import Beside, measure
+from regard.tasks.measuring import Beside, Scores, measure
 from regard.tasks.tokenizing import start_tokenizer
 from regard.tasks.translation.data import Languages, PairFiles, encode_training, read_pairs
 from regard.tasks.translation.metrics import PLAIN, TestPairs, score_pairs, usual_cut
+from regard.tasks.translation.shortlist import ShortlistTable
 from regard.tasks.translation.training import PairTraining
 from regard.tasks.translation.translator import Translator
 from regard.training.setup import RunContext, Say, TaskSetup
@@ -38,6 +39,10 @@ class TranslationSetup(TaskSetup):
             lambda say: encode_training(self.files, recipe.tokenizer, context.data, known=known, say=say)
         )
         context.keep(self.languages.save)
+        self.table: ShortlistTable | None = None
+        if recipe.decode.shortlist and context.group.first:
+            self.table = ShortlistTable.learn(corpus, self.languages)
+            self.table.save(context.run)
         self.task: PairTraining = self._task(corpus, packed=_packed(recipe, context.device))
         self.model, self.spec = begin_model(
             recipe, options_for(recipe, self.languages, {} if start is None else start.options)
@@ -76,7 +81,11 @@ class TranslationSetup(TaskSetup):
         tests = {name: TestPairs.of(source.pairs(), self.languages) for name, source in sources.items()}
         figure = "bleu" if usual_cut(self.languages) == PLAIN else "usual bleu"
         beside = Beside(figure, self._baselines, [f"train.steps={4 * self.recipe.train.steps}", "more pairs"])
-        return measure(tests, lambda pairs: score_pairs(pairs, translator, decode, model=model), say=say, beside=beside)
+
+        def score(pairs: TestPairs) -> Scores:
+            return score_pairs(pairs, translator, decode, model=model, table=self.table)
+
+        return measure(tests, score, say=say, beside=beside)
 
     def _baselines(self, name: str, tests: TestPairs) -> list[Baseline]:
         from regard.tasks.translation.baselines import MOST_PAIRS, translation_baselines

@@ -23,11 +23,13 @@ from regard.config.threads import in_threads
 from regard.config.twins import twin
 from regard.data.batching.plan import like_lengths, pad
 from regard.data.batching.ragged import Ids
-from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, decode, key_of
+from regard.decoding import DecodeOptions, EnsembleStepper, Hypothesis, Stepper, decode, key_of
+from regard.decoding.shortlist import restricted
 from regard.models.interfaces.text import Seq2SeqModel
 from regard.tasks.predictions import Prediction
 from regard.tasks.translation.batches import batch_of
 from regard.tasks.translation.data import Languages
+from regard.tasks.translation.shortlist import ShortlistTable
 
 _SHARED_ROWS = 8  # of each thread: fewer are decoded sooner by all of them together
 _SCORED_TOKENS = 4096  # of translations that are given, in a batch
@@ -45,24 +47,33 @@ class Translator:
         options: DecodeOptions,
         *,
         prefixes: Sequence[str] | None = None,
+        table: ShortlistTable | None = None,
     ) -> list[list[Prediction]]:
-        """The translations of each text, best first; a text without words has one, without words."""
+        """The translations of each text, best first; a text without words has one, without words.
+
+        With a `table`, out of the tokens that it lists for each text.
+        """
         sources, target = self.languages.source.encode(texts), self.languages.target
         forced = target.encode(prefixes) if prefixes is not None else [[]] * len(texts)
         return [
             [Prediction.decoded(h, target.tokenizer, target.decode(h.tokens)) for h in several] or [Prediction("")]
-            for several in self.hypotheses(sources, options, forced)
+            for several in self.hypotheses(sources, options, forced, table=table)
         ]
 
     def hypotheses(
-        self, sources: Sequence[Sequence[int]], options: DecodeOptions, prefixes: Sequence[Sequence[int]] | None = None
+        self,
+        sources: Sequence[Sequence[int]],
+        options: DecodeOptions,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        *,
+        table: ShortlistTable | None = None,
     ) -> list[list[Hypothesis]]:
         """What the ids of each sentence come to, best first; nothing for one without ids."""
         forced = [[]] * len(sources) if prefixes is None else prefixes
         found: list[list[Hypothesis]] = [[] for _ in sources]
 
         def decoded(rows: list[int]) -> list[list[Hypothesis]]:
-            return self._decode([sources[i] for i in rows], options, [list(forced[i]) for i in rows])
+            return self._decode([sources[i] for i in rows], options, [list(forced[i]) for i in rows], table)
 
         width = max(options.beam, options.n_samples)
         n_threads = self._n_threads(options) if len(sources) * width >= 2 * _SHARED_ROWS else 1
@@ -110,14 +121,23 @@ class Translator:
 
     @torch.inference_mode()
     def _decode(
-        self, sources: list[Sequence[int]], options: DecodeOptions, prefixes: list[list[int]]
+        self,
+        sources: list[Sequence[int]],
+        options: DecodeOptions,
+        prefixes: list[list[int]],
+        table: ShortlistTable | None,
     ) -> list[list[Hypothesis]]:
         tokenizer = self.languages.target.tokenizer
         rows = self.source_rows(sources)
         assert rows.lengths is not None
         limits = options.limits(rows.lengths.cpu())
         watched = options.coverage_penalty > 0
-        steppers = [model.start(rows, capacity=int(limits.max()), watched=watched) for model in self.models]
+        steppers: list[Stepper] = [
+            model.start(rows, capacity=int(limits.max()), watched=watched) for model in self.models
+        ]
+        if table is not None:
+            shortlist = table.of(sources, prefixes)
+            steppers = [restricted(stepper, shortlist) for stepper in steppers]
         return decode(
             steppers[0] if len(steppers) == 1 else EnsembleStepper(steppers),
             n_rows=len(sources),

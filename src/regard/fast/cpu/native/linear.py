@@ -12,6 +12,7 @@ Weights in blocks (`regard.layers.block_weights`) are multiplied where they are:
 from __future__ import annotations
 
 import ctypes
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -87,6 +88,24 @@ class NativeLinear(Native):
         addresses = (part.data_ptr() for part in (self.weights, self.scales, self.offsets, self.bias))
         structure = Linear(*addresses, self.n_in, self.n_out, KINDS[weight.dtype], relu, positive)
         super().__init__(kernels, structure, (self.weights, self.scales, self.offsets, self.bias))
+
+    def rows(self, outputs: Tensor) -> Native:
+        """The layer of some outputs only (n,): each gives, bit for bit, what it gives here."""
+        of_tiles = torch.nn.functional.pad(outputs, (0, -len(outputs) % TILE))  # what fills up the last is not given
+        tiles = self._by_output.index_select(0, of_tiles).view(-1, TILE, self._by_output.shape[1])
+        held = [tiles.transpose(1, 2).contiguous()]
+        held += [part.index_select(0, of_tiles) for part in (self.scales, self.offsets, self.bias)]
+        facts = self.structure
+        addresses = (part.data_ptr() for part in held)
+        structure = Linear(*addresses, self.n_in, len(outputs), facts.kind, facts.relu, facts.positive)
+        return Native(self.kernels, structure, held)
+
+    @cached_property
+    def _by_output(self) -> Tensor:
+        """The weights as they are gathered, four bytes a number: (Dout, groups of inputs)."""
+        n_tiles, n_groups = self.weights.shape[:2]
+        groups = self.weights.view(n_tiles, n_groups, -1).view(torch.int32)  # (tiles, groups, outputs)
+        return groups.transpose(1, 2).reshape(n_tiles * TILE, n_groups)
 
 
 def _rounding(bits: int, positive: bool) -> tuple[int, int]:

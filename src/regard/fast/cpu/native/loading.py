@@ -40,6 +40,7 @@ class Kernels:
         self.encoder_run = _function(library.regard_encoder_run, address, address)
         self.largest = _function(library.regard_largest, address, address, count, count, count, address, address)
         self.log_sums = _function(library.regard_log_sums, address, address, count, count, address)
+        self.spread = _function(library.regard_spread, *[address] * 4, *[count] * 4, address)
         self.bits = int(library.regard_bits())
         self.has_bfloat = bool(library.regard_has_bfloat())
 

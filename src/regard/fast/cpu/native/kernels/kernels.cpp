@@ -94,4 +94,18 @@ void regard_log_sums(const Runtime* runtime, const float* x, int64_t n_rows, int
     });
 }
 
+// Scores (n_rows, n_chosen) of some columns, to their places among all of them; −inf elsewhere, and where a row may not
+// choose: `allowed` (n_rows / rows_each, n_chosen) says so for neighbours together.
+void regard_spread(const Runtime* runtime, const float* scores, const int64_t* columns, const uint8_t* allowed,
+                   int64_t n_rows, int64_t n_chosen, int64_t rows_each, int64_t n_columns, float* spread) {
+    Runtime taken = *runtime;
+    if (n_rows * n_columns < 1 << 18) taken.wanted = 1;  // sooner done than shared
+    together(taken, [&](Team team) {
+        team.each(n_rows, [&](int64_t i) {
+            spread_row(scores + i * n_chosen, columns, allowed + i / rows_each * n_chosen, n_chosen,
+                       spread + i * n_columns, n_columns);
+        });
+    });
+}
+
 }  // extern "C"

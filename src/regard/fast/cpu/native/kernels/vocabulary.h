@@ -1,4 +1,4 @@
-// Scores over a vocabulary, one row at a time: the largest, and what they sum up to.
+// Scores over a vocabulary, one row at a time: the largest, what they sum up to, and some of them in their places.
 #pragma once
 
 #include "rows.h"
@@ -40,4 +40,12 @@ static inline float log_sum(const float* x, int64_t n) {
     float rest = 0.0f;
     for (int64_t i = whole; i < n; i++) rest += std::exp(x[i] - top);
     return top + std::log(sum(total) + rest);
+}
+
+// The scores of n columns that are allowed, in their places among all; −inf elsewhere.
+static inline void spread_row(const float* scores, const int64_t* columns, const uint8_t* allowed, int64_t n, float* y,
+                              int64_t n_columns) {
+    std::fill(y, y + n_columns, -INFINITY);
+    for (int64_t i = 0; i < n; i++)
+        if (allowed[i]) y[columns[i]] = scores[i];
 }
