@@ -50,6 +50,9 @@ static inline Floats load(const Half* p) {
     return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16))};
 }
 static inline void store(float* p, Floats x) { _mm512_storeu_ps(p, x.v); }
+#ifdef __AVX512BF16__
+static inline void store(Half* p, Floats x) { _mm256_storeu_si256((__m256i*)p, (__m256i)_mm512_cvtneps_pbh(x.v)); }
+#endif
 static inline void store_first(float* p, Floats x, int n) { _mm512_mask_storeu_ps(p, first(n), x.v); }
 static inline Floats operator+(Floats a, Floats b) { return {_mm512_add_ps(a.v, b.v)}; }
 static inline Floats operator-(Floats a, Floats b) { return {_mm512_sub_ps(a.v, b.v)}; }
@@ -57,6 +60,7 @@ static inline Floats operator*(Floats a, Floats b) { return {_mm512_mul_ps(a.v, 
 static inline Floats fma(Floats a, Floats b, Floats c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }  // a · b + c
 static inline Floats operator/(Floats a, Floats b) { return {_mm512_div_ps(a.v, b.v)}; }
 static inline Floats larger(Floats a, Floats b) { return {_mm512_max_ps(a.v, b.v)}; }  // b where either is no number
+static inline Floats smaller(Floats a, Floats b) { return {_mm512_min_ps(a.v, b.v)}; }  // the same
 static inline Floats size_of(Floats a) { return {_mm512_abs_ps(a.v)}; }
 static inline Floats rounded(Floats a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT)}; }
 static inline Floats times_power(Floats a, Floats n) { return {_mm512_scalef_ps(a.v, n.v)}; }  // a · 2ⁿ, n whole
@@ -170,6 +174,7 @@ static inline Floats fma(Floats x, Floats y, Floats z) {
 }
 static inline Floats operator/(Floats x, Floats y) { return {_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)}; }
 static inline Floats larger(Floats x, Floats y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
+static inline Floats smaller(Floats x, Floats y) { return {_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)}; }
 static inline Floats size_of(Floats x) {
     const __m256 sign = _mm256_set1_ps(-0.0f);
     return {_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)};
@@ -313,7 +318,27 @@ static inline Floats exponential(Floats x) {
     return times_power(p, n);
 }
 
-// x / (1 + e⁻ˣ)
-static inline Floats silu(Floats x) {
-    return x / (every(1.0f) + exponential(every(0.0f) - larger(every(-80.0f), x)));
+// x / (1 + e⁻ʸ)
+static inline Floats gated(Floats x, Floats y) {
+    return x / (every(1.0f) + exponential(every(0.0f) - larger(every(-80.0f), y)));
+}
+
+static inline Floats silu(Floats x) { return gated(x, x); }
+
+// x · (1 + tanh u) / 2 = x · σ(2u), u = √(2/π) (x + 0.044715 x³)
+static inline Floats gelu_tanh(Floats x) {
+    return gated(x, x * fma(x * x, every(0.0713548163f), every(1.59576912f)));
+}
+
+// x · Φ(x). Φ(x) − ½ is odd: x times a polynomial of x², here in t = 2 x²/a² − 1 up to a, where Φ is 1 but for 10⁻⁷.
+static inline Floats gelu(Floats x) {
+    constexpr float MOST = 5.2f, TERMS[] = {0.00020638064f, -0.00056580849f, 0.000589269068f, -0.00096865575f,
+                                            0.00267515879f, -0.00507787397f, 0.00800330324f,  -0.0123480587f,
+                                            0.0181357145f,  -0.0247647289f,  0.0319621092f,   -0.0399252678f,
+                                            0.0500261188f,  -0.0677438092f,  0.135949978f};
+    const Floats above = larger(every(-MOST), x), near = smaller(every(MOST), above);
+    const Floats t = fma(near * near, every(2.0f / (MOST * MOST)), every(-1.0f));
+    Floats p = every(TERMS[0]);
+    for (int i = 1; i < 15; i++) p = fma(p, t, every(TERMS[i]));
+    return above * fma(near, p, every(0.5f));
 }
