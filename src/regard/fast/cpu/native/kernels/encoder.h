@@ -122,11 +122,11 @@ class Encoder {
         const int64_t first = starts[sentence] - starts[0], T = starts[sentence + 1] - starts[sentence];
         const float* rows = all + first * stride;
         const uint8_t* mask = r.mask == nullptr ? nullptr : r.mask + starts[sentence];
-        HeadProducts<K> head(E, T);
-        for (int64_t t = 0; t < T; t++) {
-            const float* key = rows + t * stride + heads.d_query() + g * E;
-            if (mask == nullptr || mask[t]) head.add(key, key + heads.d_key());
-        }
+        static thread_local std::vector<const float*> keys;
+        keys.clear();
+        for (int64_t t = 0; t < T; t++)
+            if (mask == nullptr || mask[t]) keys.push_back(rows + t * stride + heads.d_query() + g * E);
+        HeadProducts<K> head(E, keys, heads.d_key());
         for (int64_t h = g * per_group; h < (g + 1) * per_group; h++)
             head.attend(rows + h * E, T, stride, heads.scale, seen + first * heads.d_query() + h * E, heads.d_query());
     }

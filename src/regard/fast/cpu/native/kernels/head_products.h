@@ -12,36 +12,26 @@
 template <class K>
 class HeadProducts {
   public:
-    // Room for so many keys, of which there are none yet.
-    HeadProducts(int64_t d_head, int64_t most)
-        : E(d_head), d_groups(ceil_div(E, PER)), key_tiles(ceil_div(most, TILE)), value_tiles(ceil_div(E, TILE)) {
+    // Keys and values at these places, (d_head) each.
+    HeadProducts(int64_t d_head, const std::vector<const float*>& key, int64_t to_value)
+        : E(d_head), n((int64_t)key.size()), d_groups(ceil_div(E, PER)), value_groups(ceil_div(n, PER)),
+          key_tiles(ceil_div(n, TILE)), value_tiles(ceil_div(E, TILE)) {
         static thread_local std::vector<float> kept;
-        const int64_t for_keys = key_tiles * d_groups * TILE, for_values = value_tiles * value_groups() * TILE;
-        const int64_t width = key_tiles * TILE;
-        const size_t all = for_keys + for_values + QUERIES * (d_groups + 2 * width) + 16;
+        const int64_t width = key_tiles * TILE, stride = ceil_div(d_groups, LANES) * LANES;
+        const size_t all = (key_tiles * stride + value_tiles * value_groups) * TILE + QUERIES * (stride + 2 * width) + 16;
         if (kept.size() < all) kept.resize(all);
         float* at = kept.data() + (-(uintptr_t)kept.data() & 63) / sizeof(float);
-        keys = (Number*)at, values = (Number*)(at += for_keys), scores = at += for_values;
-        queries = (Number*)(at += QUERIES * width), weights = (Number*)(at + QUERIES * d_groups);
-        std::memset(keys, 0, (for_keys + for_values) * sizeof(float));
-    }
-
-    // One key more, and its value.
-    void add(const float* key, const float* value) {
-        Number* to = keys + (n / TILE * d_groups * TILE + n % TILE) * PER;
-        for (int64_t i = 0; i < E; i++) to[i / PER * TILE * PER + i % PER] = (Number)key[i];
-        to = values + n / PER * TILE * PER + n % PER;
-        for (int64_t tile = 0; tile < value_tiles; tile++, to += value_groups() * TILE * PER)
-            for (int64_t i = 0; i < std::min<int64_t>(TILE, E - tile * TILE); i++)
-                to[i * PER] = (Number)value[tile * TILE + i];
-        n++;
+        keys = at, values = at += key_tiles * stride * TILE, scores = at += value_tiles * value_groups * TILE;
+        queries = at += QUERIES * width, weights = at + QUERIES * stride;
+        for (int64_t p = 0; p < n; p += LANES) lay_keys(key, p);
+        for (int64_t g = 0; g < value_groups; g++) lay_values(key, to_value, g);
     }
 
     // Queries that are `stride` numbers apart, and what each sees. One that may see nothing gets zeros.
     void attend(const float* query, int64_t n_queries, int64_t stride, float scale, float* out, int64_t out_stride) {
         for (int64_t first = 0; first < n_queries; first += QUERIES) {
             const int64_t count = std::min<int64_t>(QUERIES, n_queries - first);
-            some(query + first * stride, count, stride, scale, out + first * out_stride, out_stride);
+            attend_some(query + first * stride, count, stride, scale, out + first * out_stride, out_stride);
         }
     }
 
@@ -49,31 +39,62 @@ class HeadProducts {
     using Number = typename K::Number;
     static constexpr int PER = K::PER_GROUP, QUERIES = 24;  // whose scores then stay near
 
-    const int64_t E, d_groups, key_tiles, value_tiles;
-    int64_t n = 0;
-    Number *keys, *values, *queries, *weights;
-    float* scores;
+    const int64_t E, n, d_groups, value_groups, key_tiles, value_tiles;
+    float *keys, *values, *queries, *weights, *scores;  // four bytes each: one number, or a pair of them
 
-    int64_t value_groups() const { return ceil_div(key_tiles * TILE, PER); }
+    int64_t query_stride() const { return ceil_div(d_groups, LANES) * LANES; }
 
-    void some(const float* query, int64_t count, int64_t stride, float scale, float* out, int64_t out_stride) {
+    // A row of features as a linear layer takes its inputs, filled up with zeros.
+    void lay_row(const float* x, float scale, float* to) const {
+        const int64_t whole = query_stride() * PER;
+        for (int64_t i = 0; i < whole; i += LANES) {
+            const int m = (int)std::clamp<int64_t>(E - i, 0, LANES);
+            store((Number*)to + i, m == 0 ? every(0.0f) : some(x + i, m) * every(scale));
+        }
+    }
+
+    // Sixteen keys from p on; past the last one, they are zeros.
+    void lay_keys(const std::vector<const float*>& key, int64_t p) {
+        const int64_t stride = query_stride();
+        float *rows = scores, *to = keys + p / TILE * stride * TILE + p % TILE;  // there are no scores yet
+        for (int64_t j = 0; j < LANES; j++) {
+            if (p + j < n) lay_row(key[p + j], 1.0f, rows + j * stride);
+            else std::fill_n(rows + j * stride, stride, 0.0f);
+        }
+        for (int64_t g = 0; g < stride; g += LANES) turn_sixteen(rows + g, stride, to + g * TILE, TILE);
+    }
+
+    // The values of one group of keys.
+    void lay_values(const std::vector<const float*>& key, int64_t to_value, int64_t g) {
+        for (int64_t i = 0; i < value_tiles * TILE; i += LANES) {
+            const int m = (int)std::clamp<int64_t>(E - i, 0, LANES);
+            const auto read = [&](int64_t p) {
+                return m == 0 || p >= n ? every(0.0f) : some(key[p] + to_value + i, m);
+            };
+            float* to = values + (i / TILE * value_groups + g) * TILE + i % TILE;
+            if constexpr (PER == 1) store(to, read(g));
+#ifdef __AVX512BF16__
+            else store_pairs((Half*)to, read(2 * g), read(2 * g + 1));
+#endif
+        }
+    }
+
+    void attend_some(const float* query, int64_t count, int64_t stride, float scale, float* out, int64_t out_stride) {
         if (n == 0) {
             for (int64_t r = 0; r < count; r++) std::fill_n(out + r * out_stride, E, 0.0f);
             return;
         }
-        for (int64_t r = 0; r < count; r++)
-            for (int64_t i = 0; i < d_groups * PER; i++)
-                queries[r * d_groups * PER + i] = (Number)(i < E ? query[r * stride + i] * scale : 0.0f);
-        const int64_t width = ceil_div(n, TILE) * TILE;
-        for (int64_t tile = 0; tile < width / TILE; tile++)
-            multiply((uint8_t*)queries, d_groups * 4, (uint8_t*)keys + tile * d_groups * TILE * 4, d_groups, count,
-                     [&](int64_t r, int c, Floats sum) { store(scores + r * width + tile * TILE + c * LANES, sum); });
+        const int64_t width = key_tiles * TILE, q_stride = query_stride();
+        for (int64_t r = 0; r < count; r++) lay_row(query + r * stride, scale, queries + r * q_stride);
+        for (int64_t tile = 0; tile < key_tiles; tile++)
+            multiply(queries, q_stride, keys + tile * q_stride * TILE, d_groups, count, [&](int64_t r, int c, Floats sum) {
+                store(scores + r * width + tile * TILE + c * LANES, sum);
+            });
         float shares[QUERIES];
-        for (int64_t r = 0; r < count; r++) shares[r] = weigh(scores + r * width, weights + r * width);
-        const uint8_t* weighed = PER == 1 ? (uint8_t*)scores : (uint8_t*)weights;
+        for (int64_t r = 0; r < count; r++) shares[r] = weigh(scores + r * width, (Number*)(weights + r * width));
         for (int64_t tile = 0; tile < value_tiles; tile++)
-            multiply(weighed, width * sizeof(Number), (uint8_t*)values + tile * value_groups() * TILE * 4,
-                     ceil_div(n, PER), count, [&](int64_t r, int c, Floats sum) {
+            multiply(PER == 1 ? scores : weights, width, values + tile * value_groups * TILE, value_groups, count,
+                     [&](int64_t r, int c, Floats sum) {
                          const int64_t column = tile * TILE + c * LANES, left = std::min<int64_t>(LANES, E - column);
                          if (left > 0) put(out + r * out_stride + column, sum * every(shares[r]), (int)left);
                      });
@@ -90,12 +111,11 @@ class HeadProducts {
 
     // Rows by the outputs of one tile, in blocks that are as equal as can be.
     template <class Finish>
-    static void multiply(const uint8_t* a, int64_t stride, const uint8_t* w, int64_t groups, int64_t count,
-                         Finish finish) {
+    static void multiply(const float* a, int64_t stride, const float* w, int64_t groups, int64_t count, Finish finish) {
         const int64_t n_blocks = ceil_div(count, BLOCK_ROWS);
         for (int64_t b = 0, row = 0; b < n_blocks; b++) {
             const int64_t rows = ceil_div(count - row, n_blocks - b);
-            multiply_rows<BLOCK_ROWS>(a + row * stride, stride, w, groups, (int)rows,
+            multiply_rows<BLOCK_ROWS>((uint8_t*)(a + row * stride), stride * 4, (uint8_t*)w, groups, (int)rows,
                                       [&](int64_t r, int c, Floats sum) { finish(row + r, c, sum); });
             row += rows;
         }

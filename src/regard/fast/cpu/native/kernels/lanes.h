@@ -52,7 +52,35 @@ static inline Floats load(const Half* p) {
 static inline void store(float* p, Floats x) { _mm512_storeu_ps(p, x.v); }
 #ifdef __AVX512BF16__
 static inline void store(Half* p, Floats x) { _mm256_storeu_si256((__m256i*)p, (__m256i)_mm512_cvtneps_pbh(x.v)); }
+// Side by side in four bytes each: of a, then of b.
+static inline void store_pairs(Half* p, Floats a, Floats b) {
+    const __m512i low = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(a.v));
+    const __m512i high = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(b.v));
+    _mm512_storeu_si512(p, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+}
 #endif
+// Sixteen rows of sixteen, turned: column i of `from` becomes row i of `to`. Strides are in numbers of four bytes.
+static inline void turn_sixteen(const float* from, int64_t stride, float* to, int64_t to_stride) {
+    __m512i a[16], b[16];
+    for (int i = 0; i < 16; i++) a[i] = _mm512_loadu_si512(from + i * stride);
+    for (int i = 0; i < 8; i++) {
+        b[2 * i] = _mm512_unpacklo_epi32(a[2 * i], a[2 * i + 1]);
+        b[2 * i + 1] = _mm512_unpackhi_epi32(a[2 * i], a[2 * i + 1]);
+    }
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 2; j++) {
+            a[4 * i + 2 * j] = _mm512_unpacklo_epi64(b[4 * i + j], b[4 * i + 2 + j]);
+            a[4 * i + 2 * j + 1] = _mm512_unpackhi_epi64(b[4 * i + j], b[4 * i + 2 + j]);
+        }
+    for (int j = 0; j < 4; j++) {  // columns j, 4 + j, 8 + j, 12 + j
+        const __m512i low = _mm512_shuffle_i32x4(a[j], a[4 + j], 0x88), high = _mm512_shuffle_i32x4(a[8 + j], a[12 + j], 0x88);
+        const __m512i odd = _mm512_shuffle_i32x4(a[j], a[4 + j], 0xDD), last = _mm512_shuffle_i32x4(a[8 + j], a[12 + j], 0xDD);
+        _mm512_storeu_si512(to + j * to_stride, _mm512_shuffle_i32x4(low, high, 0x88));
+        _mm512_storeu_si512(to + (4 + j) * to_stride, _mm512_shuffle_i32x4(odd, last, 0x88));
+        _mm512_storeu_si512(to + (8 + j) * to_stride, _mm512_shuffle_i32x4(low, high, 0xDD));
+        _mm512_storeu_si512(to + (12 + j) * to_stride, _mm512_shuffle_i32x4(odd, last, 0xDD));
+    }
+}
 static inline void store_first(float* p, Floats x, int n) { _mm512_mask_storeu_ps(p, first(n), x.v); }
 static inline Floats operator+(Floats a, Floats b) { return {_mm512_add_ps(a.v, b.v)}; }
 static inline Floats operator-(Floats a, Floats b) { return {_mm512_sub_ps(a.v, b.v)}; }
@@ -161,6 +189,10 @@ static inline Floats load_first(const float* p, int n) {
 static inline void store(float* p, Floats x) {
     _mm256_storeu_ps(p, x.a);
     _mm256_storeu_ps(p + 8, x.b);
+}
+static inline void turn_sixteen(const float* from, int64_t stride, float* to, int64_t to_stride) {
+    for (int i = 0; i < LANES; i++)
+        for (int j = 0; j < LANES; j++) to[j * to_stride + i] = from[i * stride + j];
 }
 static inline void store_first(float* p, Floats x, int n) {
     _mm256_maskstore_ps(p, first(n), x.a);
