@@ -37,7 +37,7 @@ class Encoder {
 
     // So many sentences from `first` on that what is between two layers stays near: one at least.
     static int64_t near(const EncoderRun& run, int64_t first) {
-        constexpr int64_t POSITIONS = 2048;
+        constexpr int64_t POSITIONS = 512;
         int64_t end = first + 1;
         while (end < run.n_sentences && run.starts[end + 1] - run.starts[first] <= POSITIONS) end++;
         return end;
@@ -85,25 +85,26 @@ class Encoder {
         return N * 4 * (heads.d_all() + heads.d_query()) + n_threads * desk_bytes() + 16 * 64;
     }
 
-    // Rows enough: each member takes some by itself, and they stay near it. Otherwise all work on the same ones.
+    // Rows enough: each member takes as many by itself, and they stay near it. Otherwise all work on the same ones.
     template <class Work>
     void each_rows(Team& team, Work work) {
         if (N < n_threads * AT_ONCE) {
-            for (int64_t row = 0; row < N; row += AT_ONCE) work(team, desk(0, row));
+            for (int64_t row = 0; row < N; row += AT_ONCE) work(team, desk(0, row, AT_ONCE));
             return;
         }
-        team.each(ceil_div(N, AT_ONCE), [&](int64_t i) {
+        const int64_t parts = ceil_div(N, n_threads * AT_ONCE) * n_threads, n = ceil_div(ceil_div(N, parts), 8) * 8;
+        team.each(ceil_div(N, n), [&](int64_t i) {
             Table table;
             Team alone(table, 1);
-            work(alone, desk(team.seat, i * AT_ONCE));
+            work(alone, desk(team.seat, i * n, n));
         });
     }
 
-    Desk desk(int64_t seat, int64_t row) const {
+    Desk desk(int64_t seat, int64_t row, int64_t n) const {
         float* part = (float*)(desks + seat * desk_bytes());
         float *inner = part + AT_ONCE * r.d_model, *sizes = inner + AT_ONCE * d_inner();
         const Inputs in{(uint8_t*)(sizes + AT_ONCE * 16), sizes, input_bytes()};
-        return {row, std::min(AT_ONCE, N - row), part, inner, in};
+        return {row, std::min(n, N - row), part, inner, in};
     }
 
     // Each sentence by itself and each head by itself. What is kept with few digits is compared with few.

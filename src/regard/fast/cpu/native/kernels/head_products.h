@@ -31,7 +31,8 @@ class HeadProducts {
     void attend(const float* query, int64_t n_queries, int64_t stride, float scale, float* out, int64_t out_stride) {
         for (int64_t first = 0; first < n_queries; first += QUERIES) {
             const int64_t count = std::min<int64_t>(QUERIES, n_queries - first);
-            attend_some(query + first * stride, count, stride, scale, out + first * out_stride, out_stride);
+            const int64_t more = std::min<int64_t>(QUERIES, n_queries - first - count);
+            attend_some(query + first * stride, count, more, stride, scale, out + first * out_stride, out_stride);
         }
     }
 
@@ -43,6 +44,11 @@ class HeadProducts {
     float *keys, *values, *queries, *weights, *scores;  // four bytes each: one number, or a pair of them
 
     int64_t query_stride() const { return ceil_div(d_groups, LANES) * LANES; }
+
+    // Ask memory for a row of features: the next one is far away, which processors do not foresee.
+    void fetch(const float* x) const {
+        for (int64_t i = 0; i < E; i += LANES) _mm_prefetch((const char*)(x + i), _MM_HINT_T0);
+    }
 
     // A row of features as a linear layer takes its inputs, filled up with zeros.
     void lay_row(const float* x, float scale, float* to) const {
@@ -58,6 +64,7 @@ class HeadProducts {
         const int64_t stride = query_stride();
         float *rows = scores, *to = keys + p / TILE * stride * TILE + p % TILE;  // there are no scores yet
         for (int64_t j = 0; j < LANES; j++) {
+            if (p + j + LANES < n) fetch(key[p + j + LANES]);
             if (p + j < n) lay_row(key[p + j], 1.0f, rows + j * stride);
             else std::fill_n(rows + j * stride, stride, 0.0f);
         }
@@ -66,6 +73,8 @@ class HeadProducts {
 
     // The values of one group of keys.
     void lay_values(const std::vector<const float*>& key, int64_t to_value, int64_t g) {
+        constexpr int64_t FURTHER = 8;
+        for (int64_t p = (g + FURTHER) * PER; p < std::min(n, (g + FURTHER + 1) * PER); p++) fetch(key[p] + to_value);
         for (int64_t i = 0; i < value_tiles * TILE; i += LANES) {
             const int m = (int)std::clamp<int64_t>(E - i, 0, LANES);
             const auto read = [&](int64_t p) {
@@ -79,13 +88,16 @@ class HeadProducts {
         }
     }
 
-    void attend_some(const float* query, int64_t count, int64_t stride, float scale, float* out, int64_t out_stride) {
+    // The first `count` queries; so many `more` come after them.
+    void attend_some(const float* query, int64_t count, int64_t more, int64_t stride, float scale, float* out,
+                     int64_t out_stride) {
         if (n == 0) {
             for (int64_t r = 0; r < count; r++) std::fill_n(out + r * out_stride, E, 0.0f);
             return;
         }
         const int64_t width = key_tiles * TILE, q_stride = query_stride();
         for (int64_t r = 0; r < count; r++) lay_row(query + r * stride, scale, queries + r * q_stride);
+        for (int64_t r = 0; r < more; r++) fetch(query + (count + r) * stride);
         for (int64_t tile = 0; tile < key_tiles; tile++)
             multiply(queries, q_stride, keys + tile * q_stride * TILE, d_groups, count, [&](int64_t r, int c, Floats sum) {
                 store(scores + r * width + tile * TILE + c * LANES, sum);

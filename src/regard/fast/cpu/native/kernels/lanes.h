@@ -73,8 +73,9 @@ static inline void turn_sixteen(const float* from, int64_t stride, float* to, in
             a[4 * i + 2 * j + 1] = _mm512_unpackhi_epi64(b[4 * i + j], b[4 * i + 2 + j]);
         }
     for (int j = 0; j < 4; j++) {  // columns j, 4 + j, 8 + j, 12 + j
-        const __m512i low = _mm512_shuffle_i32x4(a[j], a[4 + j], 0x88), high = _mm512_shuffle_i32x4(a[8 + j], a[12 + j], 0x88);
-        const __m512i odd = _mm512_shuffle_i32x4(a[j], a[4 + j], 0xDD), last = _mm512_shuffle_i32x4(a[8 + j], a[12 + j], 0xDD);
+        const __m512i low = _mm512_shuffle_i32x4(a[j], a[4 + j], 0x88), odd = _mm512_shuffle_i32x4(a[j], a[4 + j], 0xDD);
+        const __m512i high = _mm512_shuffle_i32x4(a[8 + j], a[12 + j], 0x88);
+        const __m512i last = _mm512_shuffle_i32x4(a[8 + j], a[12 + j], 0xDD);
         _mm512_storeu_si512(to + j * to_stride, _mm512_shuffle_i32x4(low, high, 0x88));
         _mm512_storeu_si512(to + (4 + j) * to_stride, _mm512_shuffle_i32x4(odd, last, 0x88));
         _mm512_storeu_si512(to + (8 + j) * to_stride, _mm512_shuffle_i32x4(low, high, 0xDD));
