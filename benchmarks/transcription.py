@@ -4,10 +4,12 @@
     python benchmarks/transcription.py [--minutes 4] [--rounds 3] [--save]
 
 Two recordings of some minutes each: sentences of Multi30k's test set read by espeak-ng (a program of its own, from the
-system's packages), and strings of spoken digits, joined from the Free Spoken Digit Dataset. faster-whisper reads what
-CTranslate2's converter makes of the Hugging Face folder that `regard export` writes: int8 and float32. Both write
-greedily, without going back to other temperatures, on all cores, voice activity found first; a beam of five is
-faster-whisper's own default and is measured as well. Texts are compared without case and punctuation, figures as words.
+system's packages: apt-get install espeak-ng), and strings of spoken digits, joined from the Free Spoken Digit Dataset.
+faster-whisper reads what CTranslate2's converter makes of the Hugging Face folder that `regard export` writes: int8 and
+float32. Both write greedily, without going back to other temperatures, on all cores, voice activity found first. The
+peer has two ways: one window after another, each beginning where the timestamps of the one before end, which is its
+default; and its batched pipeline, windows cut at pauses, without timestamps, eight together, which is how ours reads. A
+beam of five is its default and is measured as well. Texts are compared without case and punctuation, figures as words.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ import gzip
 import json
 import os
 import re
+import shutil
 import subprocess
+import sys
 import tempfile
 import time
 import wave
@@ -43,6 +47,7 @@ from speech import recordings_under
 RATE = 16_000
 PAUSE = 0.6  # seconds between sentences
 WORDS_A_MINUTE = 150
+BATCH = 8  # windows of the peer's batched pipeline; ours reads as many
 KINDS = {"int8": "int8", "fp32": "float32"}
 Samples = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -62,6 +67,8 @@ class Recording:
 
 def read_aloud(minutes: float, folder: Path) -> Recording:
     """Sentences of a test set as espeak-ng says them, until the minutes are full."""
+    if shutil.which("espeak-ng") is None:
+        sys.exit("error: espeak-ng is not installed, and it reads the sentences aloud\nhint: apt-get install espeak-ng")
     with gzip.open(DATA / "multi30k" / "test_2016_flickr.en.gz", "rt", encoding="utf-8") as file:
         sentences = [line.strip() for line in file]
     pieces, said, silence = [], [], np.zeros(round(PAUSE * RATE), np.float32)
@@ -102,16 +109,19 @@ def ours(weights: Path, kind: str) -> Callable[[Recording], str]:
     return lambda recording: str(model.transcribe(recording.samples, RATE, fallback="never").text)
 
 
-def faster_whisper(folder: Path, kind: str, *, beam: int) -> Callable[[Recording], str]:
-    from faster_whisper import WhisperModel
+def faster_whisper(folder: Path, kind: str, *, beam: int = 1, batch: int = 0) -> Callable[[Recording], str]:
+    """One window after another, or so many windows together."""
+    from faster_whisper import BatchedInferencePipeline, WhisperModel
 
     cores = len(os.sched_getaffinity(0))
     model = WhisperModel(str(folder), device="cpu", compute_type=KINDS[kind], cpu_threads=cores)
+    together: dict[str, Any] = {"batch_size": batch, "without_timestamps": True} if batch else {}
+    transcribe = BatchedInferencePipeline(model).transcribe if batch else model.transcribe
 
     def write(recording: Recording) -> str:
-        segments, _ = model.transcribe(
+        segments, _ = transcribe(
             recording.samples, language="en", beam_size=beam, best_of=1, temperature=0.0, vad_filter=True,
-            condition_on_previous_text=False,
+            condition_on_previous_text=False, **together,
         )  # fmt: skip
         return " ".join(segment.text for segment in segments)
 
@@ -131,7 +141,8 @@ def measure(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     ways = {f"regard {kind}": ours(hf, kind) for kind in KINDS}
     for kind in KINDS:
         place = converted(hf, folder, kind)
-        ways |= {f"faster-whisper {kind}": faster_whisper(place, kind, beam=1)}
+        ways |= {f"faster-whisper {kind}": faster_whisper(place, kind)}
+        ways |= {f"faster-whisper {kind}, batched": faster_whisper(place, kind, batch=BATCH)}
         if kind == "int8":
             ways |= {f"faster-whisper {kind}, beam 5": faster_whisper(place, kind, beam=5)}
     rows = []
@@ -160,7 +171,7 @@ def _rows(recording: Recording, took: dict[str, list[float]], errors: dict[str, 
             ratios = sorted(b / a for a, b in zip(took[mine], took[peer], strict=True))
             name = f"Whisper tiny.en {kind}, {recording.name}, {recording.seconds / 60:.0f} min, beside {peer}"
             facts: dict[str, Any] = {"peer": peer, "n": len(ratios), "deterministic": True}
-            facts["unlike"] = "ours greedy, the peer with a beam of five" if "beam" in peer else None
+            facts["unlike"] = _unlike(peer)
             rows += [
                 row(name, "speed", round(median(ratios), 2), unit="×", peer_value=1.0,
                     spread=[round(ratios[0], 2), round(ratios[-1], 2)], **facts),
@@ -169,6 +180,12 @@ def _rows(recording: Recording, took: dict[str, list[float]], errors: dict[str, 
                 row(name, "WER", round(errors[mine], 2), unit="%", peer_value=round(errors[peer], 2), **facts),
             ]  # fmt: skip
     return rows
+
+
+def _unlike(peer: str) -> str | None:
+    if "beam" in peer:
+        return "ours greedy and without timestamps, the peer with a beam of five and with timestamps"
+    return None if "batched" in peer else "the peer writes timestamps, and begins each window where they end"
 
 
 def _read(path: Path) -> tuple[Samples, int]:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from regard.attention import Learned, MultiHeadAttention, Rows
 from regard.config.settings import Settings, setting
+from regard.config.twins import twin
 from regard.errors import ConfigError, ShapeError, UsageError
 from regard.layers import ActivationName, Dropout, Embedding, FeedForward, StackMaker, norm_of
 from regard.layers.embeddings import VocabularyOutput
@@ -94,6 +95,12 @@ class Bert(VocabularyOutput):
         for head in (self.pooler, self.judge, self.output):
             if head is not None:
                 _reset(head)
+
+    @property
+    def packed_length(self) -> int:
+        """How long texts may be that are encoded in a packed row, bit for bit as each would be alone; 0: none are."""
+        fast = twin("packed_length")
+        return 0 if fast is None or self.training else int(fast(self.encoder))
 
     def forward(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> Tensor:
         """Logits (B, T, V) of the token at each position."""

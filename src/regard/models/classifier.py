@@ -40,7 +40,7 @@ from regard.layers.grams import GramScores
 from regard.layers.pooling import AttentionPooling, first_token, last_token, mean_of_tokens
 from regard.layers.state_attention import AttentionName, score_of
 from regard.models.entry import Entry
-from regard.models.interfaces.backbone import Backbone, build_backbone, encode_with, output_layer
+from regard.models.interfaces.backbone import Backbone, build_backbone, encode_with, output_layer, packed_length
 
 Pooling = Literal["first", "last", "mean", "attention"]
 Transform = Literal["none", "pooler", "tanh", "relu"]
@@ -87,6 +87,11 @@ class Classifier(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.output = output_layer(D, config.n_outputs)
         self.grams = GramScores(config.grams, config.n_outputs) if config.grams else None
+
+    @property
+    def packed_length(self) -> int:
+        """How long texts may be that stand in a packed row, each read as it would be alone; 0: none may."""
+        return packed_length(self.backbone)
 
     def forward(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> Tensor:
         """The scores of each row (B, n_outputs)."""

@@ -16,7 +16,7 @@ from regard.attention import Rows
 from regard.config.settings import Settings, setting
 from regard.layers import Dropout
 from regard.models.entry import Entry
-from regard.models.interfaces.backbone import build_backbone, encode_with, output_layer
+from regard.models.interfaces.backbone import build_backbone, encode_with, output_layer, packed_length
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,11 @@ class SpanReader(nn.Module):
         self.backbone = build_backbone(config.backbone)
         self.dropout = Dropout(config.dropout)
         self.output = output_layer(self.backbone.config.d_model, 2)
+
+    @property
+    def packed_length(self) -> int:
+        """How long texts may be that stand in a packed row, each read as it would be alone; 0: none may."""
+        return packed_length(self.backbone)
 
     def forward(self, ids: Tensor | Rows, *, segments: Tensor | None = None) -> SpanLogits:
         """Scores of starts and of ends at every token (B, T); what they say about padding is for nobody."""

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from regard.attention import Rows
 from regard.data.batching.chunks import chunks
-from regard.data.batching.plan import pad
+from regard.data.batching.plan import like_lengths, pad
 from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.templates import Template, TemplatedIds, template_of
 from regard.data.text.tokenizers import Tokenizer
@@ -43,6 +43,7 @@ class TextTemplate:
         self.tokenizer, self.max_tokens = tokenizer, max_tokens
         self._frame = _closing_frame(tokenizer) if closing else None
         self._parts_two = self._framed([], []).starts != (0, 0)
+        self._n_special = {pair: len(self._framed([], [] if pair else None).ids) for pair in (False, True)}
         if min(self.room(pair=False), self.room(pair=True)) < 1:
             raise UsageError(
                 f"rows of {max_tokens} tokens have no room for text between their special tokens",
@@ -51,7 +52,7 @@ class TextTemplate:
 
     def room(self, *, pair: bool) -> int:
         """How many tokens of text fit into a row, special tokens taken off."""
-        return self.max_tokens - len(self._framed([], [] if pair else None).ids)
+        return self.max_tokens - self._n_special[pair]
 
     def __call__(self, texts: Sequence[Text]) -> list[TemplatedIds]:
         """Each text, or pair of texts, framed and, where it is too long, cut."""
@@ -146,6 +147,26 @@ def measure_texts(
     trial = Trial(module, Given((given,), segments if segmented else None), **how)
     yield measure_alone(trial)
     yield from measure_reading(trial)
+
+
+def batches(
+    rows: TemplatedRows, model: nn.Module, *, budget_tokens: int, pad_id: int, device: torch.device
+) -> Iterator[tuple[list[int], Rows, Tensor]]:
+    """Which rows are read together, these as the model reads them, and the segment of each of their tokens.
+
+    They stand end to end where the model leaves them alone so, else padded beside others of like length.
+    """
+    longest = getattr(model, "packed_length", 0)
+    for chunk in like_lengths(rows.lengths, budget_tokens):
+        fits = int(rows.lengths[chunk].max()) <= longest
+        yield chunk, *(packed(rows, chunk) if fits else padded(rows, chunk, pad_id, device=device))
+
+
+def packed(rows: TemplatedRows, chunk: Sequence[int]) -> tuple[Rows, Tensor]:
+    """Some rows end to end (1, T), and the segment of each of their tokens (1, T)."""
+    ids, segments = (torch.from_numpy(np.concatenate([of(i) for i in chunk])) for of in (rows.ids, rows.segments))
+    lengths = torch.from_numpy(rows.lengths[list(chunk)])
+    return Rows.packed(ids.long(), lengths, longest=int(lengths.max())), segments.long()[None]
 
 
 def padded(rows: TemplatedRows, chunk: Sequence[int], pad_id: int, *, device: torch.device) -> tuple[Rows, Tensor]:

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import regard.fast.cpu.packed_linear as quick
-from regard.attention import Padding, Rows, watch
-from regard.fast.cpu.fused_stack import FusedDecoder, FusedEncoder
+from regard.attention import Documents, Padding, Rows, watch
+from regard.fast.cpu.fused_stack import LONGEST, FusedDecoder, FusedEncoder
 from regard.fast.cpu.head_cache import HalfHeadCache, HeadCache
 from regard.fast.cpu.native import loaded, why
 from regard.fast.cpu.packed_linear import pack_linears
@@ -20,6 +20,8 @@ KINDS = {
     "heads of 64": {"d_model": 128, "n_heads": 2, "d_feedforward": 40},
     "heads of 32": {"d_model": 64, "n_heads": 2},
     "odd heads": {"d_model": 44, "n_heads": 4, "d_feedforward": 33},
+    "gelu": {"activation": "gelu"},
+    "gelu by tanh": {"order": "pre", "activation": "gelu_tanh"},
 }
 NEAR = {"fp32": 1e-5, "bf16": 2e-2, "int8": 2e-2}  # how far the kernels may be from PyTorch in the same precision
 
@@ -74,6 +76,26 @@ def test_the_encoder_is_its_blocks(machine, precision, kind):
     assert FusedEncoder.of(list(theirs.blocks)) is None
     for mask in (None, Padding(lengths)):
         assert apart(ours(hidden, mask=mask), theirs(hidden, mask=mask)) < near(machine, precision)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("kind", ["pre", "heads of 64", "odd heads"])
+@pytest.mark.parametrize("precision", NEAR)
+def test_long_sentences_and_short_ones_beside_them(machine, precision, kind):
+    """More than are worked on at once, of queries, of keys and of positions; each is what it is alone, bit for bit."""
+    if precision == "bf16" and not machine.has_bfloat:
+        pytest.skip("this processor has no bf16")
+    plain = model(**KINDS[kind])
+    ours, theirs = (pack_linears(plain, precision, native=native).encoder for native in (True, False))
+    lengths = torch.tensor([700, 1, 33, 1500, 25, 96, 481])
+    hidden = [torch.randn(1, n, plain.config.d_model) for n in lengths.tolist()]
+    packed = ours(torch.cat(hidden, 1), mask=Documents(lengths, longest=1500)).split(lengths.tolist(), 1)
+    for alone, among in zip(hidden, packed, strict=True):
+        assert torch.equal(ours(alone), among)
+        assert apart(among, theirs(alone)) < near(machine, precision)
+        padded = torch.nn.functional.pad(alone, (0, 0, 0, 40), value=7.0)
+        n = alone.shape[1]
+        assert torch.equal(ours(padded, mask=Padding(torch.tensor([n])))[:, :n], among)
 
 
 @torch.inference_mode()
@@ -170,7 +192,7 @@ def test_a_source_with_nothing_to_see_goes_the_usual_way():
     torch.testing.assert_close(follow(found, 3, steps=3), follow(expected, 3, steps=3), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("options", [{"positions": "rotary"}, {"activation": "gelu"}])
+@pytest.mark.parametrize("options", [{"positions": "rotary"}, {"activation": "silu"}])
 def test_blocks_of_another_make_do_not_suit(options):
     ours = pack_linears(model(**options))
     assert FusedDecoder.of(list(ours.decoder.blocks)) is None
@@ -194,6 +216,7 @@ def test_what_the_encoder_takes():
     assert not FusedEncoder.takes(x.double(), None)
     assert not FusedEncoder.takes(x, torch.ones(5, 5, dtype=torch.bool))
     assert not FusedEncoder.takes(x.clone().requires_grad_(), None)
-    assert not FusedEncoder.takes(torch.randn(1, 257, 8), None), "long sentences are for whole matrices"
+    assert FusedEncoder.takes(torch.randn(1, LONGEST, 8), None)
+    assert not FusedEncoder.takes(torch.randn(1, LONGEST + 1, 8), None), "scores of some queries are kept near"
     with torch.autocast("cpu"):
         assert not FusedEncoder.takes(x, None)

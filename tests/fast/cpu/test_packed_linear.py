@@ -5,6 +5,7 @@ import torch
 
 from regard.errors import UsageError
 from regard.fast.cpu.packed_linear import PackedLinear, _rounded, pack_linears
+from regard.layers import FeedForward
 from regard.models.registry import build
 
 SIZES = {"n_source": 40, "n_target": 40}
@@ -40,10 +41,21 @@ def test_a_row_does_not_feel_its_neighbours(precision):
     torch.testing.assert_close(together[:1], alone, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh"])
+@pytest.mark.parametrize("precision", NEAR)
+def test_layers_that_activate_what_they_make(precision, activation, native):
+    part = FeedForward(64, 96, activation=activation)
+    quick, rows = pack_linears(part, precision, native=native), torch.randn(5, 64)
+    assert quick.inner.activation == activation
+    with torch.no_grad():
+        assert (quick(rows) - part(rows)).norm() / part(rows).norm() < NEAR[precision] / 2
+
+
 @pytest.mark.parametrize("precision", NEAR)
 def test_rectified_layers_and_rows_of_nothing(precision):
     inner, outer = torch.nn.Linear(64, 96), torch.nn.Linear(96, 64)
-    first = PackedLinear(inner.weight, inner.bias, precision=precision, relu=True)
+    first = PackedLinear(inner.weight, inner.bias, precision=precision, activation="relu")
     second = PackedLinear(outer.weight, outer.bias, precision=precision, positive=True)
     rows = torch.randn(5, 64)
     rows[2] = 0

@@ -15,6 +15,7 @@ from regard.attention import Rows
 from regard.data.batching.plan import Position
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import ConfigError
+from regard.fast.cpu.packed_linear import pack_linears
 from regard.tasks.answers.answerer import Answerer
 from regard.tasks.answers.config import AnswerData, AnswerOptions
 from regard.tasks.answers.data import AnswerFiles
@@ -169,6 +170,14 @@ def test_neighbours_and_batches_do_not_matter() -> None:
         assert [(one.text, one.start) for one in apart] == [(one.text, one.start) for one in together]
         assert [one.probability for one in apart] == pytest.approx([one.probability for one in together], rel=1e-9)
     assert Answerer(model, windows())([]) == []
+
+
+def test_packed_models_read_windows_end_to_end() -> None:
+    asked = [(question.question, question.context) for question in questions(30)]
+    model = make_model(tokenizer(), name="bert").eval()
+    expected, found = (Answerer(one, windows())(asked, AnswerOptions(n_best=3)) for one in (model, pack_linears(model)))
+    assert [(one.text, one.start) for one in found] == [(one.text, one.start) for one in expected]
+    assert [one.probability for one in found] == pytest.approx([one.probability for one in expected], rel=1e-4)
 
 
 def test_a_record_for_machines() -> None:

@@ -14,6 +14,7 @@ from regard.data.batching.plan import Position
 from regard.data.text.label_space import LabelSpace
 from regard.data.text.labelled import Example
 from regard.errors import ConfigError
+from regard.fast.cpu.packed_linear import pack_linears
 from regard.tasks.labels.labeller import Labeller
 from regard.tasks.labels.metrics import label_metrics
 from regard.tasks.labels.training import LabelBatch, LabelTraining
@@ -226,6 +227,16 @@ def test_evaluation_is_what_the_labeller_says() -> None:
     assert {name: metric.value for name, metric in measured.items()} == pytest.approx(
         {name: value for name, value in found.items() if name != "valid_loss"}
     )
+
+
+@pytest.mark.parametrize("pooling", ["first", "mean", "attention"])
+def test_packed_models_read_texts_end_to_end(pooling: str) -> None:
+    task = make_task("pairs")
+    model = make_model(task, "bert", pooling=pooling, transform="none").eval()
+    expected, found = (
+        Labeller(one, task.template, task.space).outputs(task.valid_rows) for one in (model, pack_linears(model))
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_labelling_names_all_labels() -> None:

@@ -13,10 +13,14 @@ from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
 from regard.errors import DataError, UsageError
+from regard.fast.cpu.native import loaded, why
+from regard.fast.cpu.packed_linear import Precision, pack_linears
 from regard.tasks.masked.filler import Filler, encode_with_masks
 from tiny_masked import document, make_model, toy_tokenizer
 
 TEXTS = ["ant [MASK] ant .", "bee sees <mask> . bee [MASK] bee . ant", "<mask>", "cat cat cat cat cat [MASK] cat dog ."]
+
+NEAR = {"fp32": 1e-5, "int8": 8e-2}
 
 
 def filler(**options: Any) -> Filler:
@@ -69,6 +73,30 @@ def test_neighbours_change_nothing(batch_tokens: int) -> None:
     together = shared.embed([*firsts, *seconds])
     for text, vector in zip([*firsts, *seconds], together, strict=True):
         torch.testing.assert_close(vector, ask.embed([text])[0], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_packed_models_read_texts_end_to_end_bit_for_bit_as_each_alone(precision: Precision) -> None:
+    ask = filler()
+    if loaded() is None:
+        pytest.skip(why())
+    model = ask.model.float()
+    plain, quick = Filler(model, ask.tokenizer), Filler(pack_linears(model, precision), ask.tokenizer)
+    texts = ["ant sees ant .", "bee", "", "cat finds cat . " * 3, *TEXTS]
+    (first, *_) = quick._batches(quick.template(texts))
+    assert (quick.model.packed_length > 0, first[1].documents is not None) == (True, True)
+    vectors, expected = quick.embed(texts), plain.embed(texts)
+    for text, vector in zip(texts, vectors, strict=True):
+        assert torch.equal(vector, quick.embed([text])[0]), text
+    assert (vectors - expected).norm() / expected.norm() < NEAR[precision]
+    for text, filling, other in zip(TEXTS, quick.fill(TEXTS), plain.fill(TEXTS), strict=True):
+        assert filling == quick.fill([text])[0]
+        found, exact = ([g.probability for mask in one.masks for g in mask] for one in (filling, other))
+        assert precision == "int8" or found == pytest.approx(exact, rel=1e-4)
+    pairs = (["ant sees ant .", "bee"], ["ant hears ant .", "cat finds cat . " * 3])
+    judged = quick.judge(*pairs)
+    assert judged == [quick.judge([a], [b])[0] for a, b in zip(*pairs, strict=True)]
+    assert judged == pytest.approx(plain.judge(*pairs), rel=1e-4 if precision == "fp32" else 0.1)
 
 
 def test_judging_and_embedding_by_hand() -> None:

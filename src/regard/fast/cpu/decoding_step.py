@@ -216,8 +216,10 @@ def _norm(norm: nn.Module) -> Part:
 
 
 def _feedforward(part: nn.Module) -> Part:
-    """The two layers of a rectified one, whose first rectifies by itself; others as they are."""
-    if not (isinstance(part, FeedForward) and isinstance(part.inner, PackedLinear) and part.inner.relu):
+    """The two layers of one whose first activates by itself; others as they are."""
+    if not (isinstance(part, FeedForward) and isinstance(part.inner, PackedLinear)):
+        return part
+    if part.inner.activation == "none":
         return part
     inner, outer = part.inner.forward, part.outer.forward
     return lambda x: outer(inner(x))

@@ -6,7 +6,7 @@
 
 A step of a few rows is hundreds of small computations. Called one by one, most of the time goes to the calling. Here
 PyTorch hands over the addresses of weights and caches once a step. Blocks of the usual make suit: scaled dot products,
-rectified feed-forward layers, either order of norms. The twins are `BlockStep` and the blocks' own `forward`.
+feed-forward layers with ReLU or GELU, either order of norms. The twins are `BlockStep` and the blocks' own `forward`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from regard.layers.blocks import DecoderBlock, EncoderBlock
 from regard.layers.feedforward import FeedForward
 from regard.layers.norms import LayerNorm, RMSNorm
 
-LONGEST = 256  # positions of a sentence: beyond that, products of whole matrices are quicker than query by query
+LONGEST = 8192  # positions of a sentence: scores of some queries with all of them are kept near
 
 
 class _FusedStack:
@@ -241,7 +241,9 @@ def _kernels_of(blocks: Sequence[DecoderBlock] | Sequence[EncoderBlock]) -> Kern
 def _suits(block: DecoderBlock | EncoderBlock, *, heads: Sequence[MultiHeadAttention]) -> bool:
     """Whether a block is packed and of the usual make."""
     between = block.feedforward
-    if not (isinstance(between, FeedForward) and isinstance(between.inner, PackedLinear) and between.inner.relu):
+    if not (isinstance(between, FeedForward) and isinstance(between.inner, PackedLinear)):
+        return False
+    if between.inner.activation == "none":  # it is left to the feed-forward part, which has one that is not known
         return False
     first = heads[0]
     return (

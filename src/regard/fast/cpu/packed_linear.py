@@ -32,17 +32,39 @@ from regard.errors import UsageError
 from regard.fast.cpu.native import Kernels, Native, NativeBlocks, NativeLinear, loaded
 from regard.layers.block_weights import BlockEmbedding, BlockLinear, BlockMatrix
 from regard.layers.embeddings import Embedding
-from regard.layers.feedforward import FeedForward
+from regard.layers.feedforward import FeedForward, activation_of
 
 Precision = Literal["fp32", "bf16", "int8"]
+Activation = Literal["none", "relu", "gelu", "gelu_tanh"]
 Model = TypeVar("Model", bound=nn.Module)
+
+# What a packed layer does by itself to what it makes: as PyTorch's product is told, and as a function.
+_FUSED: tuple[Literal["relu", "gelu", "gelu_tanh"], ...] = ("relu", "gelu", "gelu_tanh")
+_POINTWISE: dict[Activation, tuple[str, list[float], str]] = {
+    "none": ("none", [], ""),
+    "relu": ("relu", [], ""),
+    "gelu": ("gelu", [], "none"),
+    "gelu_tanh": ("gelu", [], "tanh"),
+}
 
 _ROWS = 16  # for how many rows the packing is made; others work as well
 _TINY = torch.finfo(torch.float32).tiny
 
 
+def _as_it_is(hidden: Tensor) -> Tensor:
+    return hidden
+
+
+_APPLIED: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "none": _as_it_is,
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+}
+
+
 class PackedLinear(nn.Module):
-    """A linear layer with its weight packed, and a rectifier where asked for; it holds the plain weight too.
+    """A linear layer with its weight packed, and an activation where asked for; it holds the plain weight too.
 
     `positive` promises inputs of 0 or more, which int8 can then round twice as finely. Without `native` kernels, or
     where there are none, PyTorch's multiply. It learns nothing.
@@ -57,15 +79,18 @@ class PackedLinear(nn.Module):
         bias: Tensor | None,
         *,
         precision: Precision,
-        relu: bool = False,
+        activation: Activation = "none",
         positive: bool = False,
         native: bool = True,
     ) -> None:
         super().__init__()
         self.weight, self.bias = weight, bias
         self.precision: str = precision
-        self.relu, self.positive = relu, positive
-        self.native = _native(weight, bias, precision=precision, relu=relu, positive=positive) if native else None
+        self.activation: Activation = activation
+        self.positive = positive
+        self.native = None
+        if native:
+            self.native = _native(weight, bias, precision=precision, activation=activation, positive=positive)
         if self.native is None and precision == "bf16":
             check_bf16(weight.device)
         if self.native is None:
@@ -77,8 +102,8 @@ class PackedLinear(nn.Module):
         self._bias = None if bias is None else bias.detach().to(self._dtype)
         self._packed: Any = _int8(weight) if precision == "int8" else _packed(weight, self._dtype)
         self._multiply = _product_of(self.positive)
-        # What is rectified goes straight to the next packed layer, in the precision of both.
-        self._output = self._dtype if self.relu else weight.dtype
+        # What is activated goes straight to the next packed layer, in the precision of both.
+        self._output = weight.dtype if self.activation == "none" else self._dtype
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(..., Din) → (..., Dout)."""
@@ -87,7 +112,7 @@ class PackedLinear(nn.Module):
         if self.precision == "int8":
             return self._in_int8(hidden)
         output: Tensor = torch.ops.mkldnn._linear_pointwise(
-            hidden.to(self._dtype).contiguous(), self._packed, self._bias, "relu" if self.relu else "none", [], ""
+            hidden.to(self._dtype).contiguous(), self._packed, self._bias, *_POINTWISE[self.activation]
         )
         return output.to(self._output)
 
@@ -98,7 +123,7 @@ class PackedLinear(nn.Module):
             output.mul_(largest)
         else:
             torch.addcmul(self._bias, output, largest, out=output)
-        return output.relu_() if self.relu else output
+        return _APPLIED[self.activation](output)
 
 
 class PackedBlocks(PackedLinear):
@@ -107,7 +132,8 @@ class PackedBlocks(PackedLinear):
     def __init__(self, layer: BlockLinear | BlockEmbedding, kernels: Kernels) -> None:
         nn.Module.__init__(self)
         self.blocks, self.bias = layer.weight, getattr(layer, "bias", None)
-        self.precision, self.relu, self.positive = layer.weight.form.name, False, False
+        self.precision, self.positive = layer.weight.form.name, False
+        self.activation = "none"
         self.native = NativeBlocks(kernels, layer.weight, bias=self.bias)
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -167,8 +193,8 @@ def pack_linears(model: Model, precision: Precision = "fp32", *, native: bool = 
         move_together(blocks)
     embeddings: dict[Embedding, Embedding] = {}  # one may have several names
     for parent in list(copy.modules()):
-        if isinstance(parent, FeedForward) and parent.activation is F.relu and isinstance(parent.inner, nn.Linear):
-            _pack_rectified(parent, pack)
+        if isinstance(parent, FeedForward) and isinstance(parent.inner, nn.Linear):
+            _pack_activated(parent, pack)
         for name, child in list(parent._modules.items()):
             if isinstance(child, nn.Linear):
                 setattr(parent, name, pack(child.weight, child.bias))
@@ -183,15 +209,14 @@ def pack_linears(model: Model, precision: Precision = "fp32", *, native: bool = 
     return copy
 
 
-def _pack_rectified(part: FeedForward, pack: Callable[..., PackedLinear]) -> None:
-    """The first layer rectifies what it makes itself, and the second knows that nothing it gets is negative."""
-    part.inner = pack(part.inner.weight, part.inner.bias, relu=True)  # type: ignore[assignment]
-    part.outer = pack(part.outer.weight, part.outer.bias, positive=True)  # type: ignore[assignment]
+def _pack_activated(part: FeedForward, pack: Callable[..., PackedLinear]) -> None:
+    """The first layer activates what it makes itself, and the second knows whether all it gets is 0 or more."""
+    known = next((name for name in _FUSED if part.activation is activation_of(name)), None)
+    if known is None:
+        return
+    part.inner = pack(part.inner.weight, part.inner.bias, activation=known)  # type: ignore[assignment]
+    part.outer = pack(part.outer.weight, part.outer.bias, positive=known == "relu")  # type: ignore[assignment]
     part.activation = _as_it_is
-
-
-def _as_it_is(hidden: Tensor) -> Tensor:
-    return hidden
 
 
 def _kernels_for(precision: Precision) -> Kernels | None:
@@ -200,7 +225,7 @@ def _kernels_for(precision: Precision) -> Kernels | None:
 
 
 def _native(
-    weight: Tensor, bias: Tensor | None, *, precision: Precision, relu: bool, positive: bool
+    weight: Tensor, bias: Tensor | None, *, precision: Precision, activation: Activation, positive: bool
 ) -> NativeLinear | None:
     """The layer for kernels of our own, where there are some for this precision."""
     kernels = _kernels_for(precision)
@@ -208,9 +233,11 @@ def _native(
         return None
     if precision == "int8":
         rounded, scales = _rounded(weight)
-        return NativeLinear(kernels, rounded.int_repr(), bias=bias, scales=scales, relu=relu, positive=positive)
+        return NativeLinear(
+            kernels, rounded.int_repr(), bias=bias, scales=scales, activation=activation, positive=positive
+        )
     cast = weight.detach().to(torch.bfloat16 if precision == "bf16" else torch.float32)
-    return NativeLinear(kernels, cast, bias=bias, relu=relu)
+    return NativeLinear(kernels, cast, bias=bias, activation=activation)
 
 
 def _packed(weight: Tensor, dtype: torch.dtype) -> Tensor:

@@ -43,6 +43,11 @@ def encode_with(backbone: Backbone, ids: Tensor | Rows, segments: Tensor | None)
     return backbone.encode(ids, segments=segments)
 
 
+def packed_length(backbone: Backbone) -> int:
+    """How long texts may be that a backbone encodes in a packed row, bit for bit as each would be alone; 0: none."""
+    return int(getattr(backbone, "packed_length", 0))
+
+
 def output_layer(d_model: int, n_outputs: int) -> nn.Linear:
     """Small at first, so that every class starts about as likely as the others."""
     output = nn.Linear(d_model, n_outputs)

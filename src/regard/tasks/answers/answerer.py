@@ -17,12 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from regard.data.batching.plan import like_lengths
 from regard.models.span_reader import SpanReader
 from regard.tasks.answers.config import AnswerOptions
 from regard.tasks.answers.squad import Question
 from regard.tasks.answers.windows import NOT_HERE, Passage, Windows
-from regard.tasks.templates import TemplatedRows, padded
+from regard.tasks.templates import TemplatedRows, batches
 
 Scores = npt.NDArray[np.float64]
 _AT_ONCE = 256  # questions in memory together
@@ -76,11 +75,17 @@ class Answerer:
         """The scores of starts and of ends at every token of every row: (2, length) each."""
         device = self.model.output.weight.device
         scores_of: list[Scores] = [np.zeros((2, 0))] * len(rows)
-        for chunk in like_lengths(rows.lengths, self.batch_tokens):
-            given, segments = padded(rows, chunk, self.windows.template.tokenizer.pad_id, device=device)
+        pad_id = self.windows.template.tokenizer.pad_id
+        for chunk, given, segments in batches(
+            rows, self.model, budget_tokens=self.batch_tokens, pad_id=pad_id, device=device
+        ):
             scores = torch.stack(self.model(given, segments=segments)).double().cpu().numpy()  # (2, B, T)
-            for index, i in enumerate(chunk):
-                scores_of[i] = scores[:, index, : rows.lengths[i]]
+            if given.documents is not None:
+                each = np.split(scores[:, 0], rows.lengths[chunk].cumsum()[:-1], axis=1)
+            else:
+                each = [scores[:, index, : rows.lengths[i]] for index, i in enumerate(chunk)]
+            for i, own in zip(chunk, each, strict=True):
+                scores_of[i] = own
         return scores_of
 
 

@@ -14,6 +14,7 @@ from torch import nn
 from regard.checkpoints.spec import Pretrained
 from regard.config.recipe import Recipe
 from regard.errors import UsageError
+from regard.models.precision import in_precision
 from regard.models.span_reader import SpanReader
 from regard.tasks.answers.answerer import Answered, Answerer
 from regard.tasks.answers.config import AnswerOptions
@@ -47,15 +48,17 @@ class AnswerPredictor(Predictor[str, Answered]):
     parts = ("question", "passage")
     verified_on = ("questions", "questions of random pieces")
 
-    def __init__(self, module: nn.Module, windows: Windows, config: Recipe) -> None:
+    def __init__(self, module: nn.Module, windows: Windows, config: Recipe, *, precision: str = "auto") -> None:
         super().__init__(module, config)
-        assert isinstance(module, SpanReader)
-        self.windows, self.answerer = windows, Answerer(module, windows)
+        quick = in_precision(module, precision)
+        assert isinstance(quick, SpanReader)
+        self.windows, self.answerer = windows, Answerer(quick, windows)
 
     @classmethod
     def open(cls, pretrained: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
         """The predictor of an opened model."""
-        return cls(module, Windows.of(tokenizer_of(pretrained), pretrained.options, recipe), recipe)
+        windows = Windows.of(tokenizer_of(pretrained), pretrained.options, recipe)
+        return cls(module, windows, recipe, precision=precision)
 
     @classmethod
     def reading(cls, pretrained: Pretrained) -> dict[str, Any]:

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.data.batching.plan import like_lengths
 from regard.data.text.label_space import LabelSpace
 from regard.metrics.scores import Outputs, probabilities
 from regard.models.classifier import Classifier
-from regard.tasks.templates import TemplatedRows, Text, TextTemplate, padded
+from regard.tasks.templates import TemplatedRows, Text, TextTemplate, batches
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,9 @@ class Labeller:
         """What the model gives for framed rows: (n, n_outputs), in double precision from here on."""
         device = self.model.output.weight.device
         outputs = np.zeros((len(rows), self.model.config.n_outputs))
-        for chunk in like_lengths(rows.lengths, self.batch_tokens):
-            given, segments = padded(rows, chunk, self.template.tokenizer.pad_id, device=device)
+        pad_id = self.template.tokenizer.pad_id
+        for chunk, given, segments in batches(
+            rows, self.model, budget_tokens=self.batch_tokens, pad_id=pad_id, device=device
+        ):
             outputs[chunk] = self.model(given, segments=segments).double().cpu().numpy()
         return outputs

@@ -20,6 +20,7 @@ from regard.data.text.label_space import LabelSpace
 from regard.data.text.labelled import Example
 from regard.errors import UsageError
 from regard.models.classifier import Classifier
+from regard.models.precision import in_precision
 from regard.tasks.backbones import longest, template_for
 from regard.tasks.base import (
     Predictor,
@@ -51,19 +52,21 @@ class LabelPredictor(Predictor[str, Labelling]):
 
     undecoded = "to a classifier: all its labels have their probability"
 
-    def __init__(self, module: nn.Module, template: TextTemplate, space: LabelSpace, config: Recipe) -> None:
+    def __init__(
+        self, module: nn.Module, template: TextTemplate, space: LabelSpace, config: Recipe, *, precision: str = "auto"
+    ) -> None:
         super().__init__(module, config)
-        assert isinstance(module, Classifier)
-        self.space, self.labeller = space, Labeller(module, template, space)
+        quick = in_precision(module, precision)
+        assert isinstance(quick, Classifier)
+        self.space, self.labeller = space, Labeller(quick, template, space)
         if config.data.pair is not None:
             self.parts = ("first text", "second text")
 
     @classmethod
     def open(cls, pretrained: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
         """The predictor of an opened model."""
-        return cls(
-            module, template_for(tokenizer_of(pretrained), pretrained.options, recipe), label_space(pretrained), recipe
-        )
+        template = template_for(tokenizer_of(pretrained), pretrained.options, recipe)
+        return cls(module, template, label_space(pretrained), recipe, precision=precision)
 
     @classmethod
     def reading(cls, pretrained: Pretrained) -> dict[str, Any]:

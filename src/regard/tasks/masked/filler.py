@@ -21,7 +21,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention import Rows
-from regard.data.batching.plan import like_lengths
 from regard.data.text.checks import shorten
 from regard.data.text.templates import TemplatedIds
 from regard.data.text.tokenizers import Tokenizer
@@ -30,7 +29,7 @@ from regard.layers.pooling import mean_of_tokens
 from regard.models.bert import Bert
 from regard.tasks.masked.batches import FOLLOWS
 from regard.tasks.masked.data import required_mask
-from regard.tasks.templates import TemplatedRows, Text, TextTemplate, padded
+from regard.tasks.templates import TemplatedRows, Text, TextTemplate, batches
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class Filler:
             scores = self.model.unembed(self.model.mlm_hidden(states[masks]))
             scores = scores[:, : len(self.tokenizer)]  # embeddings to spare have no piece
             best = scores.float().softmax(-1).topk(k)
-            counts = masks.sum(1).tolist()
+            counts = [encoded[i].count(mask_id) for i in chosen]
             guesses = zip(best.values.split(counts), best.indices.split(counts), strict=True)
             for i, (values, ids) in zip(chosen, guesses, strict=True):
                 fillings[i] = self._filling(encoded[i], values, ids)
@@ -129,9 +128,13 @@ class Filler:
     def _batches(self, framed: Sequence[TemplatedIds]) -> Iterator[tuple[list[int], Rows, Tensor | None]]:
         """Rows of like length, with their segments if the model has any, and which texts they are."""
         device = self.model.output_weight.device
-        templated = TemplatedRows(framed)
-        for chosen in like_lengths(templated.lengths, self.batch_tokens):
-            rows, segments = padded(templated, chosen, self.tokenizer.pad_id, device=device)
+        for chosen, rows, segments in batches(
+            TemplatedRows(framed),
+            self.model,
+            budget_tokens=self.batch_tokens,
+            pad_id=self.tokenizer.pad_id,
+            device=device,
+        ):
             yield chosen, rows, segments if self.model.config.n_segments else None
 
     def _with_masks(self, text: str, number: int) -> list[int]:

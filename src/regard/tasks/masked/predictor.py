@@ -23,6 +23,7 @@ from regard.config.recipe import Recipe
 from regard.data.text.tokenizers import Tokenizer
 from regard.errors import UsageError
 from regard.models.bert import Bert
+from regard.models.precision import in_precision
 from regard.tasks.base import (
     Predictor,
     ScoreData,
@@ -59,17 +60,18 @@ class MaskedPredictor(Predictor[str, Filling | NextSentence]):
     undecoded = "when pieces are masked: each is guessed once"
     verified_on = ("sentences", "sentences of random pieces")
 
-    def __init__(self, module: nn.Module, tokenizer: Tokenizer, config: Recipe) -> None:
+    def __init__(self, module: nn.Module, tokenizer: Tokenizer, config: Recipe, *, precision: str = "auto") -> None:
         super().__init__(module, config)
-        assert isinstance(module, Bert)
-        self.bert, self.tokenizer, self.filler = module, tokenizer, Filler(module, tokenizer)
-        if not module.config.mlm:
-            self.parts = ("first text", "second text") if module.config.nsp else ()
+        quick = in_precision(module, precision)
+        assert isinstance(quick, Bert)
+        self.bert, self.tokenizer, self.filler = quick, tokenizer, Filler(quick, tokenizer)
+        if not quick.config.mlm:
+            self.parts = ("first text", "second text") if quick.config.nsp else ()
 
     @classmethod
     def open(cls, pretrained: Pretrained, recipe: Recipe, module: nn.Module, *, precision: str) -> Self:
         """The predictor of an opened model."""
-        return cls(module, tokenizer_of(pretrained), recipe)
+        return cls(module, tokenizer_of(pretrained), recipe, precision=precision)
 
     @classmethod
     def reading(cls, pretrained: Pretrained) -> dict[str, Any]:

@@ -36,8 +36,17 @@ def test_single_precision(kernels, n_in, n_out, n_rows):
     weight, rows, bias = torch.randn(n_out, n_in), torch.randn(n_rows, n_in), torch.randn(n_out)
     found = NativeLinear(kernels, weight, bias=bias)(rows)
     torch.testing.assert_close(found, exact(weight, rows, bias=bias), rtol=1e-5, atol=1e-4)
-    rectified = NativeLinear(kernels, weight, bias=bias, relu=True)(rows)
+    rectified = NativeLinear(kernels, weight, bias=bias, activation="relu")(rows)
     assert torch.equal(rectified, found.relu())
+
+
+@pytest.mark.parametrize(("activation", "approximate"), [("gelu", "none"), ("gelu_tanh", "tanh")])
+def test_gelu_is_exact_to_the_last_bits(kernels, activation, approximate):
+    """All along the numbers, and where they are so large that nothing or everything is left of them."""
+    x = torch.cat([torch.linspace(-12, 12, 100_001), torch.tensor([0.0, 1e-30, -1e-30, 50.0, -50.0, 3e4, -3e4])])
+    layer = NativeLinear(kernels, torch.ones(1, 1), activation=activation)
+    found, exact = layer(x[:, None])[:, 0], torch.nn.functional.gelu(x.double(), approximate=approximate)
+    assert ((found - exact).abs() / x.abs().clamp(min=1)).max() < 3e-7
 
 
 @pytest.mark.parametrize("n_rows", [1, 9, 97])
@@ -90,26 +99,27 @@ def test_a_row_is_the_same_in_every_batch_bit_for_bit(kernels, dtype):
         assert torch.equal(layer(rows[-n:]), together[-n:]), n
 
 
-@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("activation", ["none", "relu", "gelu"])
 @pytest.mark.parametrize(("n_in", "n_out"), [(64, 32), (128, 31), (512, 96), (2048, 40)])
-def test_tiles_add_up_to_what_single_rows_come_to(kernels, n_in, n_out, relu):
+def test_tiles_add_up_to_what_single_rows_come_to(kernels, n_in, n_out, activation):
     """Where a processor has tiles, so many rows and inputs are multiplied in them: not a bit is another."""
     weight = torch.randint(-128, 128, (n_out, n_in), dtype=torch.int8)
-    layer = NativeLinear(kernels, weight, bias=torch.randn(n_out), scales=torch.rand(n_out), relu=relu)
+    layer = NativeLinear(kernels, weight, bias=torch.randn(n_out), scales=torch.rand(n_out), activation=activation)
     rows = torch.randn(203, n_in) * torch.logspace(-3, 3, 203)[:, None]
     alone = torch.cat([layer(row[None]) for row in rows])
     for n in (3, 4, 5, 15, 16, 17, 31, 32, 33, 49, 63, 64, 65, 95, 96, 97, 129, 203):
         assert torch.equal(layer(rows[:n]), alone[:n]), n
 
 
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh"])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
-def test_what_is_no_number_is_not_lost(kernels, dtype, bad):
+def test_what_is_no_number_is_not_lost(kernels, dtype, bad, activation):
     if dtype == torch.bfloat16 and not kernels.has_bfloat:
         pytest.skip("this processor has no bf16")
     weight = torch.randint(-127, 128, (40, 50)).to(dtype)
     weight[:, 17] = 0
-    layer = NativeLinear(kernels, weight, scales=torch.ones(40) if dtype == torch.int8 else None, relu=True)
+    layer = NativeLinear(kernels, weight, scales=torch.ones(40) if dtype == torch.int8 else None, activation=activation)
     rows = torch.randn(9, 50)
     rows[4, 17] = bad  # nothing or infinitely much, times zero
     found = layer(rows)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from regard.fast.cpu.native.loading import Kernels
-from regard.fast.cpu.native.structures import BFLOAT, BYTES, IN_BLOCKS, SINGLE, Linear
+from regard.fast.cpu.native.structures import ACTIVATIONS, BFLOAT, BYTES, IN_BLOCKS, SINGLE, Linear
 from regard.layers.block_weights import BlockMatrix
 
 TILE = 32
@@ -74,7 +74,7 @@ class NativeLinear(Native):
         *,
         bias: Tensor | None = None,
         scales: Tensor | None = None,
-        relu: bool = False,
+        activation: str = "none",
         positive: bool = False,
     ) -> None:
         self.n_out, self.n_in = weight.shape
@@ -86,7 +86,7 @@ class NativeLinear(Native):
             self.scales = _padded(scales.detach().float() / n_steps)
             self.offsets = _padded(weight.detach().sum(1, dtype=torch.int32) * zero)
         addresses = (part.data_ptr() for part in (self.weights, self.scales, self.offsets, self.bias))
-        structure = Linear(*addresses, self.n_in, self.n_out, KINDS[weight.dtype], relu, positive)
+        structure = Linear(*addresses, self.n_in, self.n_out, KINDS[weight.dtype], ACTIVATIONS[activation], positive)
         super().__init__(kernels, structure, (self.weights, self.scales, self.offsets, self.bias))
 
     def rows(self, outputs: Tensor) -> Native:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 
 SINGLE, BFLOAT, BYTES = 0, 1, 2  # what a layer's weights are kept in
+ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "gelu_tanh": 3}
 IN_BLOCKS = {"Q8_0": 3, "Q4_0": 4, "Q4_1": 5}
 ADDRESS, COUNT, REAL = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 
@@ -22,7 +23,7 @@ class Runtime(ctypes.Structure):
 class Linear(ctypes.Structure):
     """A linear layer with packed weights."""
 
-    _fields_ = [*_of(ADDRESS, "weights scales offsets bias"), *_of(COUNT, "n_in n_out kind relu positive")]
+    _fields_ = [*_of(ADDRESS, "weights scales offsets bias"), *_of(COUNT, "n_in n_out kind activation positive")]
 
 
 class Norm(ctypes.Structure):

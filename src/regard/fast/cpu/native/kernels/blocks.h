@@ -125,7 +125,7 @@ static inline void multiply_blocks(const Linear& layer, const Inputs& in, int64_
 #pragma GCC unroll 8
     for (int r = 0; r < R; r++) {
         Floats y = layer.bias == nullptr ? sums[r] : sums[r] + load(layer.bias + column);
-        if (layer.relu) y = larger(every(0.0f), y);
+        y = activated(layer.activation, y);
         put(out + (row + r) * layer.n_out + column, y, (int)std::min<int64_t>(left, LANES));
     }
 }

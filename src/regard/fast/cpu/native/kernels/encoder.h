@@ -2,6 +2,7 @@
 // positions go through the layers together, and none feels the others.
 #pragma once
 
+#include "head_products.h"
 #include "parts.h"
 
 extern "C" {
@@ -24,46 +25,52 @@ struct EncoderRun {
 
 class Encoder {
   public:
-    Encoder(const EncoderRun& run, int64_t n_threads)
-        : r(run), heads{r.n_heads, r.n_groups, r.d_head, (float)r.scale}, N(r.starts[r.n_sentences]),
-          n_threads(n_threads), room(bytes()) {
-        in = Inputs{room.take<uint8_t>(N * input_bytes()), room.take<float>(N), input_bytes()};
+    // For sentences `first` to `end` of a run.
+    Encoder(const EncoderRun& run, int64_t first, int64_t end, int64_t n_threads)
+        : r(run), heads{r.n_heads, r.n_groups, r.d_head, (float)r.scale}, starts(r.starts + first),
+          n_sentences(end - first), N(r.starts[end] - starts[0]), n_threads(n_threads), x(r.x + starts[0] * r.d_model),
+          room(bytes()) {
         all = room.take<float>(N * heads.d_all());
         seen = room.take<float>(N * heads.d_query());
         desks = room.take<uint8_t>(n_threads * desk_bytes());
     }
 
+    // So many sentences from `first` on that what is between two layers stays near: one at least.
+    static int64_t near(const EncoderRun& run, int64_t first) {
+        constexpr int64_t POSITIONS = 512;
+        int64_t end = first + 1;
+        while (end < run.n_sentences && run.starts[end + 1] - run.starts[first] <= POSITIONS) end++;
+        return end;
+    }
+
     void run(Team& team) {
         const EncoderBlock& first = r.blocks[0];
-        const Between begin{nullptr, nullptr, first.pre ? &first.norms[0] : nullptr, &first.all};
-        begin.settle(team, r.x, N, r.d_model, in);
-        // Rows enough: each member takes some through the rest of a block by itself, and they stay near it.
-        const bool apart = N >= n_threads * AT_ONCE;
+        each_rows(team, [&](Team& own, const Desk& desk) {
+            end(own, desk, {nullptr, nullptr, first.pre ? &first.norms[0] : nullptr, &first.all});
+        });
         for (int64_t b = 0; b < r.n_blocks; b++) {
-            linear(team, r.blocks[b].all, in, N, all);
             look(team);
-            if (!apart) {
-                for (int64_t row = 0; row < N; row += AT_ONCE) rest(team, 0, b, row);
-                continue;
-            }
-            team.each(ceil_div(N, AT_ONCE), [&](int64_t i) {
-                Table table;
-                Team alone(table, 1);
-                rest(alone, team.seat, b, i * AT_ONCE);
-            });
+            each_rows(team, [&](Team& own, const Desk& desk) { rest(own, desk, b); });
         }
     }
 
   private:
     static constexpr int64_t AT_ONCE = 96;  // rows, whose inner features then stay near
 
+    struct Desk {  // where some rows are worked on
+        int64_t row, n;
+        float *part, *inner;
+        Inputs in;
+    };
+
     const EncoderRun& r;
     const Heads heads;
-    const int64_t N, n_threads;
+    const int64_t* starts;
+    const int64_t n_sentences, N, n_threads;
+    float* x;
     Room room;
-    Inputs in;
     float *all, *seen;
-    uint8_t* desks;  // room for each member's rows
+    uint8_t* desks;  // one for each member
 
     int64_t input_bytes() const {
         const EncoderBlock& b = r.blocks[0];
@@ -75,55 +82,77 @@ class Encoder {
     int64_t desk_bytes() const { return AT_ONCE * (input_bytes() + 4 * (d_inner() + r.d_model + 16)); }
 
     int64_t bytes() const {
-        return N * (input_bytes() + 4 * (1 + heads.d_all() + heads.d_query())) + n_threads * desk_bytes() + 16 * 64;
+        return N * 4 * (heads.d_all() + heads.d_query()) + n_threads * desk_bytes() + 16 * 64;
     }
 
-    // Each sentence by itself and each head by itself, its keys and values brought together first.
-    void look(Team& team) {
-        const int64_t E = heads.d_head, G = heads.n_groups, per_group = heads.n_heads / G, stride = heads.d_all();
-        team.each(r.n_sentences * G, [&](int64_t item) {
-            static thread_local std::vector<float> together;
-            const int64_t sentence = item / G, g = item % G, first = r.starts[sentence];
-            const int64_t T = r.starts[sentence + 1] - first;
-            const float* rows = all + first * stride;
-            const uint8_t* mask = r.mask == nullptr ? nullptr : r.mask + first;
-            together.resize(2 * T * E);
-            float *keys = together.data(), *values = keys + T * E;
-            int64_t n = 0;
-            for (int64_t t = 0; t < T; t++) {
-                if (mask != nullptr && !mask[t]) continue;
-                const float* key = rows + t * stride + heads.d_query() + g * E;
-                std::memcpy(keys + n * E, key, E * sizeof(float));
-                std::memcpy(values + n * E, key + heads.d_key(), E * sizeof(float));
-                n++;
-            }
-            for (int64_t t = 0; t < T; t++)
-                for (int64_t h = g * per_group; h < (g + 1) * per_group; h++)
-                    attend(rows + t * stride + h * E, Positions<float>{keys, values, E, n, nullptr}, heads.scale,
-                           seen + (first + t) * heads.d_query() + h * E);
+    // Rows enough: each member takes as many by itself, and they stay near it. Otherwise all work on the same ones.
+    template <class Work>
+    void each_rows(Team& team, Work work) {
+        if (N < n_threads * AT_ONCE) {
+            for (int64_t row = 0; row < N; row += AT_ONCE) work(team, desk(0, row, AT_ONCE));
+            return;
+        }
+        const int64_t parts = ceil_div(N, n_threads * AT_ONCE) * n_threads, n = ceil_div(ceil_div(N, parts), 8) * 8;
+        team.each(ceil_div(N, n), [&](int64_t i) {
+            Table table;
+            Team alone(table, 1);
+            work(alone, desk(team.seat, i * n, n));
         });
     }
 
-    // All of a block that follows its attention, for some rows.
-    void rest(Team& team, int64_t seat, int64_t b, int64_t row) {
+    Desk desk(int64_t seat, int64_t row, int64_t n) const {
+        float* part = (float*)(desks + seat * desk_bytes());
+        float *inner = part + AT_ONCE * r.d_model, *sizes = inner + AT_ONCE * d_inner();
+        const Inputs in{(uint8_t*)(sizes + AT_ONCE * 16), sizes, input_bytes()};
+        return {row, std::min(n, N - row), part, inner, in};
+    }
+
+    // Each sentence by itself and each head by itself. What is kept with few digits is compared with few.
+    void look(Team& team) {
+        team.each(n_sentences * heads.n_groups, [&](int64_t item) {
+#ifdef __AVX512BF16__
+            if (r.blocks[0].all.kind != SINGLE) return look<Bfloat>(item / heads.n_groups, item % heads.n_groups);
+#endif
+            look<Single>(item / heads.n_groups, item % heads.n_groups);
+        });
+    }
+
+    template <class K>
+    void look(int64_t sentence, int64_t g) {
+        const int64_t E = heads.d_head, per_group = heads.n_heads / heads.n_groups, stride = heads.d_all();
+        const int64_t first = starts[sentence] - starts[0], T = starts[sentence + 1] - starts[sentence];
+        const float* rows = all + first * stride;
+        const uint8_t* mask = r.mask == nullptr ? nullptr : r.mask + starts[sentence];
+        static thread_local std::vector<const float*> keys;
+        keys.clear();
+        for (int64_t t = 0; t < T; t++)
+            if (mask == nullptr || mask[t]) keys.push_back(rows + t * stride + heads.d_query() + g * E);
+        HeadProducts<K> head(E, keys, heads.d_key());
+        for (int64_t h = g * per_group; h < (g + 1) * per_group; h++)
+            head.attend(rows + h * E, T, stride, heads.scale, seen + first * heads.d_query() + h * E, heads.d_query());
+    }
+
+    // All of a block that follows its attention, and the next one's queries, keys and values.
+    void rest(Team& team, const Desk& desk, int64_t b) {
         const EncoderBlock& block = r.blocks[b];
         const EncoderBlock* next = b + 1 < r.n_blocks ? &block + 1 : nullptr;
         const bool pre = block.pre;
-        const int64_t n = std::min(AT_ONCE, N - row), D = r.d_model;
-        float* part = (float*)(desks + seat * desk_bytes());
-        float* inner = part + AT_ONCE * D;
-        float* sizes = inner + AT_ONCE * d_inner();
-        const Inputs then{(uint8_t*)(sizes + AT_ONCE * 16), sizes, input_bytes()};
-        const Inputs ready{in.row(row), in.sizes + row, in.stride};
-        make_all_ready(team, block.out, seen + row * heads.d_query(), then, n);
-        linear(team, block.out, then, n, part);
-        const Between middle{part, pre ? nullptr : &block.norms[0], pre ? &block.norms[1] : nullptr, &block.inner};
-        middle.settle(team, r.x + row * D, n, D, then);
-        linear(team, block.inner, then, n, inner);
-        make_all_ready(team, block.outer, inner, then, n);
-        linear(team, block.outer, then, n, part);
-        const Between end{part, pre ? nullptr : &block.norms[1], next && next->pre ? &next->norms[0] : nullptr,
-                          next ? &next->all : nullptr};
-        end.settle(team, r.x + row * D, n, D, ready);
+        make_all_ready(team, block.out, seen + desk.row * heads.d_query(), desk.in, desk.n);
+        linear(team, block.out, desk.in, desk.n, desk.part);
+        settle(team, desk, {desk.part, pre ? nullptr : &block.norms[0], pre ? &block.norms[1] : nullptr, &block.inner});
+        linear(team, block.inner, desk.in, desk.n, desk.inner);
+        make_all_ready(team, block.outer, desk.inner, desk.in, desk.n);
+        linear(team, block.outer, desk.in, desk.n, desk.part);
+        end(team, desk, {desk.part, pre ? nullptr : &block.norms[1], next && next->pre ? &next->norms[0] : nullptr,
+                         next ? &next->all : nullptr});
+    }
+
+    void end(Team& team, const Desk& desk, const Between& between) {
+        settle(team, desk, between);
+        if (between.next) linear(team, *between.next, desk.in, desk.n, all + desk.row * heads.d_all());
+    }
+
+    void settle(Team& team, const Desk& desk, const Between& between) {
+        between.settle(team, x + desk.row * r.d_model, desk.n, r.d_model, desk.in);
     }
 };

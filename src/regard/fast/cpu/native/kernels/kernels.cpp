@@ -73,8 +73,11 @@ void regard_prefill(const Runtime* runtime, const Prefill* call) {
 }
 
 void regard_encoder_run(const Runtime* runtime, const EncoderRun* run) {
-    Encoder encoder(*run, std::max<int64_t>(1, runtime->wanted));
-    together(*runtime, [&](Team team) { encoder.run(team); });
+    for (int64_t first = 0, end; first < run->n_sentences; first = end) {
+        end = Encoder::near(*run, first);
+        Encoder encoder(*run, first, end, std::max<int64_t>(1, runtime->wanted));
+        together(*runtime, [&](Team team) { encoder.run(team); });
+    }
 }
 
 // Of each row (n_columns), the k largest numbers, largest first, and their columns.

@@ -50,6 +50,38 @@ static inline Floats load(const Half* p) {
     return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16))};
 }
 static inline void store(float* p, Floats x) { _mm512_storeu_ps(p, x.v); }
+#ifdef __AVX512BF16__
+static inline void store(Half* p, Floats x) { _mm256_storeu_si256((__m256i*)p, (__m256i)_mm512_cvtneps_pbh(x.v)); }
+// Side by side in four bytes each: of a, then of b.
+static inline void store_pairs(Half* p, Floats a, Floats b) {
+    const __m512i low = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(a.v));
+    const __m512i high = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(b.v));
+    _mm512_storeu_si512(p, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+}
+#endif
+// Sixteen rows of sixteen, turned: column i of `from` becomes row i of `to`. Strides are in numbers of four bytes.
+static inline void turn_sixteen(const float* from, int64_t stride, float* to, int64_t to_stride) {
+    __m512i a[16], b[16];
+    for (int i = 0; i < 16; i++) a[i] = _mm512_loadu_si512(from + i * stride);
+    for (int i = 0; i < 8; i++) {
+        b[2 * i] = _mm512_unpacklo_epi32(a[2 * i], a[2 * i + 1]);
+        b[2 * i + 1] = _mm512_unpackhi_epi32(a[2 * i], a[2 * i + 1]);
+    }
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 2; j++) {
+            a[4 * i + 2 * j] = _mm512_unpacklo_epi64(b[4 * i + j], b[4 * i + 2 + j]);
+            a[4 * i + 2 * j + 1] = _mm512_unpackhi_epi64(b[4 * i + j], b[4 * i + 2 + j]);
+        }
+    for (int j = 0; j < 4; j++) {  // columns j, 4 + j, 8 + j, 12 + j
+        const __m512i low = _mm512_shuffle_i32x4(a[j], a[4 + j], 0x88), odd = _mm512_shuffle_i32x4(a[j], a[4 + j], 0xDD);
+        const __m512i high = _mm512_shuffle_i32x4(a[8 + j], a[12 + j], 0x88);
+        const __m512i last = _mm512_shuffle_i32x4(a[8 + j], a[12 + j], 0xDD);
+        _mm512_storeu_si512(to + j * to_stride, _mm512_shuffle_i32x4(low, high, 0x88));
+        _mm512_storeu_si512(to + (4 + j) * to_stride, _mm512_shuffle_i32x4(odd, last, 0x88));
+        _mm512_storeu_si512(to + (8 + j) * to_stride, _mm512_shuffle_i32x4(low, high, 0xDD));
+        _mm512_storeu_si512(to + (12 + j) * to_stride, _mm512_shuffle_i32x4(odd, last, 0xDD));
+    }
+}
 static inline void store_first(float* p, Floats x, int n) { _mm512_mask_storeu_ps(p, first(n), x.v); }
 static inline Floats operator+(Floats a, Floats b) { return {_mm512_add_ps(a.v, b.v)}; }
 static inline Floats operator-(Floats a, Floats b) { return {_mm512_sub_ps(a.v, b.v)}; }
@@ -57,6 +89,7 @@ static inline Floats operator*(Floats a, Floats b) { return {_mm512_mul_ps(a.v, 
 static inline Floats fma(Floats a, Floats b, Floats c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }  // a · b + c
 static inline Floats operator/(Floats a, Floats b) { return {_mm512_div_ps(a.v, b.v)}; }
 static inline Floats larger(Floats a, Floats b) { return {_mm512_max_ps(a.v, b.v)}; }  // b where either is no number
+static inline Floats smaller(Floats a, Floats b) { return {_mm512_min_ps(a.v, b.v)}; }  // the same
 static inline Floats size_of(Floats a) { return {_mm512_abs_ps(a.v)}; }
 static inline Floats rounded(Floats a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT)}; }
 static inline Floats times_power(Floats a, Floats n) { return {_mm512_scalef_ps(a.v, n.v)}; }  // a · 2ⁿ, n whole
@@ -158,6 +191,10 @@ static inline void store(float* p, Floats x) {
     _mm256_storeu_ps(p, x.a);
     _mm256_storeu_ps(p + 8, x.b);
 }
+static inline void turn_sixteen(const float* from, int64_t stride, float* to, int64_t to_stride) {
+    for (int i = 0; i < LANES; i++)
+        for (int j = 0; j < LANES; j++) to[j * to_stride + i] = from[i * stride + j];
+}
 static inline void store_first(float* p, Floats x, int n) {
     _mm256_maskstore_ps(p, first(n), x.a);
     _mm256_maskstore_ps(p + 8, first(n - 8), x.b);
@@ -170,6 +207,7 @@ static inline Floats fma(Floats x, Floats y, Floats z) {
 }
 static inline Floats operator/(Floats x, Floats y) { return {_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)}; }
 static inline Floats larger(Floats x, Floats y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
+static inline Floats smaller(Floats x, Floats y) { return {_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)}; }
 static inline Floats size_of(Floats x) {
     const __m256 sign = _mm256_set1_ps(-0.0f);
     return {_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)};
@@ -313,7 +351,27 @@ static inline Floats exponential(Floats x) {
     return times_power(p, n);
 }
 
-// x / (1 + e⁻ˣ)
-static inline Floats silu(Floats x) {
-    return x / (every(1.0f) + exponential(every(0.0f) - larger(every(-80.0f), x)));
+// x / (1 + e⁻ʸ)
+static inline Floats gated(Floats x, Floats y) {
+    return x / (every(1.0f) + exponential(every(0.0f) - larger(every(-80.0f), y)));
+}
+
+static inline Floats silu(Floats x) { return gated(x, x); }
+
+// x · (1 + tanh u) / 2 = x · σ(2u), u = √(2/π) (x + 0.044715 x³)
+static inline Floats gelu_tanh(Floats x) {
+    return gated(x, x * fma(x * x, every(0.0713548163f), every(1.59576912f)));
+}
+
+// x · Φ(x). Φ(x) − ½ is odd: x times a polynomial of x², here in t = 2 x²/a² − 1 up to a, where Φ is 1 but for 10⁻⁷.
+static inline Floats gelu(Floats x) {
+    constexpr float MOST = 5.2f, TERMS[] = {0.00020638064f, -0.00056580849f, 0.000589269068f, -0.00096865575f,
+                                            0.00267515879f, -0.00507787397f, 0.00800330324f,  -0.0123480587f,
+                                            0.0181357145f,  -0.0247647289f,  0.0319621092f,   -0.0399252678f,
+                                            0.0500261188f,  -0.0677438092f,  0.135949978f};
+    const Floats above = larger(every(-MOST), x), near = smaller(every(MOST), above);
+    const Floats t = fma(near * near, every(2.0f / (MOST * MOST)), every(-1.0f));
+    Floats p = every(TERMS[0]);
+    for (int i = 1; i < 15; i++) p = fma(p, t, every(TERMS[i]));
+    return above * fma(near, p, every(0.5f));
 }

@@ -1,4 +1,4 @@
-// A linear layer with packed weights: output = input · weightᵀ + bias, rectified where asked for.
+// A linear layer with packed weights: output = input · weightᵀ + bias, with an activation where asked for.
 //
 // Inputs are taken in groups of four bytes: one number in single precision, two in bf16, or four rounded to 8 bits.
 // Weights lie as they are read, (outputs / 32, groups, 32, four bytes), so that each read feeds two registers of 16
@@ -14,6 +14,8 @@
 
 enum Kind : int64_t { SINGLE = 0, BFLOAT = 1, BYTES = 2, Q8_0 = 3, Q4_0 = 4, Q4_1 = 5 };  // from 3 on: `blocks.h`
 
+enum Activation : int64_t { NONE = 0, RELU = 1, GELU = 2, GELU_TANH = 3 };
+
 extern "C" {
 struct Linear {
     const uint8_t* weights;
@@ -22,7 +24,7 @@ struct Linear {
     const float* bias;       // padded with zeros to whole tiles, like the two above
     int64_t n_in, n_out;
     int64_t kind;
-    int64_t relu;
+    int64_t activation;
     int64_t positive;  // BYTES: inputs are 0 or more, so their zero is 0
 };
 }
@@ -52,6 +54,8 @@ static inline int64_t n_groups(const Linear& layer) {
 
 struct Single {
     using Sum = Floats;
+    using Number = float;
+    static constexpr int PER_GROUP = 1;
     static Sum none() { return every(0.0f); }
     static Floats weights(const uint8_t* p) { return load((const float*)p); }
     static Floats inputs(const uint8_t* p) {
@@ -68,6 +72,8 @@ struct Single {
 #ifdef __AVX512BF16__
 struct Bfloat {
     using Sum = Floats;
+    using Number = Half;
+    static constexpr int PER_GROUP = 2;
     static Sum none() { return every(0.0f); }
     static Ints weights(const uint8_t* p) { return load((const int32_t*)p); }
     static Ints inputs(const uint8_t* p) { return every_four(p); }
@@ -104,24 +110,28 @@ struct Ahead {
     }
 };
 
+static inline Floats activated(int64_t activation, Floats y) {
+    if (activation == RELU) return larger(every(0.0f), y);
+    if (activation == GELU) return gelu(y);
+    return activation == GELU_TANH ? gelu_tanh(y) : y;
+}
+
 // Sixteen sums of a row become outputs from `column` on.
 template <class K>
 static void finish(const Linear& layer, const Inputs& in, typename K::Sum sum, int64_t row, int64_t column, float* out) {
     Floats y = K::finish(layer, sum, column, in.sizes == nullptr ? 1.0f : in.sizes[row]);
-    if (layer.relu) y = larger(every(0.0f), y);
+    y = activated(layer.activation, y);
     const int64_t left = layer.n_out - column;
     if (left > 0) put(out + row * layer.n_out + column, y, (int)std::min<int64_t>(left, LANES));
 }
 
-// R rows by C registers of outputs, from output `column` on.
-template <class K, int R, int C, class Next>
-static void multiply_block(const Linear& layer, const Inputs& in, int64_t row, int64_t column, Next next, float* out) {
+// R rows, `stride` bytes from one to the next, by C registers of outputs: so many groups are multiplied and added up,
+// and finish(row, register, sum) gets what comes of them.
+template <class K, int R, int C, class Next, class Finish>
+static inline void add_up(const uint8_t* a, int64_t stride, const uint8_t* w, int64_t groups, Next next, Finish finish) {
     typename K::Sum sums[R][C];
     for (int r = 0; r < R; r++)
         for (int c = 0; c < C; c++) sums[r][c] = K::none();
-    const int64_t groups = n_groups(layer), stride = in.stride;
-    const uint8_t* w = layer.weights + column / TILE * groups * TILE * 4 + column % TILE * 4;
-    const uint8_t* a = in.row(row);
     for (int64_t g = 0; g < groups; g++, w += TILE * 4, a += 4) {
         decltype(K::weights(w)) weights[C];
         for (int c = 0; c < C; c++) weights[c] = K::weights(w + c * LANES * 4);
@@ -132,7 +142,17 @@ static void multiply_block(const Linear& layer, const Inputs& in, int64_t row, i
         }
     }
     for (int r = 0; r < R; r++)
-        for (int c = 0; c < C; c++) finish<K>(layer, in, sums[r][c], row + r, column + c * LANES, out);
+        for (int c = 0; c < C; c++) finish(r, c, sums[r][c]);
+}
+
+// R rows by C registers of a layer's outputs, from output `column` on.
+template <class K, int R, int C, class Next>
+static void multiply_block(const Linear& layer, const Inputs& in, int64_t row, int64_t column, Next next, float* out) {
+    const int64_t groups = n_groups(layer);
+    const uint8_t* w = layer.weights + column / TILE * groups * TILE * 4 + column % TILE * 4;
+    add_up<K, R, C>(in.row(row), in.stride, w, groups, next, [&](int r, int c, typename K::Sum sum) {
+        finish<K>(layer, in, sum, row + r, column + c * LANES, out);
+    });
 }
 
 template <class K, class Next, int R = BLOCK_ROWS>
