@@ -36,6 +36,9 @@ from regard.fast.cpu.native import why as native_why
 from regard.fast.cpu.native.loading import for_kernels
 from regard.fast.cpu.packed_linear import PackedBlocks, PackedLinear, pack_linears
 from regard.fast.cpu.small_query import SMALL_QUERY_TYPES, attend_small, suits_small
+from regard.fast.cpu.training.active import active, training_kernels
+from regard.fast.cpu.training.attention import attend_trained, sentences_of
+from regard.fast.cpu.training.attention import suits as suits_trained
 from regard.fast.cpu.vocabulary import log_sum_exp, top_k
 from regard.fast.gpu.varlen import HALF_TYPES, KERNEL_LENGTH, KERNEL_WIDTHS, attend_varlen, varlen_rule
 from regard.fast.loss.cross_entropy import KERNEL_CLASSES
@@ -50,17 +53,22 @@ if TYPE_CHECKING:
     from regard.fast.gpu.shared_decoding import SharedModel
 
 # These fit wherever they are asked, or say so themselves.
-__all__ = ["Choice", "cross_entropy", "explain", "log_sum_exp", "symmetric_kl", "top_k"]
+__all__ = ["Choice", "cross_entropy", "explain", "log_sum_exp", "symmetric_kl", "top_k", "training_kernels"]
 
 
 def attend(
     query: Tensor, key: Tensor, value: Tensor, *, mask: Mask | Tensor | None, scale: float, dropout: float
 ) -> Tensor | None:
-    """Small queries on a CPU, and packed documents; `scale` times the dot product is the score."""
+    """Small queries and trained sentences on a CPU, and packed documents; `scale` times the dot product is the score."""
     if not dropout and suits_small(query, key, value):
         rule = simplify(as_mask(mask), query.shape[-2], key.shape[-2])
         if rule is None or isinstance(rule, Materialized):
             return attend_small(query, key, value, rule=rule, scale=scale)
+    kernels = None if dropout else active()
+    if kernels is not None and suits_trained(query, key, value):
+        sentences = sentences_of(as_mask(mask), query, key)
+        if sentences is not None:
+            return attend_trained(kernels, query, key, value, sentences=sentences, scale=scale)
     if isinstance(mask, Both | Documents):
         check_shapes(query, key, value)
         packed = varlen_rule(simplify(mask, query.shape[-2], key.shape[-2]), query, key, value)

@@ -39,6 +39,8 @@ class Kernels:
         self.encoder_run = _function(library.regard_encoder_run, address, address)
         self.largest = _function(library.regard_largest, address, address, count, count, count, address, address)
         self.log_sums = _function(library.regard_log_sums, address, address, count, count, address)
+        self.product = _function(library.regard_product, address, address)
+        self.attend = _function(library.regard_attend, address, address, count)
         self.bits = int(library.regard_bits())
         self.has_bfloat = bool(library.regard_has_bfloat())
 

@@ -4,6 +4,7 @@
 #include "encoder.h"
 #include "look_back.h"
 #include "prefill.h"
+#include "trained_attention.h"
 #include "vocabulary.h"
 
 extern "C" {
@@ -68,6 +69,27 @@ void regard_prefill(const Runtime* runtime, const Prefill* call) {
 void regard_encoder_run(const Runtime* runtime, const EncoderRun* run) {
     Encoder encoder(*run, std::max<int64_t>(1, runtime->wanted));
     together(*runtime, [&](Team team) { encoder.run(team); });
+}
+
+void regard_product(const Runtime* runtime, const Product* product) {
+    Runtime taken = *runtime;
+    if (product->m * product->n * product->k < 1 << 20) taken.wanted = 1;  // sooner done than shared
+    static thread_local std::vector<uint32_t> block;
+    const int64_t words = product->half_out ? ceil_div(product->k, 2) : DEPTH;
+    block.resize(std::max<int64_t>(words, 1) * WIDTH * TILE);
+    uint32_t* room = block.data();
+    together(taken, [&](Team team) {
+#ifdef __AVX512BF16__
+        if (product->half) return multiply<Bfloat>(team, *product, room);
+#endif
+        multiply<Single>(team, *product, room);
+    });
+}
+
+void regard_attend(const Runtime* runtime, const TrainedAttention* call, int64_t back) {
+    together(*runtime, [&](Team team) {
+        call->half ? attend_trained<Half>(team, *call, back) : attend_trained<float>(team, *call, back);
+    });
 }
 
 // Of each row (n_columns), the k largest numbers, largest first, and their columns.
