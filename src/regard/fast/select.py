@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from regard.attention import Cache, Mask, MultiHeadAttention, Rows, Tap
 from regard.attention.core import check_shapes
 from regard.attention.masks import Both, Documents, Materialized, as_mask, simplify
+from regard.config.keyed_draws import keyed
 from regard.config.twins import SWITCH, enabled
 from regard.decoding.beam import BeamSearch
 from regard.decoding.paths import Paths
@@ -39,6 +40,9 @@ from regard.fast.cpu.small_query import SMALL_QUERY_TYPES, attend_small, suits_s
 from regard.fast.cpu.training.active import active, training_kernels
 from regard.fast.cpu.training.attention import attend_trained, sentences_of
 from regard.fast.cpu.training.attention import suits as suits_trained
+from regard.fast.cpu.training.rows import add_and_norm, drop_trained
+from regard.fast.cpu.training.rows import suits as suits_rows
+from regard.fast.cpu.training.rows import suits_norm
 from regard.fast.cpu.vocabulary import log_sum_exp, top_k
 from regard.fast.gpu.varlen import HALF_TYPES, KERNEL_LENGTH, KERNEL_WIDTHS, attend_varlen, varlen_rule
 from regard.fast.loss.cross_entropy import KERNEL_CLASSES
@@ -75,6 +79,24 @@ def attend(
         if packed is not None:
             return attend_varlen(query, key, value, documents=packed[0], causal=packed[1], scale=scale, dropout=dropout)
     return None
+
+
+def drop(tensor: Tensor, draws: Tensor, *, least: int, scale: float) -> Tensor | None:
+    """Dropout of what is trained on a CPU, from 16-bit draws: those below `least` drop, and the rest is scaled."""
+    kernels = active()
+    if kernels is None or not suits_rows(tensor):
+        return None
+    return drop_trained(kernels, tensor, draws, least=least, scale=scale)
+
+
+def residual(hidden: Tensor, part: Tensor, *, norm: nn.Module, dropout: float) -> Tensor | None:
+    """norm(hidden + drop(part)) of what is trained on a CPU."""
+    kernels = active()
+    if kernels is None or (dropout and keyed() is not None) or not suits_rows(hidden, part):
+        return None
+    if not isinstance(norm, nn.LayerNorm) or not suits_norm(norm, hidden):
+        return None
+    return add_and_norm(kernels, hidden, part, norm=norm, dropout=dropout)
 
 
 def encoder(blocks: nn.ModuleList, hidden: Tensor, mask: Mask | Tensor | None) -> Tensor | None:

@@ -143,3 +143,20 @@ class TrainedAttention(ctypes.Structure):
         *_of(COUNT, "n_sentences n_heads n_groups d_head causal half"),
         ("scale", REAL),
     ]
+
+
+class Dropping(ctypes.Structure):
+    """What is dropped: numbers whose draws are below the least."""
+
+    _fields_ = [("draws", ADDRESS), ("least", COUNT), ("scale", REAL)]
+
+
+class Residual(ctypes.Structure):
+    """Rows, and what a part of a block made of them: dropped, added and normed; or the gradients of that."""
+
+    _fields_ = [
+        *_of(ADDRESS, "x part y sums scales weight bias d_y d_x d_part d_weight d_bias room"),
+        *_of(COUNT, "n_rows d half"),
+        ("epsilon", REAL),
+        ("dropping", Dropping),
+    ]

@@ -4,7 +4,7 @@
 #include "encoder.h"
 #include "look_back.h"
 #include "prefill.h"
-#include "trained_attention.h"
+#include "trained_rows.h"
 #include "vocabulary.h"
 
 extern "C" {
@@ -89,6 +89,33 @@ void regard_product(const Runtime* runtime, const Product* product) {
 void regard_attend(const Runtime* runtime, const TrainedAttention* call, int64_t back) {
     together(*runtime, [&](Team team) {
         call->half ? attend_trained<Half>(team, *call, back) : attend_trained<float>(team, *call, back);
+    });
+}
+
+void regard_drop(const Runtime* runtime, const Dropping* dropping, const void* x, int64_t n, int64_t half, void* y) {
+    together(*runtime, [&](Team team) {
+        half ? drop_all(team, *dropping, (const Half*)x, n, (Half*)y)
+             : drop_all(team, *dropping, (const float*)x, n, (float*)y);
+    });
+}
+
+void regard_residual(const Runtime* runtime, const Residual* residual, int64_t back) {
+    together(*runtime, [&](Team team) {
+        residual->half ? settle<Half>(team, *residual, back) : settle<float>(team, *residual, back);
+    });
+}
+
+// Scores (n_rows, n_columns) become the gradients of the loss; norms and the scores of labels, one a row, are told.
+void regard_score_gradients(const Runtime* runtime, void* x, int64_t n_rows, int64_t n_columns, int64_t half,
+                            const int64_t* labels, double kept, float* norms, float* gold) {
+    together(*runtime, [&](Team team) {
+        const auto work = [&](int64_t i) {
+            const auto row = [&](auto* scores) {
+                score_gradient(scores + i * n_columns, n_columns, labels[i], (float)kept, norms + i, gold + i);
+            };
+            half ? row((Half*)x) : row((float*)x);
+        };
+        team.each(n_rows, work, 8);
     });
 }
 

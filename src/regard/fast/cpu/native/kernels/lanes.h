@@ -103,6 +103,11 @@ static inline void transpose(Floats* x) {
     }
 }
 
+// `scale` where one of n draws is at least this, and 0 elsewhere.
+static inline Floats kept_or_zero(const int16_t* draws, int n, int least, float scale) {
+    __m512i wide = _mm512_cvtepi16_epi32(_mm256_maskz_loadu_epi16(first(n), draws));
+    return {_mm512_maskz_mov_ps(_mm512_cmp_epi32_mask(wide, _mm512_set1_epi32(least), _MM_CMPINT_NLT), _mm512_set1_ps(scale))};
+}
 static inline Ints no_ints() { return {_mm512_setzero_si512()}; }
 static inline Ints load(const int32_t* p) { return {_mm512_loadu_si512(p)}; }
 static inline Ints load_bytes(const int8_t* p) { return {_mm512_loadu_si512(p)}; }
@@ -238,6 +243,11 @@ static inline void transpose(Floats* x) {
     for (int i = 0; i < LANES; i++) x[i] = load(turned[i]);
 }
 
+static inline Floats kept_or_zero(const int16_t* draws, int n, int least, float scale) {
+    float numbers[LANES] = {};
+    for (int i = 0; i < n; i++) numbers[i] = draws[i] >= least ? scale : 0.0f;
+    return load(numbers);
+}
 static inline Ints no_ints() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 static inline Ints load(const int32_t* p) {
     return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)(p + 8))};
