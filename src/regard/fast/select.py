@@ -40,9 +40,10 @@ from regard.fast.cpu.small_query import SMALL_QUERY_TYPES, attend_small, suits_s
 from regard.fast.cpu.training.active import active, training_kernels
 from regard.fast.cpu.training.attention import attend_trained, sentences_of
 from regard.fast.cpu.training.attention import suits as suits_trained
-from regard.fast.cpu.training.rows import add_and_norm, drop_trained
+from regard.fast.cpu.training.packing import WithoutPadding, attends_packed
+from regard.fast.cpu.training.packing import without_padding as pack_rows
+from regard.fast.cpu.training.rows import add_and_norm, drop_trained, suits_norm
 from regard.fast.cpu.training.rows import suits as suits_rows
-from regard.fast.cpu.training.rows import suits_norm
 from regard.fast.cpu.vocabulary import log_sum_exp, top_k
 from regard.fast.gpu.varlen import HALF_TYPES, KERNEL_LENGTH, KERNEL_WIDTHS, attend_varlen, varlen_rule
 from regard.fast.loss.cross_entropy import KERNEL_CLASSES
@@ -63,7 +64,7 @@ __all__ = ["Choice", "cross_entropy", "explain", "log_sum_exp", "symmetric_kl", 
 def attend(
     query: Tensor, key: Tensor, value: Tensor, *, mask: Mask | Tensor | None, scale: float, dropout: float
 ) -> Tensor | None:
-    """Small queries and trained sentences on a CPU, and packed documents; `scale` times the dot product is the score."""
+    """Small queries and trained sentences on a CPU, and packed documents; the score is `scale` times the dot product."""
     if not dropout and suits_small(query, key, value):
         rule = simplify(as_mask(mask), query.shape[-2], key.shape[-2])
         if rule is None or isinstance(rule, Materialized):
@@ -97,6 +98,14 @@ def residual(hidden: Tensor, part: Tensor, *, norm: nn.Module, dropout: float) -
     if not isinstance(norm, nn.LayerNorm) or not suits_norm(norm, hidden):
         return None
     return add_and_norm(kernels, hidden, part, norm=norm, dropout=dropout)
+
+
+def without_padding(model: nn.Module, *rows: Rows) -> list[WithoutPadding] | None:
+    """Padded rows that are trained on a CPU, each as one packed row."""
+    if active() is None or not torch.is_grad_enabled() or not attends_packed(model):
+        return None
+    packed = [one for one in map(pack_rows, rows) if one is not None]
+    return packed if len(packed) == len(rows) else None
 
 
 def encoder(blocks: nn.ModuleList, hidden: Tensor, mask: Mask | Tensor | None) -> Tensor | None:

@@ -32,12 +32,12 @@ def drop(tensor: Tensor, p: float, *, training: bool, name: str = "elements") ->
         return tensor * draws.kept(tensor.shape, p, name=name).to(tensor.dtype).mul_(LEVELS / (LEVELS - n_dropped))
     if tensor.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(tensor, p)
-    draws, least = draws_for(tensor), n_dropped - LEVELS // 2
+    bits, least = draws_for(tensor), n_dropped - LEVELS // 2
     if (fast := twin("drop")) is not None:
-        dropped: Tensor | None = fast(tensor, draws, least=least, scale=LEVELS / (LEVELS - n_dropped))
+        dropped: Tensor | None = fast(tensor, bits, least=least, scale=LEVELS / (LEVELS - n_dropped))
         if dropped is not None:
             return dropped
-    kept = draws[: tensor.numel()].view(tensor.shape) >= least
+    kept = bits[: tensor.numel()].view(tensor.shape) >= least
     return tensor * kept.to(tensor.dtype).mul_(LEVELS / (LEVELS - n_dropped))
 
 

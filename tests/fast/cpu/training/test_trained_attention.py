@@ -12,7 +12,13 @@ from regard.fast.cpu.training.active import active, training_kernels
 from regard.fast.cpu.training.attention import LONGEST, attend_trained, sentences_of, suits
 
 CPU = torch.device("cpu")
-SHAPES = [(3, 4, 4, 29, 29, 64), (2, 4, 2, 7, 7, 32), (5, 2, 1, 1, 40, 16), (2, 2, 2, 128, 100, 48), (3, 4, 4, 17, 30, 64)]
+SHAPES = [
+    (3, 4, 4, 29, 29, 64),
+    (2, 4, 2, 7, 7, 32),
+    (5, 2, 1, 1, 40, 16),
+    (2, 2, 2, 128, 100, 48),
+    (3, 4, 4, 17, 30, 64),
+]
 
 
 @pytest.fixture(params=["native", "haswell"])

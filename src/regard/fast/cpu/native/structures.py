@@ -124,7 +124,7 @@ class Product(ctypes.Structure):
 
     _fields_ = [
         *_of(ADDRESS, "a b c bias"),
-        *_of(COUNT, "m n k a_row a_inner b_inner b_column c_row half half_out add"),
+        *_of(COUNT, "m n k a_row a_inner b_inner b_column add"),
     ]
 
 

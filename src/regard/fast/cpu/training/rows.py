@@ -1,8 +1,8 @@
 """What training does to rows by themselves on a processor, each in one pass over memory instead of five.
 
-    drop_trained       dropout from 16-bit draws, which are all that is kept for the way back: the textbook's bits
-    add_and_norm       norm(hidden + drop(part)), a post-norm block's residual
-    score_gradients    the softmax of scores and their loss, overwritten by its gradient
+drop_trained       dropout from 16-bit draws, which are all that is kept for the way back: the textbook's bits
+add_and_norm       norm(hidden + drop(part)), a post-norm block's residual
+score_gradients    the softmax of scores and their loss, overwritten by its gradient
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def suits_scores(states: Tensor, labels: Tensor, n_classes: int) -> bool:
     """Whether the scores of these states are for the kernel; labels that do not exist are left to who says so."""
     if states.device.type != "cpu" or states.dtype not in TYPES or not len(labels):
         return False
-    return 0 <= int(labels.min()) and int(labels.max()) < n_classes
+    return int(labels.min()) >= 0 and int(labels.max()) < n_classes
 
 
 def score_gradients(kernels: Kernels, scores: Tensor, labels: Tensor, *, kept: float) -> tuple[Tensor, Tensor]:

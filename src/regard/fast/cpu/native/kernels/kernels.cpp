@@ -74,16 +74,10 @@ void regard_encoder_run(const Runtime* runtime, const EncoderRun* run) {
 void regard_product(const Runtime* runtime, const Product* product) {
     Runtime taken = *runtime;
     if (product->m * product->n * product->k < 1 << 20) taken.wanted = 1;  // sooner done than shared
-    static thread_local std::vector<uint32_t> block;
-    const int64_t words = product->half_out ? ceil_div(product->k, 2) : DEPTH;
-    block.resize(std::max<int64_t>(words, 1) * WIDTH * TILE);
-    uint32_t* room = block.data();
-    together(taken, [&](Team team) {
-#ifdef __AVX512BF16__
-        if (product->half) return multiply<Bfloat>(team, *product, room);
-#endif
-        multiply<Single>(team, *product, room);
-    });
+    static thread_local std::vector<float> block;
+    block.resize(DEPTH * WIDTH * TILE);
+    float* room = block.data();
+    together(taken, [&](Team team) { Multiplying(*product, room, team.size).run(team); });
 }
 
 void regard_attend(const Runtime* runtime, const TrainedAttention* call, int64_t back) {
