@@ -8,8 +8,8 @@ and the textbook does the work. What a twin can do is known beside it (`suits`);
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -37,9 +37,12 @@ from regard.fast.cpu.native import why as native_why
 from regard.fast.cpu.native.loading import for_kernels
 from regard.fast.cpu.packed_linear import PackedBlocks, PackedLinear, pack_linears
 from regard.fast.cpu.small_query import SMALL_QUERY_TYPES, attend_small, suits_small
-from regard.fast.cpu.training.active import active, training_kernels
+from regard.fast.cpu.training.active import active
+from regard.fast.cpu.training.active import training_kernels as activated
 from regard.fast.cpu.training.attention import attend_trained, sentences_of
 from regard.fast.cpu.training.attention import suits as suits_trained
+from regard.fast.cpu.training.linear import feed_forward, use_products
+from regard.fast.cpu.training.linear import suits as suits_products
 from regard.fast.cpu.training.packing import WithoutPadding, attends_packed
 from regard.fast.cpu.training.packing import without_padding as pack_rows
 from regard.fast.cpu.training.rows import add_and_norm, drop_trained, suits_norm
@@ -58,13 +61,13 @@ if TYPE_CHECKING:
     from regard.fast.gpu.shared_decoding import SharedModel
 
 # These fit wherever they are asked, or say so themselves.
-__all__ = ["Choice", "cross_entropy", "explain", "log_sum_exp", "symmetric_kl", "top_k", "training_kernels"]
+__all__ = ["Choice", "cross_entropy", "explain", "log_sum_exp", "symmetric_kl", "top_k"]
 
 
 def attend(
     query: Tensor, key: Tensor, value: Tensor, *, mask: Mask | Tensor | None, scale: float, dropout: float
 ) -> Tensor | None:
-    """Small queries and trained sentences on a CPU, and packed documents; the score is `scale` times the dot product."""
+    """Small queries and trained sentences on a CPU, and packed documents; `scale` times the dot product scores."""
     if not dropout and suits_small(query, key, value):
         rule = simplify(as_mask(mask), query.shape[-2], key.shape[-2])
         if rule is None or isinstance(rule, Materialized):
@@ -98,6 +101,28 @@ def residual(hidden: Tensor, part: Tensor, *, norm: nn.Module, dropout: float) -
     if not isinstance(norm, nn.LayerNorm) or not suits_norm(norm, hidden):
         return None
     return add_and_norm(kernels, hidden, part, norm=norm, dropout=dropout)
+
+
+def feedforward(hidden: Tensor, inner: nn.Linear, outer: nn.Linear) -> Tensor | None:
+    """outer(relu(inner(hidden))) of what is trained in single precision on a CPU."""
+    kernels = active()
+    return (
+        None
+        if kernels is None or not suits_products(hidden, inner, outer)
+        else feed_forward(kernels, hidden, inner, outer)
+    )
+
+
+@contextmanager
+def training_kernels(model: nn.Module, device: torch.device) -> Iterator[None]:
+    """In here, a model is trained on a CPU by kernels of our own."""
+    with activated(device):
+        undo = use_products(model) if active() is not None else None
+        try:
+            yield
+        finally:
+            if undo is not None:
+                undo()
 
 
 def without_padding(model: nn.Module, *rows: Rows) -> list[WithoutPadding] | None:

@@ -108,7 +108,7 @@ class Trainer:
 
     def _kernels(self) -> AbstractContextManager[None]:
         fast = twin("training_kernels")
-        return nullcontext() if fast is None else fast(self.device)
+        return nullcontext() if fast is None else fast(self.model, self.device)
 
     def _wishes(self) -> tuple[bool, bool]:
         """Whether somebody said stop, or is no longer there to say so, and whether the time is over."""

@@ -123,8 +123,8 @@ class Product(ctypes.Structure):
     """A matrix product, with steps between rows and columns."""
 
     _fields_ = [
-        *_of(ADDRESS, "a b c bias"),
-        *_of(COUNT, "m n k a_row a_inner b_inner b_column add"),
+        *_of(ADDRESS, "a b c bias open"),
+        *_of(COUNT, "m n k a_row a_inner b_inner b_column add relu"),
     ]
 
 

@@ -1,6 +1,6 @@
 """Whether somebody trains on this processor by the native kernels.
 
-    with training_kernels(device): ...        the trainer's loop
+    with training_kernels(device): ...        the trainer's loop, around which `select` prepares the model
     kernels = active()                        what twins ask: the kernels, or None
 
 Only what is trained in here uses them, so that whoever computes gradients by himself gets PyTorch's own. They are

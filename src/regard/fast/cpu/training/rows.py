@@ -40,7 +40,7 @@ def suits_norm(norm: nn.Module, hidden: Tensor) -> bool:
     return (
         isinstance(norm, nn.LayerNorm)
         and norm.normalized_shape == hidden.shape[-1:]
-        and norm.weight is not None
+        and type(norm.weight) in (Tensor, nn.Parameter)  # not a part of one
         and norm.weight.dtype == torch.float32
         and hidden.shape[-1] % LANES == 0
     )

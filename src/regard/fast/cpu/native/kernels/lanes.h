@@ -347,6 +347,14 @@ static inline Floats first_or(Floats x, int n, float rest) {  // the first n, an
     return load(numbers);
 #endif
 }
+static inline Floats where_above_zero(Floats x, Floats y) {  // y where x > 0, and 0 elsewhere
+#ifdef REGARD_WIDE
+    return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, _mm512_setzero_ps(), _CMP_GT_OQ), y.v)};
+#else
+    const auto half = [](__m256 x, __m256 y) { return _mm256_and_ps(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_GT_OQ), y); };
+    return {half(x.a, y.a), half(x.b, y.b)};
+#endif
+}
 static inline void put(Half* p, Floats x, int n) {
 #ifdef __AVX512BF16__
     _mm256_mask_storeu_epi16(p, first(n >= LANES ? LANES : n), (__m256i)_mm512_cvtneps_pbh(x.v));

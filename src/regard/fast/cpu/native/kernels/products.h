@@ -14,9 +14,11 @@ struct Product {
     const float *a, *b;  // (M, K) and (K, N); of the two steps of each, one is 1
     float* c;            // (M, N), rows one after another
     const float* bias;   // (N,), or null
+    const float* open;   // (M, N), or null: C is 0 where this is not above 0
     int64_t m, n, k;
     int64_t a_row, a_inner, b_inner, b_column;
-    int64_t add;  // to what C holds
+    int64_t add;   // to what C holds
+    int64_t relu;  // what is below 0 becomes 0
 };
 }
 
@@ -64,7 +66,7 @@ struct Side {
 
 template <int R>
 static void multiply_band(const float* a, const float* b, int64_t depth, const Product& p, int64_t row, int64_t column,
-                          bool first) {
+                          bool first, bool last) {
     constexpr int C = BAND_COLUMNS;
     Floats sums[R][C];
 #pragma GCC unroll 14
@@ -91,19 +93,22 @@ static void multiply_band(const float* a, const float* b, int64_t depth, const P
 #pragma GCC unroll 14
         for (int r = 0; r < R; r++) {
             float* place = p.c + (row + r) * p.n + at;
-            const Floats y = sums[r][c] + start;
-            put(place, first ? y : y + some(place, m), m);
+            Floats y = sums[r][c] + start;
+            if (!first) y = y + some(place, m);
+            if (last && p.relu) y = larger(every(0.0f), y);
+            if (last && p.open != nullptr) y = where_above_zero(some(p.open + (place - p.c), m), y);
+            put(place, y, m);
         }
     }
 }
 
 template <int R = BAND_ROWS>
 static void multiply_bands(int n, const float* a, const float* b, int64_t depth, const Product& p, int64_t row,
-                           int64_t column, bool first) {
+                           int64_t column, bool first, bool last) {
     if constexpr (R > 0) {
-        if (n < R) return multiply_bands<R - 1>(n, a, b, depth, p, row, column, first);
+        if (n < R) return multiply_bands<R - 1>(n, a, b, depth, p, row, column, first, last);
         for (int c = 0; c < TILE; c += BAND_COLUMNS * LANES)
-            multiply_band<R>(a, b + c, depth, p, row, column + c, first);
+            multiply_band<R>(a, b + c, depth, p, row, column + c, first, last);
     }
 }
 
@@ -177,7 +182,7 @@ class Multiplying {
         const bool first = from == 0 && !p.add;
         for (int64_t i = 0; i < n; i += TILE)
             in_bands(begin, end, [&](int64_t row, int r) {
-                multiply_bands(r, band(row), block + i * depth, depth, p, row, column + i, first);
+                multiply_bands(r, band(row), block + i * depth, depth, p, row, column + i, first, to == p.k);
             });
     }
 };
