@@ -43,6 +43,11 @@ TABLE = {
     "keeps_blocks": "regard.fast.select.keeps_blocks",  # whether weights in blocks are multiplied as they are
     "cross_entropy": "regard.fast.select.cross_entropy",  # the loss over a vocabulary
     "symmetric_kl": "regard.fast.select.symmetric_kl",  # how far two predictions are apart
+    "drop": "regard.fast.select.drop",  # dropout, from its draws
+    "residual": "regard.fast.select.residual",  # dropout, a shortcut and the norm behind it
+    "feedforward": "regard.fast.select.feedforward",  # two linear layers with ReLU between them
+    "without_padding": "regard.fast.select.without_padding",  # rows of what is trained, without their padding
+    "training_kernels": "regard.fast.select.training_kernels",  # kernels of our own for training on a CPU
     "training_step": "regard.fast.select.training_step",  # a whole training step as a CUDA graph
 }
 

@@ -8,8 +8,8 @@ and the textbook does the work. What a twin can do is known beside it (`suits`);
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from regard.attention import Cache, Mask, MultiHeadAttention, Rows, Tap
 from regard.attention.core import check_shapes
 from regard.attention.masks import Both, Documents, Materialized, as_mask, simplify
+from regard.config.keyed_draws import keyed
 from regard.config.twins import SWITCH, enabled
 from regard.decoding.beam import BeamSearch
 from regard.decoding.paths import Paths
@@ -38,6 +39,16 @@ from regard.fast.cpu.native import why as native_why
 from regard.fast.cpu.native.loading import for_kernels
 from regard.fast.cpu.packed_linear import PackedBlocks, PackedEmbedding, PackedLinear, pack_linears
 from regard.fast.cpu.small_query import SMALL_QUERY_TYPES, attend_small, suits_small
+from regard.fast.cpu.training.active import active
+from regard.fast.cpu.training.active import training_kernels as activated
+from regard.fast.cpu.training.attention import attend_trained, sentences_of
+from regard.fast.cpu.training.attention import suits as suits_trained
+from regard.fast.cpu.training.linear import feed_forward, use_products
+from regard.fast.cpu.training.linear import suits as suits_products
+from regard.fast.cpu.training.packing import WithoutPadding, attends_packed
+from regard.fast.cpu.training.packing import without_padding as pack_rows
+from regard.fast.cpu.training.rows import add_and_norm, drop_trained, suits_norm
+from regard.fast.cpu.training.rows import suits as suits_rows
 from regard.fast.cpu.vocabulary import log_sum_exp, top_k
 from regard.fast.cpu.walking import leave_walks, step_walks, suits_walks
 from regard.fast.gpu.varlen import HALF_TYPES, KERNEL_LENGTH, KERNEL_WIDTHS, attend_varlen, varlen_rule
@@ -60,17 +71,70 @@ __all__ = ["Choice", "cross_entropy", "explain", "log_sum_exp", "symmetric_kl", 
 def attend(
     query: Tensor, key: Tensor, value: Tensor, *, mask: Mask | Tensor | None, scale: float, dropout: float
 ) -> Tensor | None:
-    """Small queries on a CPU, and packed documents; `scale` times the dot product is the score."""
+    """Small queries and trained sentences on a CPU, and packed documents; `scale` times the dot product scores."""
     if not dropout and suits_small(query, key, value):
         rule = simplify(as_mask(mask), query.shape[-2], key.shape[-2])
         if rule is None or isinstance(rule, Materialized):
             return attend_small(query, key, value, rule=rule, scale=scale)
+    kernels = None if dropout else active()
+    if kernels is not None and suits_trained(query, key, value):
+        sentences = sentences_of(as_mask(mask), query, key)
+        if sentences is not None:
+            return attend_trained(kernels, query, key, value, sentences=sentences, scale=scale)
     if isinstance(mask, Both | Documents):
         check_shapes(query, key, value)
         packed = varlen_rule(simplify(mask, query.shape[-2], key.shape[-2]), query, key, value)
         if packed is not None:
             return attend_varlen(query, key, value, documents=packed[0], causal=packed[1], scale=scale, dropout=dropout)
     return None
+
+
+def drop(tensor: Tensor, draws: Tensor, *, least: int, scale: float) -> Tensor | None:
+    """Dropout of what is trained on a CPU, from 16-bit draws: those below `least` drop, and the rest is scaled."""
+    kernels = active()
+    if kernels is None or not suits_rows(tensor):
+        return None
+    return drop_trained(kernels, tensor, draws, least=least, scale=scale)
+
+
+def residual(hidden: Tensor, part: Tensor, *, norm: nn.Module, dropout: float) -> Tensor | None:
+    """norm(hidden + drop(part)) of what is trained on a CPU."""
+    kernels = active()
+    if kernels is None or (dropout and keyed() is not None) or not suits_rows(hidden, part):
+        return None
+    if not isinstance(norm, nn.LayerNorm) or not suits_norm(norm, hidden):
+        return None
+    return add_and_norm(kernels, hidden, part, norm=norm, dropout=dropout)
+
+
+def feedforward(hidden: Tensor, inner: nn.Linear, outer: nn.Linear) -> Tensor | None:
+    """outer(relu(inner(hidden))) of what is trained in single precision on a CPU."""
+    kernels = active()
+    return (
+        None
+        if kernels is None or not suits_products(hidden, inner, outer)
+        else feed_forward(kernels, hidden, inner, outer)
+    )
+
+
+@contextmanager
+def training_kernels(model: nn.Module, device: torch.device) -> Iterator[None]:
+    """In here, a model is trained on a CPU by kernels of our own."""
+    with activated(device):
+        undo = use_products(model) if active() is not None else None
+        try:
+            yield
+        finally:
+            if undo is not None:
+                undo()
+
+
+def without_padding(model: nn.Module, *rows: Rows) -> list[WithoutPadding] | None:
+    """Padded rows that are trained on a CPU, each as one packed row."""
+    if active() is None or not torch.is_grad_enabled() or not attends_packed(model):
+        return None
+    packed = [one for one in map(pack_rows, rows) if one is not None]
+    return packed if len(packed) == len(rows) else None
 
 
 def encoder(blocks: nn.ModuleList, hidden: Tensor, mask: Mask | Tensor | None) -> Tensor | None:

@@ -45,7 +45,12 @@ class Residual(nn.Module):
         """Hidden states (..., D) plus what the part makes of them, normed before or after."""
         if self.pre:
             return hidden + drop(part(self.norm(hidden)), self.dropout, training=self.training)
-        output: Tensor = self.norm(hidden + drop(part(hidden), self.dropout, training=self.training))
+        made = part(hidden)
+        if self.training and (fast := twin("residual")) is not None:
+            settled: Tensor | None = fast(hidden, made, norm=self.norm, dropout=self.dropout)
+            if settled is not None:
+                return settled
+        output: Tensor = self.norm(hidden + drop(made, self.dropout, training=self.training))
         return output
 
 

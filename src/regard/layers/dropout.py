@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.config.keyed_draws import LEVELS, keyed
+from regard.config.twins import twin
 from regard.errors import UsageError
 
 
@@ -31,9 +32,18 @@ def drop(tensor: Tensor, p: float, *, training: bool, name: str = "elements") ->
         return tensor * draws.kept(tensor.shape, p, name=name).to(tensor.dtype).mul_(LEVELS / (LEVELS - n_dropped))
     if tensor.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(tensor, p)
-    words = torch.empty(-(-tensor.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-    kept = words.view(torch.int16)[: tensor.numel()].view(tensor.shape) >= n_dropped - LEVELS // 2
+    bits, least = draws_for(tensor), n_dropped - LEVELS // 2
+    if (fast := twin("drop")) is not None:
+        dropped: Tensor | None = fast(tensor, bits, least=least, scale=LEVELS / (LEVELS - n_dropped))
+        if dropped is not None:
+            return dropped
+    kept = bits[: tensor.numel()].view(tensor.shape) >= least
     return tensor * kept.to(tensor.dtype).mul_(LEVELS / (LEVELS - n_dropped))
+
+
+def draws_for(tensor: Tensor) -> Tensor:
+    """16 bits for each element, and as many more as fill up the last word."""
+    return torch.empty(-(-tensor.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
 
 
 class Dropout(nn.Module):

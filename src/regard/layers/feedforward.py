@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.config.twins import twin
 from regard.errors import UsageError
 from regard.layers.dropout import drop
 
@@ -67,6 +68,15 @@ class FeedForward(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(..., D) → (..., D), each position by itself."""
+        if (
+            self.training
+            and self.activation is F.relu
+            and not self.dropout
+            and (fast := twin("feedforward")) is not None
+        ):
+            made: Tensor | None = fast(hidden, self.inner, self.outer)
+            if made is not None:
+                return made
         output: Tensor = self.outer(self.activate(self.first(hidden)))
         return output
 

@@ -100,6 +100,13 @@ class Transformer(VocabularyOutput):
     def hidden(self, source: Tensor | Rows, target: Tensor | Rows) -> Tensor:
         """The decoder's last states (B, T, D), for losses that do the output themselves."""
         source, target = Rows.of(source), Rows.of(target)
+        if self.training and (fast := twin("without_padding")) is not None:
+            packed = fast(self, source, target)
+            if packed is not None:
+                return packed[1].restored(self._hidden(packed[0].rows, packed[1].rows))  # type: ignore[no-any-return]
+        return self._hidden(source, target)
+
+    def _hidden(self, source: Rows, target: Rows) -> Tensor:
         memory = self.encode(source)
         with target.drawing():
             return self.decoder(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from hashlib import blake2b
 from threading import Event
 
@@ -94,7 +94,7 @@ class Trainer:
         self.reporter.start(self.progress.step)
         batches, orderly = Prefetcher(self._batches, pinned=self.device.type == "cuda"), False
         try:
-            with listening() as stopping, quick_products(self.device), self._saver:
+            with listening() as stopping, quick_products(self.device), self._kernels(), self._saver:
                 self._run(batches, stopping)
                 self._keep_some_weights()
             orderly = True
@@ -109,6 +109,10 @@ class Trainer:
                 self._undo_recompute()
             self.group.leave(orderly=orderly)
         return self.progress
+
+    def _kernels(self) -> AbstractContextManager[None]:
+        fast = twin("training_kernels")
+        return nullcontext() if fast is None else fast(self.model, self.device)
 
     def _wishes(self) -> tuple[bool, bool]:
         """Whether somebody said stop, or is no longer there to say so, and whether the time is over."""
@@ -127,7 +131,7 @@ class Trainer:
                 torch.cuda.synchronize(self.device)
 
         try:
-            with quick_products(self.device):
+            with quick_products(self.device), self._kernels():
                 yield step
         finally:
             batches.close()

@@ -22,12 +22,15 @@ to do as well, has no chunks. Once the oldest PyTorch we support compiles it, th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.fast.cpu.training.active import active
+from regard.fast.cpu.training.rows import score_gradients, suits_scores
 from regard.fast.loss.precomputed_gradients import differentiable, parts, rows_at_once
 
 Sums = tuple[Tensor, Tensor, Tensor]  # the loss with gradients, the negative log-likelihood, the tokens
@@ -210,9 +213,11 @@ def _go_through(
     """The log-sum-exp of each row's scores and the score of its label, both (N, 1); gradients grow on the way."""
     learning = any(gradient is not None for gradient in gradients)
     by_kernel = learning and _suits_kernel(rows.states, len(weight))
+    native = active() if learning and suits_scores(rows.states, rows.labels, len(weight)) else None
     # Where the scores are overwritten by a kernel they stay in the precision of the product, as gradients do anyway.
-    kind = rows.states.dtype if by_kernel else rows.full
-    overwrite = _overwrite_by_kernel if by_kernel else _overwrite
+    kind = rows.states.dtype if by_kernel or native is not None else rows.full
+    own = None if native is None else partial(score_gradients, native)
+    overwrite = own or (_overwrite_by_kernel if by_kernel else _overwrite)
     matrix = weight.to(rows.states.dtype)
     norms, gold = [], []
     at_once = max(1, rows_at_once(len(weight), weight.device) * 4 // kind.itemsize)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 
 from regard.fast.cpu.native.build import NATIVE, built, forget
-from regard.fast.cpu.native.structures import Runtime
+from regard.fast.cpu.native.structures import REAL, Runtime
 
 SWITCH = "REGARD_NATIVE"
 
@@ -41,6 +41,13 @@ class Kernels:
         self.largest = _function(library.regard_largest, address, address, count, count, count, address, address)
         self.log_sums = _function(library.regard_log_sums, address, address, count, count, address)
         self.spread = _function(library.regard_spread, *[address] * 4, *[count] * 4, address)
+        self.product = _function(library.regard_product, address, address)
+        self.attend = _function(library.regard_attend, address, address, count)
+        self.drop = _function(library.regard_drop, address, address, address, count, count, address)
+        self.residual = _function(library.regard_residual, address, address, count)
+        self.score_gradients = _function(
+            library.regard_score_gradients, address, address, count, count, count, address, REAL, address, address
+        )
         self.bits = int(library.regard_bits())
         self.has_bfloat = bool(library.regard_has_bfloat())
 

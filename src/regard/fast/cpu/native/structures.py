@@ -135,3 +135,46 @@ class EncoderRun(ctypes.Structure):
         *_of(COUNT, "n_blocks n_sentences d_model n_heads n_groups d_head"),
         ("scale", REAL),
     ]
+
+
+class Product(ctypes.Structure):
+    """A matrix product, with steps between rows and columns."""
+
+    _fields_ = [
+        *_of(ADDRESS, "a b c bias open"),
+        *_of(COUNT, "m n k a_row a_inner b_inner b_column add relu"),
+    ]
+
+
+class Strided(ctypes.Structure):
+    """Heads of tokens, with steps from token to token and from head to head."""
+
+    _fields_ = [("data", ADDRESS), *_of(COUNT, "row head")]
+
+
+class TrainedAttention(ctypes.Structure):
+    """Attention of many sentences, or its gradients."""
+
+    _fields_ = [
+        *_of(Strided, "query key value output d_output d_query d_key d_value"),
+        *_of(ADDRESS, "weights sentences"),
+        *_of(COUNT, "n_sentences n_heads n_groups d_head causal half"),
+        ("scale", REAL),
+    ]
+
+
+class Dropping(ctypes.Structure):
+    """What is dropped: numbers whose draws are below the least."""
+
+    _fields_ = [("draws", ADDRESS), ("least", COUNT), ("scale", REAL)]
+
+
+class Residual(ctypes.Structure):
+    """Rows, and what a part of a block made of them: dropped, added and normed; or the gradients of that."""
+
+    _fields_ = [
+        *_of(ADDRESS, "x part y sums scales weight bias d_y d_x d_part d_weight d_bias room"),
+        *_of(COUNT, "n_rows d half"),
+        ("epsilon", REAL),
+        ("dropping", Dropping),
+    ]

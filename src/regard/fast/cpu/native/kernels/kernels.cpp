@@ -4,6 +4,7 @@
 #include "encoder.h"
 #include "look_back.h"
 #include "prefill.h"
+#include "trained_rows.h"
 #include "vocabulary.h"
 #include "walk.h"
 
@@ -78,6 +79,48 @@ void regard_encoder_run(const Runtime* runtime, const EncoderRun* run) {
         Encoder encoder(*run, first, end, std::max<int64_t>(1, runtime->wanted));
         together(*runtime, [&](Team team) { encoder.run(team); });
     }
+}
+
+void regard_product(const Runtime* runtime, const Product* product) {
+    Runtime taken = *runtime;
+    if (product->m * product->n * product->k < 1 << 20) taken.wanted = 1;  // sooner done than shared
+    static thread_local std::vector<float> block;
+    block.resize(DEPTH * WIDTH * TILE);
+    float* room = block.data();
+    together(taken, [&](Team team) { Multiplying(*product, room, team.size).run(team); });
+}
+
+void regard_attend(const Runtime* runtime, const TrainedAttention* call, int64_t back) {
+    together(*runtime, [&](Team team) {
+        call->half ? attend_trained<Half>(team, *call, back) : attend_trained<float>(team, *call, back);
+    });
+}
+
+void regard_drop(const Runtime* runtime, const Dropping* dropping, const void* x, int64_t n, int64_t half, void* y) {
+    together(*runtime, [&](Team team) {
+        half ? drop_all(team, *dropping, (const Half*)x, n, (Half*)y)
+             : drop_all(team, *dropping, (const float*)x, n, (float*)y);
+    });
+}
+
+void regard_residual(const Runtime* runtime, const Residual* residual, int64_t back) {
+    together(*runtime, [&](Team team) {
+        residual->half ? settle<Half>(team, *residual, back) : settle<float>(team, *residual, back);
+    });
+}
+
+// Scores (n_rows, n_columns) become the gradients of the loss; norms and the scores of labels, one a row, are told.
+void regard_score_gradients(const Runtime* runtime, void* x, int64_t n_rows, int64_t n_columns, int64_t half,
+                            const int64_t* labels, double kept, float* norms, float* gold) {
+    together(*runtime, [&](Team team) {
+        const auto work = [&](int64_t i) {
+            const auto row = [&](auto* scores) {
+                score_gradient(scores + i * n_columns, n_columns, labels[i], (float)kept, norms + i, gold + i);
+            };
+            half ? row((Half*)x) : row((float*)x);
+        };
+        team.each(n_rows, work, 8);
+    });
 }
 
 // Of each row (n_columns), the k largest numbers, largest first, and their columns.

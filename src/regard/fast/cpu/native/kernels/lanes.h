@@ -113,6 +113,34 @@ static inline Floats sums_of(const Floats* x) {
     return {fold(fold(four[0], four[1]), fold(four[2], four[3]))};
 }
 
+// Sixteen registers of sixteen numbers, rows and columns exchanged.
+static inline void transpose(Floats* x) {
+    __m512 two[16], four[16];
+    for (int i = 0; i < 8; i++) {
+        two[2 * i] = _mm512_unpacklo_ps(x[2 * i].v, x[2 * i + 1].v);
+        two[2 * i + 1] = _mm512_unpackhi_ps(x[2 * i].v, x[2 * i + 1].v);
+    }
+    for (int i = 0; i < 16; i += 4)
+        for (int j = 0; j < 2; j++) {
+            __m512d a = _mm512_castps_pd(two[i + j]), b = _mm512_castps_pd(two[i + 2 + j]);
+            four[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+            four[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+        }
+    for (int j = 0; j < 4; j++) {  // of rows 0-3, 4-7, 8-11 and 12-15: columns j, j + 4, j + 8, j + 12
+        __m512 a = _mm512_shuffle_f32x4(four[j], four[4 + j], 0x88), b = _mm512_shuffle_f32x4(four[j], four[4 + j], 0xDD);
+        __m512 c = _mm512_shuffle_f32x4(four[8 + j], four[12 + j], 0x88), d = _mm512_shuffle_f32x4(four[8 + j], four[12 + j], 0xDD);
+        x[j].v = _mm512_shuffle_f32x4(a, c, 0x88);
+        x[8 + j].v = _mm512_shuffle_f32x4(a, c, 0xDD);
+        x[4 + j].v = _mm512_shuffle_f32x4(b, d, 0x88);
+        x[12 + j].v = _mm512_shuffle_f32x4(b, d, 0xDD);
+    }
+}
+
+// `scale` where one of n draws is at least this, and 0 elsewhere.
+static inline Floats kept_or_zero(const int16_t* draws, int n, int least, float scale) {
+    __m512i wide = _mm512_cvtepi16_epi32(_mm256_maskz_loadu_epi16(first(n), draws));
+    return {_mm512_maskz_mov_ps(_mm512_cmp_epi32_mask(wide, _mm512_set1_epi32(least), _MM_CMPINT_NLT), _mm512_set1_ps(scale))};
+}
 static inline Ints no_ints() { return {_mm512_setzero_si512()}; }
 static inline Ints load(const int32_t* p) { return {_mm512_loadu_si512(p)}; }
 static inline Ints load_bytes(const int8_t* p) { return {_mm512_loadu_si512(p)}; }
@@ -245,6 +273,19 @@ static inline Floats sums_of(const Floats* x) {
     return load(sums);
 }
 
+static inline void transpose(Floats* x) {
+    float numbers[LANES][LANES], turned[LANES][LANES];
+    for (int i = 0; i < LANES; i++) store(numbers[i], x[i]);
+    for (int i = 0; i < LANES; i++)
+        for (int j = 0; j < LANES; j++) turned[j][i] = numbers[i][j];
+    for (int i = 0; i < LANES; i++) x[i] = load(turned[i]);
+}
+
+static inline Floats kept_or_zero(const int16_t* draws, int n, int least, float scale) {
+    float numbers[LANES] = {};
+    for (int i = 0; i < n; i++) numbers[i] = draws[i] >= least ? scale : 0.0f;
+    return load(numbers);
+}
 static inline Ints no_ints() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 static inline Ints load(const int32_t* p) {
     return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)(p + 8))};
@@ -334,6 +375,33 @@ static inline Floats some(const Number* p, int n) {
     return n >= LANES ? load(p) : load_first(p, n);
 }
 static inline void put(float* p, Floats x, int n) { n >= LANES ? store(p, x) : store_first(p, x, n); }
+static inline Floats first_or(Floats x, int n, float rest) {  // the first n, and one number for the others
+#ifdef REGARD_WIDE
+    return {_mm512_mask_blend_ps(first(n), _mm512_set1_ps(rest), x.v)};
+#else
+    float numbers[LANES];
+    store(numbers, x);
+    for (int i = n; i < LANES; i++) numbers[i] = rest;
+    return load(numbers);
+#endif
+}
+static inline Floats where_above_zero(Floats x, Floats y) {  // y where x > 0, and 0 elsewhere
+#ifdef REGARD_WIDE
+    return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, _mm512_setzero_ps(), _CMP_GT_OQ), y.v)};
+#else
+    const auto half = [](__m256 x, __m256 y) { return _mm256_and_ps(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_GT_OQ), y); };
+    return {half(x.a, y.a), half(x.b, y.b)};
+#endif
+}
+static inline void put(Half* p, Floats x, int n) {
+#ifdef __AVX512BF16__
+    _mm256_mask_storeu_epi16(p, first(n >= LANES ? LANES : n), (__m256i)_mm512_cvtneps_pbh(x.v));
+#else
+    float numbers[LANES];
+    store(numbers, x);
+    for (int i = 0; i < n && i < LANES; i++) p[i] = Half(numbers[i]);
+#endif
+}
 
 // eˣ for x ≤ 0 or little above: x = n · ln 2 + r, and a polynomial for eʳ; wrong in the last bit or two at most.
 static inline Floats exponential(Floats x) {

@@ -1,0 +1,1 @@
+"""Twins of what training does on a processor, forwards and backwards, by the native kernels."""
