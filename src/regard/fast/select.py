@@ -380,11 +380,20 @@ def explain(module: nn.Module) -> list[Choice]:
         *_explain_shortlist(module, weight),
         _explain_linears(module),
         _explain_loss(module, weight),
-        Choice("training step", "op by op" if no_gpu else "CUDA graphs where batches have few shapes", no_gpu),
+        _explain_training(weight),
     ]
     if enabled():
         return list(dict.fromkeys(places))
     return list(dict.fromkeys(Choice(choice.place, "the textbook", f"{SWITCH}=0") for choice in places))
+
+
+def _explain_training(weight: Tensor) -> Choice:
+    place, by_torch = "training step", "op by op"
+    if weight.is_cuda:
+        return Choice(place, "CUDA graphs where batches have few shapes")
+    if weight.device.type != "cpu" or native_loaded() is None:
+        return Choice(place, by_torch, native_why() if weight.device.type == "cpu" else "no GPU")
+    return Choice(place, f"{by_torch}; short attention, residuals, loss and fp32 products by native kernels")
 
 
 def _explain_attention(module: nn.Module, weight: Tensor) -> Choice:
