@@ -3,7 +3,6 @@
     with unchanged(device): …        random numbers and filters of warnings are afterwards what they were
     seed_torch(7, device)            torch's random numbers begin there, on this device and no other
     with short_turns(): …            threads wait less for one another
-    give_way()                       a thread that computes all the time comes after those that do not
 
 PyTorch's layers draw from generators that the whole process shares, so training has to seed them: for as long as it
 lasts. Packages that are first imported meanwhile add filters for their own warnings; those go with it. Warnings are
@@ -14,13 +13,12 @@ somebody else may have changed them.
 from __future__ import annotations
 
 import gc
-import os
 import random
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from threading import current_thread, get_native_id, main_thread
+from contextlib import contextmanager, nullcontext
+from threading import current_thread, main_thread
 
 import numpy as np
 import torch
@@ -64,15 +62,3 @@ def short_turns() -> Iterator[None]:
     finally:
         gc.unfreeze()
         sys.setswitchinterval(usual)
-
-
-def give_way(by: int = 5) -> None:
-    """Let this thread, and those it begins from now on, give way to others where processors are short.
-
-    For threads of one's own that compute all the time: whoever only speaks, within the process or beside it, is heard
-    at once, and then leaves the processor to them again. Where a thread has no priority of its own, nothing changes.
-    """
-    if sys.platform == "linux":
-        with suppress(OSError):
-            thread = get_native_id()
-            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + by)

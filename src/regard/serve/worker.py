@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 
-from regard.config.process import give_way
 from regard.decoding.joint import Start, start_together
 from regard.decoding.stepper import Stepper
 from regard.serve.joining import Decoding, advance, begin
@@ -84,7 +83,6 @@ class Reader:
 
     @torch.inference_mode()
     def _run(self) -> None:
-        give_way()
         while True:
             with self._changed:
                 while not self._starts:
@@ -135,7 +133,6 @@ class Worker:
 
     @torch.inference_mode()
     def _run(self) -> None:
-        give_way()
         torch.set_num_threads(self.room.threads)  # of this thread, and of those that never say how many
         while not self.desk.ended:
             self._wait()
