@@ -9,8 +9,8 @@ import torch
 import regard
 import tiny_runs
 from fast_only import needs_fast
-from regard.decoding import DecodeOptions
 from regard.errors import CheckpointError, ConfigError, UsageError
+from regard.tasks.translation.config import TranslationDecode
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +70,8 @@ def test_another_strategy_leaves_the_recipes_options_for_its_own_aside(folder, t
     beam = regard.load(copy, "cpu", check=False)  # changed on purpose
     assert beam.config.decode.beam == 5
     assert beam.options({}) == beam.config.decode
-    assert beam.options({"strategy": "greedy"}) == DecodeOptions(max_length=24)
-    assert beam.options({"temperature": 0.5}) == DecodeOptions(strategy="sample", temperature=0.5, max_length=24)
+    assert beam.options({"strategy": "greedy"}) == TranslationDecode(max_length=24)
+    assert beam.options({"temperature": 0.5}) == TranslationDecode(strategy="sample", temperature=0.5, max_length=24)
 
 
 def test_a_sample_depends_on_its_own_text(model):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from regard.config.processes import start_of
+from regard.checkpoints.lock import start_of
 from regard.training.liveness import Pace, Peer, PeerWatch
 
 QUICK = Pace(beat=0.02, silent=0.5, grace=0.1)

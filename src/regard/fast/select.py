@@ -26,7 +26,6 @@ from regard.decoding.beam import BeamSearch
 from regard.decoding.paths import Paths
 from regard.decoding.plan import Plan
 from regard.decoding.stepper import Stepper
-from regard.decoding.walks import Walk
 from regard.fast.cpu.causal_stack import CausalStack
 from regard.fast.cpu.decoding_step import BlockStep, PackedDecoder, PackedDecoderKVCache, joint_step
 from regard.fast.cpu.fused_stack import LONGEST, FusedDecoder, FusedEncoder, layers_of
@@ -36,21 +35,11 @@ from regard.fast.cpu.look_back import look_back as native_look_back
 from regard.fast.cpu.native import NativeLinear
 from regard.fast.cpu.native import loaded as native_loaded
 from regard.fast.cpu.native import why as native_why
-from regard.fast.cpu.native.loading import for_kernels
+from regard.fast.cpu.native.loading import for_kernels, for_training
+from regard.fast.cpu.native.loading import training_kernels as activated
 from regard.fast.cpu.packed_linear import PackedBlocks, PackedEmbedding, PackedLinear, pack_linears
 from regard.fast.cpu.small_query import SMALL_QUERY_TYPES, attend_small, suits_small
-from regard.fast.cpu.training.active import active
-from regard.fast.cpu.training.active import training_kernels as activated
-from regard.fast.cpu.training.attention import attend_trained, sentences_of
-from regard.fast.cpu.training.attention import suits as suits_trained
-from regard.fast.cpu.training.linear import feed_forward, use_products
-from regard.fast.cpu.training.linear import suits as suits_products
-from regard.fast.cpu.training.packing import WithoutPadding, attends_packed
-from regard.fast.cpu.training.packing import without_padding as pack_rows
-from regard.fast.cpu.training.rows import add_and_norm, drop_trained, suits_norm
-from regard.fast.cpu.training.rows import suits as suits_rows
 from regard.fast.cpu.vocabulary import log_sum_exp, top_k
-from regard.fast.cpu.walking import leave_walks, step_walks, suits_walks
 from regard.fast.gpu.varlen import HALF_TYPES, KERNEL_LENGTH, KERNEL_WIDTHS, attend_varlen, varlen_rule
 from regard.fast.loss.cross_entropy import KERNEL_CLASSES
 from regard.fast.loss.cross_entropy import chunked_cross_entropy as cross_entropy
@@ -61,7 +50,9 @@ from regard.layers.joint_step import StackRows
 from regard.layers.kv_cache import DecoderKVCache
 
 if TYPE_CHECKING:
+    from regard.decoding.walks import Walk
     from regard.fast.cpu.restricted_output import RestrictedOutput
+    from regard.fast.cpu.training.packing import WithoutPadding
     from regard.fast.gpu.shared_decoding import SharedModel
 
 # These fit wherever they are asked, or say so themselves.
@@ -76,9 +67,11 @@ def attend(
         rule = simplify(as_mask(mask), query.shape[-2], key.shape[-2])
         if rule is None or isinstance(rule, Materialized):
             return attend_small(query, key, value, rule=rule, scale=scale)
-    kernels = None if dropout else active()
-    if kernels is not None and suits_trained(query, key, value):
-        sentences = sentences_of(as_mask(mask), query, key)
+    kernels = None if dropout else for_training()
+    if kernels is not None:
+        from regard.fast.cpu.training.attention import attend_trained, sentences_of, suits
+
+        sentences = sentences_of(as_mask(mask), query, key) if suits(query, key, value) else None
         if sentences is not None:
             return attend_trained(kernels, query, key, value, sentences=sentences, scale=scale)
     if isinstance(mask, Both | Documents):
@@ -91,37 +84,41 @@ def attend(
 
 def drop(tensor: Tensor, draws: Tensor, *, least: int, scale: float) -> Tensor | None:
     """Dropout of what is trained on a CPU, from 16-bit draws: those below `least` drop, and the rest is scaled."""
-    kernels = active()
-    if kernels is None or not suits_rows(tensor):
+    if (kernels := for_training()) is None:
         return None
-    return drop_trained(kernels, tensor, draws, least=least, scale=scale)
+    from regard.fast.cpu.training.rows import drop_trained, suits
+
+    return drop_trained(kernels, tensor, draws, least=least, scale=scale) if suits(tensor) else None
 
 
 def residual(hidden: Tensor, part: Tensor, *, norm: nn.Module, dropout: float) -> Tensor | None:
     """norm(hidden + drop(part)) of what is trained on a CPU."""
-    kernels = active()
-    if kernels is None or (dropout and keyed() is not None) or not suits_rows(hidden, part):
+    kernels = for_training()
+    if kernels is None or (dropout and keyed() is not None) or not isinstance(norm, nn.LayerNorm):
         return None
-    if not isinstance(norm, nn.LayerNorm) or not suits_norm(norm, hidden):
+    from regard.fast.cpu.training.rows import add_and_norm, suits, suits_norm
+
+    if not suits(hidden, part) or not suits_norm(norm, hidden):
         return None
     return add_and_norm(kernels, hidden, part, norm=norm, dropout=dropout)
 
 
 def feedforward(hidden: Tensor, inner: nn.Linear, outer: nn.Linear) -> Tensor | None:
     """outer(relu(inner(hidden))) of what is trained in single precision on a CPU."""
-    kernels = active()
-    return (
-        None
-        if kernels is None or not suits_products(hidden, inner, outer)
-        else feed_forward(kernels, hidden, inner, outer)
-    )
+    if (kernels := for_training()) is None:
+        return None
+    from regard.fast.cpu.training.linear import feed_forward, suits
+
+    return feed_forward(kernels, hidden, inner, outer) if suits(hidden, inner, outer) else None
 
 
 @contextmanager
 def training_kernels(model: nn.Module, device: torch.device) -> Iterator[None]:
     """In here, a model is trained on a CPU by kernels of our own."""
+    from regard.fast.cpu.training.linear import use_products
+
     with activated(device):
-        undo = use_products(model) if active() is not None else None
+        undo = use_products(model) if for_training() is not None else None
         try:
             yield
         finally:
@@ -131,7 +128,12 @@ def training_kernels(model: nn.Module, device: torch.device) -> Iterator[None]:
 
 def without_padding(model: nn.Module, *rows: Rows) -> list[WithoutPadding] | None:
     """Padded rows that are trained on a CPU, each as one packed row."""
-    if active() is None or not torch.is_grad_enabled() or not attends_packed(model):
+    if for_training() is None or not torch.is_grad_enabled():
+        return None
+    from regard.fast.cpu.training.packing import attends_packed
+    from regard.fast.cpu.training.packing import without_padding as pack_rows
+
+    if not attends_packed(model):
         return None
     packed = [one for one in map(pack_rows, rows) if one is not None]
     return packed if len(packed) == len(rows) else None
@@ -221,6 +223,8 @@ def walk_together(walks: Sequence[Walk], *, joined: bool) -> bool:
 
     Those that are `joined` by others have to step with them: they are made ready for that.
     """
+    from regard.fast.cpu.walking import leave_walks, step_walks, suits_walks
+
     return step_walks(walks) if not joined and suits_walks(walks) else leave_walks(walks)
 
 

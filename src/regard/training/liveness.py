@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import NamedTuple, Protocol
 
-from regard.config.processes import start_of
+from regard.checkpoints.lock import start_of
 
 _BEAT, _SILENT, _GRACE = 1.0, 60.0, 8.0  # seconds
 

@@ -21,7 +21,7 @@ to do as well, has no chunks. Once the oldest PyTorch we support compiles it, th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,8 +29,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.fast.cpu.training.active import active
-from regard.fast.cpu.training.rows import score_gradients, suits_scores
+from regard.fast.cpu.native.loading import for_training
 from regard.fast.loss.precomputed_gradients import differentiable, parts, rows_at_once
 
 Sums = tuple[Tensor, Tensor, Tensor]  # the loss with gradients, the negative log-likelihood, the tokens
@@ -207,16 +206,24 @@ def _start(rows: _Rows, n_classes: int, *, smoothing: float, wanted: Sequence[bo
     )
 
 
+def _native_gradients(rows: _Rows, n_classes: int) -> Callable[..., tuple[Tensor, Tensor]] | None:
+    """What makes scores their gradients in one pass, where somebody trains by native kernels."""
+    if (native := for_training()) is None:
+        return None
+    from regard.fast.cpu.training.rows import score_gradients, suits_scores
+
+    return partial(score_gradients, native) if suits_scores(rows.states, rows.labels, n_classes) else None
+
+
 def _go_through(
     rows: _Rows, weight: Tensor, bias: Tensor | None, *, smoothing: float, chunk: int | None, gradients: _Gradients
 ) -> tuple[Tensor, Tensor]:
     """The log-sum-exp of each row's scores and the score of its label, both (N, 1); gradients grow on the way."""
     learning = any(gradient is not None for gradient in gradients)
     by_kernel = learning and _suits_kernel(rows.states, len(weight))
-    native = active() if learning and suits_scores(rows.states, rows.labels, len(weight)) else None
+    own = _native_gradients(rows, len(weight)) if learning else None
     # Where the scores are overwritten by a kernel they stay in the precision of the product, as gradients do anyway.
-    kind = rows.states.dtype if by_kernel or native is not None else rows.full
-    own = None if native is None else partial(score_gradients, native)
+    kind = rows.states.dtype if by_kernel or own is not None else rows.full
     overwrite = own or (_overwrite_by_kernel if by_kernel else _overwrite)
     matrix = weight.to(rows.states.dtype)
     norms, gold = [], []

@@ -125,7 +125,7 @@ class Translator:
         sources: list[Sequence[int]],
         options: DecodeOptions,
         prefixes: list[list[int]],
-        table: ShortlistTable | None,
+        table: ShortlistTable | None = None,
     ) -> list[list[Hypothesis]]:
         tokenizer = self.languages.target.tokenizer
         rows = self.source_rows(sources)

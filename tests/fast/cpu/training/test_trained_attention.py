@@ -8,7 +8,7 @@ from regard.attention import Causal, Documents, Mask, Padding, Window, attend
 from regard.attention.core import attend_explicitly
 from regard.attention.scores import Prepared
 from regard.fast.cpu.native import Kernels, loaded, why
-from regard.fast.cpu.training.active import active, training_kernels
+from regard.fast.cpu.native.loading import for_training, training_kernels
 from regard.fast.cpu.training.attention import LONGEST, attend_trained, sentences_of, suits
 
 CPU = torch.device("cpu")
@@ -101,11 +101,11 @@ def test_only_what_somebody_trains_runs_on_them() -> None:
     alone = attend(query, Prepared(key), value)
     with training_kernels(CPU):
         trained = attend(query, Prepared(key), value)
-        if active() is not None:
+        if for_training() is not None:
             assert type(trained.grad_fn).__name__ == "_AttentionBackward"
         with torch.no_grad():
             assert torch.equal(attend(query, Prepared(key), value), attend(query.detach(), Prepared(key), value))
-    assert active() is None
+    assert for_training() is None
     assert type(alone.grad_fn).__name__ != "_AttentionBackward"
     torch.testing.assert_close(trained, alone)
 

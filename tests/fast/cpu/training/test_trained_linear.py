@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.fast.cpu.native import Kernels, loaded, why
-from regard.fast.cpu.training.active import training_kernels
+from regard.fast.cpu.native.loading import training_kernels
 from regard.fast.cpu.training.linear import feed_forward, product, suits, use_products
 from regard.fast.select import training_kernels as trained
 from regard.layers.feedforward import FeedForward

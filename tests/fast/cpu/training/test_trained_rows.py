@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.fast.cpu.native import Kernels, loaded, why
-from regard.fast.cpu.training.active import active, training_kernels
+from regard.fast.cpu.native.loading import for_training, training_kernels
 from regard.fast.cpu.training.rows import add_and_norm, drop_trained, score_gradients, suits_scores
 from regard.layers.blocks import Residual
 from regard.layers.dropout import draws_for, drop
@@ -135,4 +135,4 @@ def test_labels_that_do_not_exist_are_refused_as_ever() -> None:
     assert not suits_scores(hidden, torch.tensor([[3], [10]]), 10)
     with training_kernels(CPU), pytest.raises((RuntimeError, IndexError)):
         linear_cross_entropy(hidden, weight, torch.tensor([3, 10]))
-    assert active() is None
+    assert for_training() is None

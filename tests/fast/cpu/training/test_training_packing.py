@@ -6,7 +6,7 @@ import torch
 import regard
 from regard.attention import Rows
 from regard.config.keyed_draws import keyed_draws
-from regard.fast.cpu.training.active import active, training_kernels
+from regard.fast.cpu.native.loading import for_training, training_kernels
 from regard.fast.cpu.training.attention import LONGEST
 from regard.fast.cpu.training.packing import attends_packed, without_padding
 from regard.models.transformer import Transformer, TransformerConfig
@@ -40,7 +40,7 @@ def test_the_same_states_and_gradients(settings: dict[str, object]) -> None:
     plain = gradients(model.double())
     model.float()
     with training_kernels(CPU):
-        if active() is None:
+        if for_training() is None:
             pytest.skip("no kernels")
         trained = gradients(model)
     for own, twin in zip(trained, plain, strict=True):

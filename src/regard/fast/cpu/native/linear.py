@@ -97,7 +97,7 @@ class NativeLinear(Native):
         held += [part.index_select(0, of_tiles) for part in (self.scales, self.offsets, self.bias)]
         facts = self.structure
         addresses = (part.data_ptr() for part in held)
-        structure = Linear(*addresses, self.n_in, len(outputs), facts.kind, facts.relu, facts.positive)
+        structure = Linear(*addresses, self.n_in, len(outputs), facts.kind, facts.activation, facts.positive)
         return Native(self.kernels, structure, held)
 
     @cached_property

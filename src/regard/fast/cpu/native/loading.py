@@ -12,6 +12,7 @@ import platform
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,6 +79,27 @@ def for_kernels() -> Iterator[None]:
     finally:
         torch.set_num_threads(n_threads)
         _own.threads = None
+
+
+_training: ContextVar[bool] = ContextVar("training_kernels", default=False)
+
+
+@contextmanager
+def training_kernels(device: torch.device) -> Iterator[None]:
+    """In here, what is trained on a processor is computed by the kernels, where there are any (`fast.cpu.training`).
+
+    Who computes gradients elsewhere gets PyTorch's own. They are compiled before the first step, if still to do.
+    """
+    token = _training.set(device.type == "cpu" and loaded() is not None)
+    try:
+        yield
+    finally:
+        _training.reset(token)
+
+
+def for_training() -> Kernels | None:
+    """The kernels, where somebody trains by them."""
+    return None if torch.compiler.is_compiling() or not _training.get() else loaded()
 
 
 class _Outcome(NamedTuple):

@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.fast.cpu.native import Kernels
+from regard.fast.cpu.native.loading import for_training
 from regard.fast.cpu.native.structures import Product
-from regard.fast.cpu.training.active import active
 
 WORTH_IT = 2**21  # multiplications, below which calling takes longer than is won
 
@@ -71,7 +71,7 @@ def product(
 
 
 def use_products(model: nn.Module) -> Callable[[], None]:
-    """Let the linear layers of a model use the kernels while `active`; what is given back undoes it."""
+    """Let the linear layers of a model use the kernels while `for_training` says so; what is given back undoes it."""
     layers = [layer for layer in model.modules() if type(layer) is nn.Linear and "forward" not in vars(layer)]
     for layer in layers:
         layer.forward = MethodType(_forward, layer)  # type: ignore[method-assign]  # a copy of the layer has its own
@@ -84,7 +84,7 @@ def use_products(model: nn.Module) -> Callable[[], None]:
 
 
 def _forward(layer: nn.Linear, hidden: Tensor) -> Tensor:
-    kernels = active()
+    kernels = for_training()
     if kernels is None or not suits(hidden, layer):
         return F.linear(hidden, layer.weight, layer.bias)
     output: Tensor = _Linear.apply(hidden, layer.weight, layer.bias, kernels)  # type: ignore[no-untyped-call]
