@@ -5,9 +5,11 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +22,7 @@ from torch import nn
 from regard.config.training import TrainConfig
 from regard.errors import ConfigError
 from regard.tasks.recipes import find_recipe, make_recipe
-from regard.training.distributed import Lost, ProcessGroup, _find_launcher
+from regard.training.distributed import Lost, ProcessGroup, _find_launcher, agree_on_start
 from regard.training.reduction import GradientReducer
 from regard.training.sharding import check_parallel
 from tiny_tasks import write_labels
@@ -158,6 +160,25 @@ def test_a_launcher_that_is_gone_is_not_waited_for(monkeypatch: pytest.MonkeyPat
         _find_launcher()
     with pytest.raises(Lost, match="the launcher of this training is gone"):
         _find_launcher(seconds=0.1)
+
+
+def test_those_of_one_start_find_each_other_among_what_earlier_ones_left() -> None:
+    store, found = dist.HashStore(), {}
+
+    def meet(turn: int, rank: int) -> None:
+        time.sleep(0.05 * (rank % 2))
+        found[turn, rank] = agree_on_start(store, rank, 3, pause=0.001)
+
+    for turn in range(3):
+        if turn == 1:  # one that says hello and is lost before anybody answers
+            store.set("regard-hello-2", "nobody")
+        threads = [Thread(target=meet, args=(turn, rank)) for rank in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=20)
+        assert len({found[turn, rank] for rank in range(3)}) == 1
+    assert len({found[turn, 0] for turn in range(3)}) == 3
 
 
 def test_only_rank_zero_is_first() -> None:

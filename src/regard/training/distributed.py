@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import torch
 import torch.distributed as dist
@@ -101,10 +102,12 @@ class ProcessGroup:
             if not dist.is_initialized():
                 _find_launcher()
                 backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-                dist.init_process_group(backend, timeout=_PATIENCE)
+                dist.init_process_group(backend, timeout=_PATIENCE, **_meeting_place())
             background = dist.new_group(backend="gloo", timeout=_PATIENCE)
             rank, size = dist.get_rank(), dist.get_world_size()
-            watch = PeerWatch(_peers(rank, size), rank, store=_own_store(), on_lost=on_lost)
+            watch = PeerWatch(
+                _peers(rank, size), rank, store=_own_store(timedelta(seconds=Pace().silent)), on_lost=on_lost
+            )
         return cls(rank, size, background=background, launcher=os.getppid(), watch=watch)
 
     @property
@@ -163,6 +166,46 @@ class ProcessGroup:
             dist.destroy_process_group()
 
 
+def _meeting_place() -> dict[str, Any]:
+    """Where processes meet that `torchrun` may have started before: at keys of this start alone.
+
+    Its store outlives a lost process, and so do addresses of those who are gone, which would be waited for in vain.
+    """
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return {}
+    store: Any = _own_store(_PATIENCE)
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    return {"store": dist.PrefixStore(agree_on_start(store, rank, size), store), "rank": rank, "world_size": size}  # type: ignore[attr-defined]
+
+
+def agree_on_start(store: Any, rank: int, size: int, *, pause: float = 0.02) -> str:
+    """A name for this start that all its processes know, whatever those of earlier starts have left in the store.
+
+    Each says hello by a word of its own. The first answers every hello with the name of the start; who finds its own
+    word answered is one of this start, and says so. Words of those who are gone are answered, and nobody says so.
+    """
+    mine, launcher = uuid4().hex, os.getppid()
+    waiting = set(range(1, size)) if rank == 0 else {rank}
+    while waiting:
+        if os.getppid() != launcher:
+            raise Lost("the launcher of this training is gone: nothing is begun")
+        for other in sorted(waiting):
+            hello, answer = f"regard-hello-{other}", f"regard-answer-{other}"
+            if rank == 0:
+                if store.check([hello]):
+                    store.set(answer, f"{store.get(hello).decode()} {mine}")
+                if store.check([f"regard-here-{mine}-{other}"]):
+                    waiting.discard(other)
+            else:
+                store.set(hello, mine)
+                word, _, start = store.get(answer).decode().partition(" ") if store.check([answer]) else ("", "", "")
+                if word == mine:
+                    store.set(f"regard-here-{start}-{other}", "")
+                    return start
+        time.sleep(pause)
+    return mine
+
+
 def _peers(rank: int, size: int) -> list[Peer]:
     """All processes, by rank."""
     peers: list[Any] = [None] * size
@@ -170,11 +213,11 @@ def _peers(rank: int, size: int) -> list[Peer]:
     return [Peer(*peer) for peer in peers]
 
 
-def _own_store() -> Store | None:
+def _own_store(most: timedelta) -> Store | None:
     """One more connection to where all have met: one that others wait at would make them wait for each other."""
     if "MASTER_ADDR" not in os.environ or "MASTER_PORT" not in os.environ:
         return None
-    host, port, most = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timedelta(seconds=Pace().silent)
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     store: Store = dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=most)  # type: ignore[attr-defined]
     return store
 
