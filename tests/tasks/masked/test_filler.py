@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Core
 from tokenizers import models, normalizers, pre_tokenizers
 
+from fast_only import needs_fast
 from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizers import Tokenizer
 from regard.data.text.vocabulary import learn_tokenizer
@@ -75,6 +76,7 @@ def test_neighbours_change_nothing(batch_tokens: int) -> None:
         torch.testing.assert_close(vector, ask.embed([text])[0], rtol=1e-9, atol=1e-9)
 
 
+@needs_fast
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_packed_models_read_texts_end_to_end_bit_for_bit_as_each_alone(precision: Precision) -> None:
     ask = filler()
