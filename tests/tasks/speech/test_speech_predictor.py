@@ -18,7 +18,7 @@ from regard.tasks.speech.transcriber import pieces
 def made(tmp_path_factory):
     """A Transformer that was trained on tones, and the table it was chosen by."""
     folder = tmp_path_factory.mktemp("speech")
-    return tiny_speech.train_speech(folder, "train.steps=600"), folder / "valid.csv"
+    return tiny_speech.train_speech(folder, "train.steps=1000"), folder / "valid.csv"
 
 
 @pytest.fixture(scope="module")
