@@ -1,7 +1,7 @@
 """Translation served on a CPU: our engine beside CTranslate2, behind one small HTTP app and under one load.
 
-    regard train multi30k-tiny model.dropout=0.1 model.n_encoder_layers=2 model.n_decoder_layers=2 train.steps=900 \\
-        train.batch_tokens=1024 train.lr=0.004 train.warmup=100 train.ema=0 train.eval_from=900 --out RUN     minutes
+    regard train multi30k-tiny model.dropout=0.1 model.n_encoder_layers=2 model.n_decoder_layers=2 train.steps=4000 \\
+        train.batch_tokens=2048 train.lr=0.004 train.warmup=300 train.ema=0 train.eval_from=4000 --out RUN    minutes
     python benchmarks/serving_load.py load RUN [--users 32] [--rounds 3] [--save]
     python benchmarks/serving_load.py poisson RUN [--share 0.7] [--save]
 

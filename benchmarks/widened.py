@@ -4,8 +4,9 @@
 
 Hidden states are copied side by side, which leaves layer norms as they were. Every head and every inner feature is
 there several times, with its share of the output each (Chen et al., 2016, Net2Net). Blocks that are added say nothing,
-and the last norm moves to the last of them. To who multiplies nothing of it is sparse: translations and their lengths
-are those of the small model, time and memory those of the large one.
+and the last norm moves to the last of them. Positions are the small model's, side by side, and become weights, since a
+wide model has others, wherever it is exported to. Nothing of it is sparse to who multiplies: translations and their
+lengths are those of the small model, time and memory those of the large one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.attention import Learned, Sinusoidal
 from regard.models.transformer import SIZES, Transformer
 from regard.tasks.translation.predictor import TranslationPredictor
 
@@ -25,7 +27,7 @@ def widened(predictor: Any, *, size: str, precision: str) -> TranslationPredicto
     """The predictor with its model widened; one of that size already is left as it is."""
     small = predictor.module
     wanted = {name: value for name, value in SIZES[size].items() if name != "dropout"}
-    wide = Transformer(replace(small.config, **wanted)).eval()
+    wide = Transformer(replace(small.config, **wanted, positions="learned")).eval()
     Widening(small, wide).run()
     return TranslationPredictor([wide], predictor.languages, predictor.config, precision=precision)
 
@@ -50,8 +52,10 @@ class Widening:
         """Everything."""
         small, wide, share = self.small, self.wide, len(self.width) / self.small.config.d_model
         wide.source_embedding.weight.copy_(small.source_embedding.weight[:, self.width] / math.sqrt(share))
-        assert wide.positions is not None
-        wide.positions.table = small.positions.table[:, self.width]  # type: ignore[union-attr]
+        assert isinstance(small.positions, Sinusoidal)
+        assert isinstance(wide.positions, Learned)
+        small.positions.reserve(wide.config.n_positions)
+        wide.positions.table.weight.copy_(small.positions.table[: wide.config.n_positions, self.width])
         for theirs, ours in ((small.encoder, wide.encoder), (small.decoder, wide.decoder)):
             self._stack(list(theirs.blocks), list(ours.blocks))
         last: Any = wide.decoder.blocks[-1].around_feedforward.norm  # type: ignore[union-attr]
