@@ -107,7 +107,7 @@ def start_together(starts: Sequence[Start]) -> list[Stepper | Exception]:
 def _start_group(starts: Sequence[Start]) -> Sequence[Stepper | Exception]:
     """Those of one model."""
     model = starts[0].model
-    if len(starts) == 1 or not hasattr(model, "start_each"):
+    if not hasattr(model, "start_each"):
         return [one.alone() for one in starts]
     joint = cast(JointModel, model)
     try:

@@ -137,7 +137,7 @@ class Transformer(VocabularyOutput):
         longest = 0 if fast is None or self.training else fast(self.encoder)
         packed = [i for i, one in enumerate(rows) if _is_sentence(one, longest)]
         started: dict[int, Seq2SeqStepper] = {}
-        if len(packed) > 1:
+        if packed:
             made = self._start_packed([rows[i].ids[0] for i in packed], [capacities[i] for i in packed])
             started = dict(zip(packed, made, strict=True))
         return [started[i] if i in started else self.start(one, capacity=capacities[i]) for i, one in enumerate(rows)]

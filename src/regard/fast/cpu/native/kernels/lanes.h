@@ -41,6 +41,10 @@ struct Ints {
     __m512i v;
 };
 
+// Keep what was loaded in its register: of few sums, compilers would rather load it again for each.
+static inline void hold(Floats& x) { asm("" : "+v"(x.v)); }
+static inline void hold(Ints& x) { asm("" : "+v"(x.v)); }
+
 static inline __mmask16 first(int n) { return (__mmask16)((1u << n) - 1); }
 
 static inline Floats every(float x) { return {_mm512_set1_ps(x)}; }
@@ -198,6 +202,10 @@ struct Floats {
 struct Ints {
     __m256i a, b;
 };
+
+// Keep what was loaded in its registers: of few sums, compilers would rather load it again for each.
+static inline void hold(Floats& x) { asm("" : "+x"(x.a), "+x"(x.b)); }
+static inline void hold(Ints& x) { asm("" : "+x"(x.a), "+x"(x.b)); }
 
 static inline __m256i first(int n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));

@@ -97,15 +97,18 @@ struct Bytes {
 };
 
 // Weights that will be needed next, asked of memory little by little: with every so many groups of inputs, some lines
-// of 64 bytes.
+// of 64 bytes. They are far ahead. Where few rows are multiplied by them there is no time to lose, and they come as near
+// as can be; for more rows they stay in the second cache, since the first has few places for what is on its way, and
+// who has none waits.
 template <int LINES, int EVERY = 1>
 struct Ahead {
     const uint8_t* at;
     int turn = 0;
 
+    template <int ROWS>
     void fetch() {
         if (EVERY > 1 && turn++ % EVERY) return;
-        for (int i = 0; i < LINES; i++) _mm_prefetch((const char*)at + i * 64, _MM_HINT_T0);
+        for (int i = 0; i < LINES; i++) _mm_prefetch((const char*)at + i * 64, ROWS < 4 ? _MM_HINT_T0 : _MM_HINT_T1);
         at += LINES * 64;
     }
 };
@@ -130,18 +133,29 @@ static void finish(const Linear& layer, const Inputs& in, typename K::Sum sum, i
 template <class K, int R, int C, class Next, class Finish>
 static inline void add_up(const uint8_t* a, int64_t stride, const uint8_t* w, int64_t groups, Next next, Finish finish) {
     typename K::Sum sums[R][C];
+#pragma GCC unroll 8
     for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
         for (int c = 0; c < C; c++) sums[r][c] = K::none();
+#pragma GCC unroll 1
     for (int64_t g = 0; g < groups; g++, w += TILE * 4, a += 4) {
         decltype(K::weights(w)) weights[C];
-        for (int c = 0; c < C; c++) weights[c] = K::weights(w + c * LANES * 4);
-        next.fetch();
+#pragma GCC unroll 2
+        for (int c = 0; c < C; c++) {
+            weights[c] = K::weights(w + c * LANES * 4);
+            if constexpr (R < 5) hold(weights[c]);
+        }
+        next.template fetch<R>();
+#pragma GCC unroll 8
         for (int r = 0; r < R; r++) {
             auto input = K::inputs(a + r * stride);
+#pragma GCC unroll 2
             for (int c = 0; c < C; c++) sums[r][c] = K::dot(sums[r][c], input, weights[c]);
         }
     }
+#pragma GCC unroll 8
     for (int r = 0; r < R; r++)
+#pragma GCC unroll 2
         for (int c = 0; c < C; c++) finish(r, c, sums[r][c]);
 }
 

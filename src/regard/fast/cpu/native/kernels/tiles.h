@@ -84,7 +84,7 @@ class Tiles {
             _tile_loadd(4, inputs, stride);
             _tile_loadd(6, weights, 128);
             _tile_loadd(7, weights + 64, 128);
-            for (int group = 0; group < TILE_GROUPS; group++) next.fetch();
+            for (int group = 0; group < TILE_GROUPS; group++) next.template fetch<1>();
             _tile_dpbusd(0, 4, 6);
             _tile_dpbusd(1, 4, 7);
             if (BOTH) {
