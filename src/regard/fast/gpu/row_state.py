@@ -51,10 +51,10 @@ class RowState:
         self.table = torch.zeros((len(_FIELDS), n_rows), dtype=torch.int64, device=device)
         self.chosen = torch.full((n_ticks, n_rows), NOTHING, dtype=torch.int64, device=device)
         self.log_probs = torch.zeros((n_ticks, n_rows), device=device)
-        self.tokens = self.table[0]
+        self.tokens, self.done = self.table[0], self.table[_FIELDS.index("done")]
         self._rows = torch.arange(n_rows, device=device)
         self._forbidden: dict[Marks, Tensor | None] = {}
-        self.table[_FIELDS.index("done")] = 1
+        self.done.fill_(1)
 
     def put(self, rows: Tensor, records: Sequence[RowRecord]) -> None:
         """These rows (n,) stand as the records say."""
@@ -63,7 +63,7 @@ class RowState:
 
     def end(self, rows: Tensor) -> None:
         """These rows write no more."""
-        self.table[_FIELDS.index("done")].index_fill_(0, rows, 1)
+        self.done.index_fill_(0, rows, 1)
 
     def step_next(self, rows: Tensor, tokens: Tensor) -> None:
         """These rows take part in the next step, fed with these tokens."""
