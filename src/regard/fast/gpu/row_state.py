@@ -41,6 +41,11 @@ class RowRecord:
         return [self.token, self.limit, 0, self.done, self.stream is not None, self.stream or 0, bits, 0, 0]
 
 
+def on_its_way(values: Tensor, device: torch.device) -> Tensor:
+    """Values of the host for a device that is busy: pinned, for with others the copy may wait until it is not."""
+    return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values
+
+
 class RowState:
     """The state of N rows, a column each of one table, so that what changes between launches is brought over at once.
 
@@ -59,7 +64,7 @@ class RowState:
     def put(self, rows: Tensor, records: Sequence[RowRecord]) -> None:
         """These rows (n,) stand as the records say."""
         columns = torch.tensor([one.column() for one in records], dtype=torch.int64)
-        self.table.index_copy_(1, rows, columns.T.to(rows.device, non_blocking=True))
+        self.table.index_copy_(1, rows, on_its_way(columns.T.contiguous(), rows.device))
 
     def end(self, rows: Tensor) -> None:
         """These rows write no more."""

@@ -36,7 +36,7 @@ from regard.errors import ShapeError
 from regard.fast.gpu.capture import CapturedDecoding, CaptureShape
 from regard.fast.gpu.graph_models import GraphModel
 from regard.fast.gpu.launch_plan import N_TICKS, LaunchPlan
-from regard.fast.gpu.row_state import RowRecord, RowState
+from regard.fast.gpu.row_state import RowRecord, RowState, on_its_way
 from regard.fast.gpu.static_cache import CacheContents
 from regard.models.gpt import refuse_beyond
 
@@ -170,7 +170,7 @@ class SharedDecoding:
         return list(chosen.split([len(one.rows) for one in steppers]))
 
     def write(self, *, launch: bool = True) -> dict[SharedStepper, list[Written]]:
-        """Make some steps for the rows that write, and give what earlier ones have written to those whose turn it is."""
+        """Make some steps for the rows that write; those whose turn it is get what earlier launches have written."""
         if launch:
             with self._on(self._stream, after=self._here()):
                 self._settle()
@@ -363,7 +363,7 @@ class SharedDecoding:
         self._widths = {self.n_rows: self._whole}
 
     def _row_tensor(self, rows: Sequence[int]) -> Tensor:
-        return torch.tensor(rows, dtype=torch.int64).to(self.device, non_blocking=True)
+        return on_its_way(torch.tensor(rows, dtype=torch.int64), self.device)
 
     def _here(self) -> torch.cuda.Stream | None:
         return torch.cuda.current_stream(self.device) if self._stream is not None else None
