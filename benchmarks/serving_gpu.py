@@ -229,7 +229,9 @@ def measured(
     }  # fmt: skip
     for metric, (value, _, _) in figures.items():
         print(f"{name:50} {metric:35} {value}" + (f"   launch {launch}" if launch else ""), flush=True)
-    facts = {"n": len(seen.texts), "chosen_on": launch and f"these users, launches of steps,ahead: {launch}"}
+    tried = " ".join(given.launch or ())
+    chosen_on = launch and f"the same load, measured once each: the most tokens/s of launches {tried} is {launch}"
+    facts = {"n": len(seen.texts), "chosen_on": chosen_on}
     return [
         row(name, metric, value, unit=unit, peer=peer and "offline, one batch", peer_value=peer, **facts)
         for metric, (value, unit, peer) in figures.items()
