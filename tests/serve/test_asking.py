@@ -1,10 +1,12 @@
-"""Files that were sent lie where a model can read them, under a name that harms nobody."""
+"""Files that were sent lie where a model can read them, under a name that harms nobody; streams end when they do."""
 
+import asyncio
+import time
 from pathlib import Path
 
 import pytest
 
-from regard.serve.asking import kept_files
+from regard.serve.asking import TokenQueue, kept_files
 from regard.serve.errors import ApiError
 
 
@@ -41,3 +43,16 @@ def test_other_files_are_refused():
     with pytest.raises(ApiError, match=r"'a.exe' is no file for this model; it reads .png"):  # noqa: SIM117
         with kept_files([("a.exe", b"x")], (".png",)):
             raise AssertionError
+
+
+async def paused(item, seconds):
+    """For how long a stream pauses, where an item comes meanwhile."""
+    queue, began = TokenQueue(), time.monotonic()
+    asyncio.get_running_loop().call_later(0.01, queue.put_nowait, item)
+    await queue.pause(seconds)
+    return time.monotonic() - began
+
+
+def test_tokens_gather_for_a_while_and_the_end_of_a_stream_does_not_wait():
+    assert asyncio.run(paused([3, 4], 0.1)) >= 0.09
+    assert asyncio.run(paused(None, 30.0)) < 15.0

@@ -40,10 +40,14 @@ class JointStepper(Stepper, Protocol):
 
 @dataclass(frozen=True)
 class Written:
-    """What a row has written since it was last looked at, and how likely each token was."""
+    """What a row has written since it was last looked at, and how likely each token was.
+
+    `n_steps` were made since anybody was looked at.
+    """
 
     tokens: list[int]
     log_probs: list[float]
+    n_steps: int
 
 
 class WritingStepper(JointStepper, Protocol):
@@ -150,16 +154,15 @@ def write_together(steppers: Sequence[WritingStepper], *, launch: bool) -> list[
 
 def _groups(steppers: Sequence[Stepper]) -> list[list[int]]:
     """Which can step together, each once, in their order."""
-    groups: list[list[int]] = []
+    groups: list[tuple[JointStepper | None, list[int]]] = []
     for i, stepper in enumerate(steppers):
-        for group in groups:
-            first = _joint(steppers[group[0]])
+        for first, group in groups:
             if first is not None and first.joins(stepper):
                 group.append(i)
                 break
         else:
-            groups.append([i])
-    return groups
+            groups.append((_joint(stepper), [i]))
+    return [group for _, group in groups]
 
 
 def _step_group(

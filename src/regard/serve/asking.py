@@ -71,10 +71,28 @@ def cancel(tickets: Sequence[Ticket]) -> None:
         ticket.cancel()
 
 
+class TokenQueue(asyncio.Queue[list[int] | None]):
+    """The tokens of a stream as they come; None is its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def put_nowait(self, item: list[int] | None) -> None:
+        """Add tokens, or the end."""
+        super().put_nowait(item)
+        if item is None and not self._ended.done():
+            self._ended.set_result(None)
+
+    async def pause(self, seconds: float) -> None:
+        """Let tokens gather for so long; the end is not waited with: whoever has heard it may ask again."""
+        await asyncio.wait([self._ended], timeout=seconds)
+
+
 async def pieces(model: ServedModel, ask: Ask, *, told: dict[str, Any]) -> AsyncIterator[str]:
     """The text of a stream as it comes, in few large pieces; `told["end"]` is how it ended, when it has."""
     speech = model.predictor.detokenizer(ask.input, **ask.options)
-    heard, deliveries = asyncio.Queue[list[int] | None](), model.deliveries.here()
+    heard, deliveries = TokenQueue(), model.deliveries.here()
 
     def tell(tokens: list[int] | None) -> None:
         deliveries.add(heard, tokens)
@@ -91,7 +109,7 @@ async def pieces(model: ServedModel, ask: Ask, *, told: dict[str, Any]) -> Async
             if text := speech.add([token for tokens in joined if tokens is not None for token in tokens]):
                 yield text
             if not over:
-                await asyncio.sleep(_pause(model.engine.n_running))
+                await heard.pause(_pause(model.engine.n_running))
         told["end"] = raised(ticket.future.exception() or ticket.future.result())
         if text := speech.rest():
             yield text

@@ -219,5 +219,5 @@ def advance(decodings: Sequence[Decoding]) -> Progress:
     for one, pieces in zip(writing, written, strict=True):
         if pieces:
             one.resume(pieces)
-    lengths = [len(row.tokens) for pieces in written if isinstance(pieces, list) for row in pieces]
-    return Progress(n_rows + sum(lengths), max([1, *lengths]))
+    new = [row for pieces in written if isinstance(pieces, list) for row in pieces]
+    return Progress(n_rows + sum(len(row.tokens) for row in new), max((row.n_steps for row in new), default=1))

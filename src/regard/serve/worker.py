@@ -196,8 +196,8 @@ class Worker:
             self.desk.watcher.began(time.monotonic() - ticket.came)
             self.live[ticket] = decoding = Decoding(partial(self._answer, ticket.ask))
             decoding.start()
-            self._settle(ticket, decoding)
         self._read_inputs()
+        self._settle()
 
     def _read_inputs(self) -> None:
         """For all who wait for that: who has just begun, or goes on with another input."""
@@ -205,8 +205,6 @@ class Worker:
             begin(list(self.live.values()))
         else:
             self.reader.read(list(self.live.values()), threads=self.room.threads)
-        for ticket, decoding in list(self.live.items()):
-            self._settle(ticket, decoding)
 
     def _answer(self, ask: Ask) -> Any:
         """What one request asks for, in full."""
@@ -223,25 +221,26 @@ class Worker:
         made = advance(list(self.live.values()))
         now = time.monotonic()
         self.desk.watcher.stepped(made.n_tokens, (now - before) / made.n_steps)
-        for ticket, decoding in list(self.live.items()):
+        for ticket, decoding in self.live.items():
             ticket.n_steps += 1
-            if decoding.has_stepped and not ticket.has_begun:
+            if not ticket.has_begun and decoding.has_stepped:
                 ticket.has_begun = True
                 self.desk.watcher.first_token(now - ticket.came)
-            self._settle(ticket, decoding)
+        self._settle()
 
-    def _settle(self, ticket: Ticket, decoding: Decoding) -> None:
-        if decoding.over:
+    def _settle(self) -> None:
+        """Answer those that are over."""
+        for ticket, decoding in [(ticket, one) for ticket, one in self.live.items() if one.over]:
             del self.live[ticket]
             self._close(ticket, decoding.outcome)
 
     def _let_go(self) -> None:
         """End those that are cancelled or late, whether they wait or are being decoded."""
         now = time.monotonic()
-        for ticket, decoding in list(self.live.items()):
+        for ticket, decoding in self.live.items():
             if (problem := ticket.problem(now)) is not None:
                 decoding.stop(problem)
-                self._settle(ticket, decoding)
+        self._settle()
         with self.desk.changed:
             gone = [ticket for ticket in self.desk.queue if ticket.problem(now) is not None]
             for ticket in gone:
@@ -258,9 +257,9 @@ class Worker:
             ticket.future.set_result(outcome)
 
     def _end_live(self, problem: Exception) -> None:
-        for ticket, decoding in list(self.live.items()):
+        for decoding in self.live.values():
             decoding.stop(problem)
-            self._settle(ticket, decoding)
+        self._settle()
 
     def _end_all(self, problem: Exception) -> None:
         self._end_live(problem)

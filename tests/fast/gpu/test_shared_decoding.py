@@ -9,7 +9,9 @@ import torch
 from regard.attention import Rows
 from regard.decoding import DecodeOptions, decode
 from regard.errors import ShapeError, UsageError
+from regard.fast.gpu.capture import CaptureShape, static_caches
 from regard.fast.gpu.graph_models import graph_model
+from regard.fast.gpu.launch_plan import LaunchPlan
 from regard.fast.gpu.shared_decoding import SharedDecoding, SharedModel
 from regard.models.gpt import GPT
 
@@ -109,6 +111,83 @@ def test_rows_that_only_write_do_so_several_steps_at_a_time(monkeypatch):
     monkeypatch.setattr(shared, "_launch", lambda n, **how: launches.append(n) or launch(n, **how))
     assert_same(served(model, shared, requests, most=13), alone(model, requests))
     assert max(launches) > 1
+
+
+@pytest.mark.parametrize("plan", [LaunchPlan(1, 1), LaunchPlan(2, 2), LaunchPlan(5, 4)], ids=str)
+def test_any_plan_of_launches_gives_the_same(plan):
+    model, requests = gpt().to(DEVICE), requests_of(30, seed=6, kinds=("greedy", "sample", "samples", "beam"))
+    shared = SharedDecoding(graph_model(model), n_rows=16, plan=plan)
+    assert_same(served(model, shared, requests, most=13), alone(model, requests))
+
+
+def test_rows_told_of_several_launches_at_once_get_the_same(monkeypatch):
+    monkeypatch.setattr(LaunchPlan, "n_held", lambda *_, **__: 3)
+    model, requests = gpt().to(DEVICE), requests_of(30, seed=7, kinds=("greedy", "sample", "samples"))
+    shared = SharedDecoding(graph_model(model), n_rows=16, plan=LaunchPlan(2, 2))
+    monkeypatch.setattr(shared, "_n_steps", lambda: 2)
+    assert_same(served(model, shared, requests, most=13), alone(model, requests))
+    assert not shared._writing
+
+
+def test_the_first_tokens_and_the_last_are_not_held_back(monkeypatch):
+    monkeypatch.setattr(LaunchPlan, "n_held", lambda *_, **__: 1000)
+    model = gpt().to(DEVICE)
+    shared = SharedDecoding(graph_model(model), n_rows=4, plan=LaunchPlan(2, 2))
+    monkeypatch.setattr(shared, "_n_steps", lambda: 2)
+    one = Decoding(partial(asked, JoinedModel(SharedModel(model, shared)), [3, 4], "banned", 12, 0, prompted=True))
+    one.start()
+    begin([one])
+    tokens = [advance([one]).n_tokens for _ in range(20) if not one.over]
+    n = len(one.outcome[0][0]) + one.outcome[0][1]
+    assert tokens[:3] == [0, min(2, n), 0 if n > 4 else n - 2], "of the second launch, the first is looked at"
+    assert sum(tokens) == n
+    assert len(tokens) == 1 + -(-n // 2), "the last launch that brought a token is the last that was looked at"
+
+
+@pytest.mark.parametrize("name", ["gpt llama", "transformer"])
+def test_layers_in_one_tensor_hold_what_layers_by_themselves_do(name):
+    model = graph_model(MODELS[name]().to(DEVICE))
+    dtype, n_source = model.module.output_weight.dtype, 12 if name == "transformer" else 0
+    shape = CaptureShape(9, 1, n_source, 12, dtype, autocast=False)
+    together, apart = (static_caches(model, shape, together=which) for which in (True, False))
+    ids, lengths = torch.randint(3, V, (3, 6), device=DEVICE), torch.tensor([6, 2, 4], device=DEVICE)
+    for n, rows in ((3, [7, 0, 4]), (2, [4, 8])):
+        contents = model.read(Rows(ids[:n], lengths[:n]))
+        for cache in (together, apart):
+            contents.copy_to(cache, torch.tensor(rows, device=DEVICE))
+    assert (together.whole_past is None, apart.whole_past) == (False, None)
+    for ours, theirs in zip([*together.past, *together.source], [*apart.past, *apart.source], strict=True):
+        assert torch.equal(ours.keys, theirs.keys)
+        assert torch.equal(ours.values, theirs.values)
+        assert theirs.keys.any() or name == "transformer"
+    assert torch.equal(together.slots.positions, apart.slots.positions)
+
+
+@pytest.mark.parametrize(
+    ("rows", "step_seconds", "plan", "n_steps"),
+    [
+        (256, 0.0024, LaunchPlan(), 8),
+        (256, 0.0030, LaunchPlan(), 8),
+        (256, 0.0200, LaunchPlan(), 1),
+        (256, 0.0024, LaunchPlan(4, 2), 4),
+        (256, 0.0028, LaunchPlan(16, 2), 16),
+        (1, 0.0003, LaunchPlan(), 32),
+        (1, 0.00001, LaunchPlan(12, 2), 60),
+    ],
+)
+def test_launches_are_whole_graphs_where_steps_are_short(rows, step_seconds, plan, n_steps):
+    assert plan.n_steps(rows, step_seconds=step_seconds) == n_steps
+    assert sum(plan.graphs(n_steps)) == n_steps
+
+
+def test_plans_of_launches_come_from_the_environment_or_are_refused(monkeypatch):
+    assert LaunchPlan.of_environment() == LaunchPlan()
+    monkeypatch.setenv("REGARD_LAUNCH", "4,2")
+    assert LaunchPlan.of_environment() == LaunchPlan(4, 2)
+    for wrong, told in (("4", "allowed is steps,ahead such as 8,3"), ("0,2", "allowed are 1 to 64, and 1 or more")):
+        monkeypatch.setenv("REGARD_LAUNCH", wrong)
+        with pytest.raises(UsageError, match=told):
+            LaunchPlan.of_environment()
 
 
 @pytest.mark.parametrize("name", ["gpt llama", "transformer"])

@@ -14,7 +14,7 @@ On a processor the same steps run, without graphs, over the same caches.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
@@ -64,7 +64,10 @@ class CapturedDecoding:
             else first_of.tokens[: shape.n_rows]
         )
         self.cache: StaticDecoderCache = (
-            static_caches(model, shape) if first_of is None else first_of.cache.first(shape.n_rows)
+            # The compiler wants tensors that share no memory.
+            static_caches(model, shape, together=not compiled)
+            if first_of is None
+            else first_of.cache.first(shape.n_rows)
         )
         self.logits: Tensor | None = None
         # A graph knows addresses only: what lies there is held, and has to be what the model still uses.
@@ -220,25 +223,40 @@ class CapturedDecoding:
             self._graphs[name] = None
 
 
-def static_caches(model: GraphModel[Any], shape: CaptureShape) -> StaticDecoderCache:
-    """Caches of this shape for a model, with nothing in them."""
+def static_caches(model: GraphModel[Any], shape: CaptureShape, *, together: bool) -> StaticDecoderCache:
+    """Caches of this shape for a model, with nothing in them; those of all layers `together` in one tensor."""
     device = model.module.output_weight.device
     slots = StaticSlots(shape.n_rows, capacity=shape.capacity, device=device)
     n_sources = shape.n_rows // shape.per_source
     lengths = torch.zeros(n_sources, dtype=torch.int64, device=device)
+    past = [(shape.capacity, shape.n_rows, a.n_kv_heads, a.d_head) for a in model.attentions("masked")]
+    source = [(n_sources, a.n_kv_heads, shape.n_source, a.d_head) for a in model.attentions("cross")]
+    whole_past, whole_source = (_whole(layers, shape.dtype, device) if together else None for layers in (past, source))
     return StaticDecoderCache(
         slots,
-        [StaticKVCache(slots, a.n_kv_heads, a.d_head, dtype=shape.dtype) for a in model.attentions("masked")],
         [
-            StaticCrossCache(
-                lengths,
-                (n_sources, a.n_kv_heads, shape.n_source, a.d_head),
-                per_source=shape.per_source,
-                dtype=shape.dtype,
-            )
-            for a in model.attentions("cross")
+            StaticKVCache(slots, *one[2:], dtype=shape.dtype, memory=memory)
+            for one, memory in zip(past, _pairs(whole_past, len(past)), strict=True)
         ],
+        [
+            StaticCrossCache(lengths, one, per_source=shape.per_source, dtype=shape.dtype, memory=memory)
+            for one, memory in zip(source, _pairs(whole_source, len(source)), strict=True)
+        ],
+        whole_past,
+        whole_source,
     )
+
+
+def _whole(shapes: Sequence[tuple[int, ...]], dtype: torch.dtype, device: torch.device) -> Tensor | None:
+    """Memory for the keys and values of all layers; None where their shapes differ, or there are none."""
+    if len(set(shapes)) != 1:
+        return None
+    return torch.zeros((2 * len(shapes), *shapes[0]), dtype=dtype, device=device)
+
+
+def _pairs(whole: Tensor | None, n_layers: int) -> Sequence[Tensor | None]:
+    """What each layer has of it."""
+    return [None if whole is None else whole[2 * i : 2 * i + 2] for i in range(n_layers)]
 
 
 def _captured(work: Callable[[], None], stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:

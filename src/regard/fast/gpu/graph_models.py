@@ -20,7 +20,15 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.attention import Learned, MultiHeadAttention, Rows
 from regard.errors import UsageError
-from regard.fast.gpu.static_cache import CacheContents, StaticCrossCache, StaticDecoderCache, StaticKVCache, StaticSlots
+from regard.fast.gpu.static_cache import (
+    CacheContents,
+    Layers,
+    StaticCrossCache,
+    StaticDecoderCache,
+    StaticKVCache,
+    StaticSlots,
+    stacked,
+)
 from regard.layers.blocks import DecoderBlock, DecoderStack, EncoderBlock, EncoderStack
 from regard.models.gpt import GPT, GPTStepper, refuse_beyond
 from regard.models.transformer import Transformer, padded_rows
@@ -102,8 +110,7 @@ class GraphGPT(GraphModel[GPT]):
         lengths = torch.full((read.n_rows,), read.length, device=read.device)
         if read.starts is None:
             return CacheContents.of_past(past, lengths)
-        pushed = [(_pushed_left(keys, read.starts), _pushed_left(values, read.starts)) for keys, values in past]
-        return CacheContents.of_past(pushed, lengths - read.starts)
+        return CacheContents.of_past(_pushed_left(past, read.starts), lengths - read.starts)
 
     def step(self, tokens: Tensor, cache: StaticDecoderCache) -> Tensor:
         """As `GPTStepper.step`."""
@@ -196,7 +203,14 @@ def _time_first(heads: Tensor) -> Tensor:
     return heads.permute(2, 0, 1, 3)
 
 
-def _pushed_left(heads: Tensor, starts: Tensor) -> Tensor:
+def _pushed_left(past: Layers, starts: Tensor) -> Layers:
     """Rows (T, N, G, E) that begin at `starts` (N,), brought to time 0; what is behind their ends means nothing."""
-    times = torch.arange(len(heads), device=starts.device)[:, None] + starts
-    return heads[times.clamp(max=len(heads) - 1), torch.arange(len(starts), device=starts.device)]
+    if not past:
+        return []
+    n_times = len(past[0][0])
+    times = (torch.arange(n_times, device=starts.device)[:, None] + starts).clamp(max=n_times - 1)
+    rows = torch.arange(len(starts), device=starts.device)
+    if len({keys.shape for keys, _ in past}) > 1:
+        return [(keys[times, rows], values[times, rows]) for keys, values in past]
+    parts = stacked(past)[:, times, rows].unbind()
+    return list(zip(parts[::2], parts[1::2], strict=True))

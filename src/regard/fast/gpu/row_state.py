@@ -41,6 +41,11 @@ class RowRecord:
         return [self.token, self.limit, 0, self.done, self.stream is not None, self.stream or 0, bits, 0, 0]
 
 
+def on_its_way(values: Tensor, device: torch.device) -> Tensor:
+    """Values of the host for a device that is busy: pinned, for with others the copy may wait until it is not."""
+    return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values
+
+
 class RowState:
     """The state of N rows, a column each of one table, so that what changes between launches is brought over at once.
 
@@ -51,19 +56,19 @@ class RowState:
         self.table = torch.zeros((len(_FIELDS), n_rows), dtype=torch.int64, device=device)
         self.chosen = torch.full((n_ticks, n_rows), NOTHING, dtype=torch.int64, device=device)
         self.log_probs = torch.zeros((n_ticks, n_rows), device=device)
-        self.tokens = self.table[0]
+        self.tokens, self.done = self.table[0], self.table[_FIELDS.index("done")]
         self._rows = torch.arange(n_rows, device=device)
         self._forbidden: dict[Marks, Tensor | None] = {}
-        self.table[_FIELDS.index("done")] = 1
+        self.done.fill_(1)
 
     def put(self, rows: Tensor, records: Sequence[RowRecord]) -> None:
         """These rows (n,) stand as the records say."""
         columns = torch.tensor([one.column() for one in records], dtype=torch.int64)
-        self.table.index_copy_(1, rows, columns.T.to(rows.device, non_blocking=True))
+        self.table.index_copy_(1, rows, on_its_way(columns.T.contiguous(), rows.device))
 
     def end(self, rows: Tensor) -> None:
         """These rows write no more."""
-        self.table[_FIELDS.index("done")].index_fill_(0, rows, 1)
+        self.done.index_fill_(0, rows, 1)
 
     def step_next(self, rows: Tensor, tokens: Tensor) -> None:
         """These rows take part in the next step, fed with these tokens."""

@@ -7,6 +7,7 @@
 
 A launch is some steps, recorded as a few graphs, on a stream of its own. What was chosen in a launch is looked at while
 the next ones run, so that the device does not wait for us: who has come joins, and who is done leaves, between two.
+Of many rows each is told of several launches at once, in turn; its first tokens and its last are told at once.
 With `exact`, inputs are read one by one and every step is made for all rows there are, used or not: then the bits of an
 answer do not depend on who else is being answered.
 """
@@ -20,7 +21,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -32,42 +35,52 @@ from regard.decoding.sampling import stream_keys
 from regard.errors import ShapeError
 from regard.fast.gpu.capture import CapturedDecoding, CaptureShape
 from regard.fast.gpu.graph_models import GraphModel
-from regard.fast.gpu.row_state import RowRecord, RowState
+from regard.fast.gpu.launch_plan import N_TICKS, LaunchPlan
+from regard.fast.gpu.row_state import RowRecord, RowState, on_its_way
 from regard.fast.gpu.static_cache import CacheContents
 from regard.models.gpt import refuse_beyond
 
-N_TICKS = 64  # steps of a launch, at most
-_TOGETHER = 8  # steps that are recorded as one graph
-_LAUNCH = 0.01, 0.02  # seconds that a launch should take, for one row and for a full house
-_FULL = 256  # rows that write: a full house
-_AHEAD = 3  # launches on their way, the one that is looked at included
 _ROOM = 512  # positions and source tokens a row, at first: from here on kernels work in blocks of one size
 _READ = 16_384  # positions that are read as one batch
 
 
 @dataclass
 class _Launch:
-    """Steps on their way, and whose rows were which."""
+    """Steps on their way; they are those of all who wrote by the launch of this number."""
 
+    number: int
     n_steps: int
     chosen: Tensor
     log_probs: Tensor
-    members: dict[SharedStepper, list[int]]
+    done: Tensor
     began: torch.cuda.Event | None = None
     over: torch.cuda.Event | None = None
 
-    def columns(self) -> tuple[list[list[int]], list[list[float]]]:
-        """The tokens and log-probabilities of each row, once they are there."""
+    def table(self) -> _Table:
+        """What each row has written, once it is there."""
         if self.over is not None:
             self.over.synchronize()
-        return self.chosen.T.tolist(), self.log_probs.T.tolist()
+        return _Table(self.number, self.n_steps, *(x.numpy() for x in (self.chosen, self.log_probs, self.done)))
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The tokens and log-probabilities (K, n) that a launch has brought n rows, and which were done after it (n,)."""
+
+    number: int
+    n_steps: int
+    tokens: NDArray[np.int64]
+    log_probs: NDArray[np.float32]
+    done: NDArray[np.int64]
 
 
 class SharedDecoding:
     """The rows of a model that several decodings share."""
 
-    def __init__(self, model: GraphModel[Any], *, n_rows: int, exact: bool = False) -> None:
-        self.model, self.n_rows, self.exact = model, n_rows, exact
+    def __init__(
+        self, model: GraphModel[Any], *, n_rows: int, exact: bool = False, plan: LaunchPlan | None = None
+    ) -> None:
+        self.model, self.n_rows, self.exact, self.plan = model, n_rows, exact, plan or LaunchPlan()
         self.device: torch.device = model.module.output_weight.device
         self._free = list(range(n_rows))
         self._state = RowState(n_rows, n_ticks=N_TICKS, device=self.device)
@@ -80,8 +93,10 @@ class SharedDecoding:
         self._records: dict[int, RowRecord] = {}
         self._leaving: deque[int] = deque()
         self._gone: list[int] = []
+        self._n_launched = 0
         self._pending: deque[_Launch] = deque()
-        self._writing: dict[SharedStepper, None] = {}
+        self._unread: deque[_Table] = deque()  # what somebody has not been told of
+        self._writing: dict[SharedStepper, None] = {}  # who began first comes first
         self._marks: Marks | None = None
         self._step_seconds = 0.002
         self._build(_ROOM, _ROOM if model.attentions("cross") else 0)
@@ -155,14 +170,15 @@ class SharedDecoding:
         return list(chosen.split([len(one.rows) for one in steppers]))
 
     def write(self, *, launch: bool = True) -> dict[SharedStepper, list[Written]]:
-        """Make some steps for the rows that write, and give what an earlier launch has written, if it is over."""
+        """Make some steps for the rows that write; those whose turn it is get what earlier launches have written."""
         if launch:
             with self._on(self._stream, after=self._here()):
                 self._settle()
                 self._launch(self._n_steps(), keeps=False)
-        while self._pending and not self._pending[0].members.keys() & self._writing.keys():
+        first = next((one.began for one in self._writing), self._n_launched)
+        while self._pending and self._pending[0].number < first:
             self._pending.popleft()  # nobody waits for it
-        if not self._pending or (launch and len(self._pending) < _AHEAD):
+        if not self._pending or (launch and len(self._pending) < self.plan.ahead):
             return {}
         return self._collected(self._pending.popleft())
 
@@ -185,6 +201,7 @@ class SharedDecoding:
             self._records[row] = RowRecord(
                 starts[i // n_each], limits[i // n_each], False, stream, 1.0 if stream is None else options.temperature
             )
+        stepper.began = stepper.unread = self._n_launched
         self._writing[stepper] = None
 
     def select(self, stepper: SharedStepper, rows: Sequence[int], *, same_source: bool) -> None:
@@ -219,10 +236,10 @@ class SharedDecoding:
     # ---- inside
 
     def _n_steps(self) -> int:
-        n_rows = sum(one.n_rows for one in self._writing)
-        seconds = _LAUNCH[0] + (_LAUNCH[1] - _LAUNCH[0]) * min(1.0, n_rows / _FULL)
-        n_steps = max(1, min(N_TICKS, round(seconds / self._step_seconds)))
-        return n_steps if n_steps < _TOGETHER else n_steps // _TOGETHER * _TOGETHER
+        return self.plan.n_steps(self._n_writing(), step_seconds=self._step_seconds)
+
+    def _n_writing(self) -> int:
+        return sum(len(one.rows) for one in self._writing)
 
     def _take(self, n: int) -> list[int]:
         self._put_back()
@@ -264,7 +281,7 @@ class SharedDecoding:
         captured, positions = self._of_width(used), self._whole.cache.slots.positions[:used]
         began, over = _events(self._stream)
         self._state.begin_ticks()
-        for times in _parts(n_steps):
+        for times in self.plan.graphs(n_steps):
             captured.run(
                 self.model,
                 (marks, drawn),
@@ -274,21 +291,34 @@ class SharedDecoding:
                 stream=self._capturing,
             )
         chosen, log_probs = (_to_host(x[:n_steps, :used]) for x in (self._state.chosen, self._state.log_probs))
+        done = _to_host(self._state.done[:used])
         if over is not None:
             over.record()
-        members = {one: list(one.rows) for one in self._writing}
-        self._pending.append(_Launch(n_steps, chosen, log_probs, members, began, over))
+        self._pending.append(_Launch(self._n_launched, n_steps, chosen, log_probs, done, began, over))
+        self._n_launched += 1
         return captured
 
     def _collected(self, launch: _Launch) -> dict[SharedStepper, list[Written]]:
-        tokens, log_probs = launch.columns()
+        table = launch.table()
         if launch.began is not None and launch.over is not None:
             self._step_seconds = launch.began.elapsed_time(launch.over) / 1000 / launch.n_steps
-        return {
-            one: [_written(tokens[row], log_probs[row]) for row in rows]
-            for one, rows in launch.members.items()
-            if one in self._writing
-        }
+        self._unread.append(table)
+        every = self.plan.n_held(self._n_writing(), launch_seconds=launch.n_steps * self._step_seconds)
+        done = table.done.tolist()
+        told = self._written_by([one for one in self._writing if one.is_told(table.number, done, every=every)])
+        first = min((one.unread for one in self._writing), default=self._n_launched)
+        while self._unread and self._unread[0].number < first:
+            self._unread.popleft()
+        return told
+
+    def _written_by(self, steppers: Sequence[SharedStepper]) -> dict[SharedStepper, list[Written]]:
+        """What the rows of each have written since it was last told."""
+        tables = list(self._unread)
+        since = {table.number: tables[i:] for i, table in enumerate(tables)}
+        written = {one: [_written(since[one.unread], row) for row in one.rows] for one in steppers}
+        for one in steppers:
+            one.unread = tables[-1].number + 1
+        return written
 
     def _used(self) -> int:
         """How many rows a step is made for: up to the last that is taken, rounded up; with `exact` always all."""
@@ -333,7 +363,7 @@ class SharedDecoding:
         self._widths = {self.n_rows: self._whole}
 
     def _row_tensor(self, rows: Sequence[int]) -> Tensor:
-        return torch.tensor(rows, dtype=torch.int64).to(self.device, non_blocking=True)
+        return on_its_way(torch.tensor(rows, dtype=torch.int64), self.device)
 
     def _here(self) -> torch.cuda.Stream | None:
         return torch.cuda.current_stream(self.device) if self._stream is not None else None
@@ -355,6 +385,7 @@ class SharedStepper:
         self.owned = list(rows)
         self.length = 0
         self.is_drawn = False
+        self.began = self.unread = 0  # the first launch that it writes by, and the first that it was not told of
 
     @property
     def device(self) -> torch.device:
@@ -406,6 +437,12 @@ class SharedStepper:
         written = self.shared.write(launch=launch)
         return [written.get(one, []) for one in (self, *others)]
 
+    def is_told(self, number: int, done: Sequence[int], *, every: int) -> bool:
+        """Whether it hears of the launch of this number now: its first, its last, or one of `every` so many."""
+        if number <= self.began:
+            return number == self.began
+        return (number + self.rows[0]) % every == 0 or all(done[row] for row in self.rows)
+
     def close(self) -> None:
         """Over: the rows are for others."""
         self.shared.release(self)
@@ -437,14 +474,15 @@ class SharedModel:
         return steppers + [self._module.start(one, capacity=capacity) for one, capacity in rest]
 
 
-def _parts(n_steps: int) -> list[int]:
-    """Steps as graphs of several, and of one."""
-    return [_TOGETHER] * (n_steps // _TOGETHER) + [1] * (n_steps % _TOGETHER)
-
-
-def _written(tokens: list[int], log_probs: list[float]) -> Written:
-    n = tokens.index(NOTHING) if NOTHING in tokens else len(tokens)
-    return Written(tokens[:n], log_probs[:n])
+def _written(tables: Sequence[_Table], row: int) -> Written:
+    """What one row has written in launches that follow one another."""
+    tokens: list[int] = []
+    log_probs: list[float] = []
+    for table in tables:
+        tokens += table.tokens[:, row].tolist()
+        log_probs += table.log_probs[:, row].tolist()
+    n = tokens.index(NOTHING) if tables[-1].done[row] and NOTHING in tokens else len(tokens)
+    return Written(tokens[:n], log_probs[:n], tables[-1].n_steps)
 
 
 def _one_batch(inputs: Sequence[Rows]) -> Rows:

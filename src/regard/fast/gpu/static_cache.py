@@ -63,12 +63,13 @@ class StaticSlots:
 class StaticKVCache:
     """The keys and values that N rows have cached in one layer; it attends by itself."""
 
-    def __init__(self, slots: StaticSlots, n_kv_heads: int, width: int, *, dtype: torch.dtype) -> None:
+    def __init__(
+        self, slots: StaticSlots, n_kv_heads: int, width: int, *, dtype: torch.dtype, memory: Tensor | None = None
+    ) -> None:
+        """`memory` (2, capacity, N, G, E), all zeros, is where its keys and values are to lie."""
         shape = (slots.capacity, slots.n_rows, n_kv_heads, width)
         self.slots = slots
-        # Zeros, because what is hidden is weighed by zero where attention is written out, and must be a number.
-        self.keys = torch.zeros(shape, dtype=dtype, device=slots.positions.device)
-        self.values = torch.zeros_like(self.keys)
+        self.keys, self.values = _keys_and_values(memory, shape, dtype, slots.positions.device)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float) -> Tensor:
         """Cache key and value (N, G, E) at the rows' positions, and attend up to there: query (N, H, E) → (N, H, E)."""
@@ -101,10 +102,18 @@ class StaticKVCache:
 class StaticCrossCache:
     """The keys and values of n sources in one layer, each looked at by `per_source` rows that follow one another."""
 
-    def __init__(self, lengths: Tensor, shape: tuple[int, int, int, int], *, per_source: int, dtype: torch.dtype):
+    def __init__(
+        self,
+        lengths: Tensor,
+        shape: tuple[int, int, int, int],
+        *,
+        per_source: int,
+        dtype: torch.dtype,
+        memory: Tensor | None = None,
+    ) -> None:
+        """`memory` (2, n, G, S, E), all zeros, is where its keys and values are to lie."""
         self.lengths, self.per_source = lengths, per_source
-        self.keys = torch.zeros(shape, dtype=dtype, device=lengths.device)
-        self.values = torch.zeros_like(self.keys)
+        self.keys, self.values = _keys_and_values(memory, shape, dtype, lengths.device)
 
     def attend(self, query: Tensor, *, scale: float) -> Tensor:
         """Each row looks at its source: query (N, H, E) → (N, H, E)."""
@@ -131,11 +140,16 @@ class StaticCrossCache:
 
 @dataclass
 class StaticDecoderCache:
-    """The caches of all layers; a language model has no source."""
+    """The caches of all layers; a language model has no source.
+
+    Layers of one shape lie in one tensor each, keys and values in turn: what enters is then copied for all at once.
+    """
 
     slots: StaticSlots
     past: list[StaticKVCache]
     source: list[StaticCrossCache] = field(default_factory=list)
+    whole_past: Tensor | None = None  # (2L, capacity, N, G, E)
+    whole_source: Tensor | None = None  # (2L, n, G, S, E)
 
     def first(self, n_rows: int) -> StaticDecoderCache:
         """The first rows alone, in the same memory."""
@@ -204,15 +218,34 @@ class CacheContents:
         cache.slots.positions[rows] = self.positions
         cache.slots.ancestors[:, rows] = rows.int()
         each = self if self.sources is None else self._with_a_source_a_row()
-        each._fill(cache, rows=rows, sources=rows)
+        each._fill_past(cache, rows)
+        each._fill_source(cache, rows)
 
     def _fill(self, cache: StaticDecoderCache, *, rows: Tensor | slice, sources: Tensor | slice) -> None:
+        """Layer by layer, so that no more than one is copied on the way."""
         for layer, held in zip(cache.past, self.past, strict=bool(self.past)):
             layer.fill(*held, ancestors=self.ancestors, into=rows)
         if self.source and self.sources is not None and self.lengths is not None:
             cache.source[0].lengths[sources] = self.lengths[self.sources]
             for source, kept in zip(cache.source, self.source, strict=True):
                 source.fill(*kept, rows=self.sources, into=sources)
+
+    def _fill_past(self, cache: StaticDecoderCache, rows: Tensor) -> None:
+        """All layers at once, where they lie together."""
+        if cache.whole_past is None:
+            replace(self, source=[])._fill(cache, rows=rows, sources=rows)
+        elif self.past:
+            held_LTNGE, length = stacked(self.past), len(self.ancestors)
+            times = torch.arange(length, device=rows.device)[:, None]
+            cache.whole_past[:, :length, rows] = held_LTNGE[:, times, self.ancestors.long()]
+
+    def _fill_source(self, cache: StaticDecoderCache, rows: Tensor) -> None:
+        if cache.whole_source is None:
+            replace(self, past=[])._fill(cache, rows=rows, sources=rows)
+        elif self.source and self.sources is not None and self.lengths is not None:
+            held_LNGSE = stacked(self.source)
+            cache.source[0].lengths[rows] = self.lengths[self.sources]
+            cache.whole_source[:, rows, :, : held_LNGSE.shape[3]] = held_LNGSE.index_select(1, self.sources)
 
     def _with_a_source_a_row(self) -> CacheContents:
         assert self.sources is not None
@@ -238,6 +271,23 @@ def attend_source_explicitly(query: Tensor, *, cache: StaticCrossCache, scale: f
     times = torch.arange(k_NGSE.shape[2], device=query.device)
     allowed_nS = times < cache.lengths[:, None]
     return _written_out(query, k_NGSE, v_NGSE, allowed_nS.repeat_interleave(cache.per_source, 0), scale=scale)
+
+
+def stacked(layers: Layers) -> Tensor:
+    """Keys and values in turn, layer after layer, as one tensor (2L, …)."""
+    return torch.stack([part for layer in layers for part in layer])
+
+
+def _keys_and_values(
+    memory: Tensor | None, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Parts of a memory, or tensors of their own.
+
+    Zeros, because what is hidden is weighed by zero where attention is written out, and must be a number.
+    """
+    if memory is not None:
+        return memory[0], memory[1]
+    return torch.zeros(shape, dtype=dtype, device=device), torch.zeros(shape, dtype=dtype, device=device)
 
 
 def _together(heads: Tensor) -> Tensor:
