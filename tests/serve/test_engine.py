@@ -142,7 +142,7 @@ def test_inputs_are_read_beside_the_steps_and_no_bit_changes(alone):
     chance, engines = Random(3), {}
     try:
         engines = {name: engine_of(name) for name in ("translation", "language", "labels")}
-        assert [engine._worker.reader is not None for engine in engines.values()] == [True, True, False]
+        assert [engine._worker.beside is not None for engine in engines.values()] == [True, True, False]
         asked = [some_request(chance) for _ in range(60)]
         tickets = [engines[name].submit([Ask(text, options, finish=record)])[0] for name, text, options in asked]
         for (name, text, options), ticket in zip(asked, tickets, strict=True):
@@ -155,25 +155,28 @@ def test_inputs_are_read_beside_the_steps_and_no_bit_changes(alone):
 
 
 @needs_kernels
-def test_an_input_that_is_being_read_holds_up_nobody_who_has_begun():
+@pytest.mark.parametrize("options", [{"max_length": 300, "min_length": 299}, {"max_length": 300}])
+def test_an_input_that_is_being_read_holds_up_nobody_who_has_begun(options):
     torch.set_num_threads(2)
     engine, begun, held = engine_of("translation"), threading.Event(), threading.Event()
     try:
         model = engine._models[0]
-        start = model.start
+        start = model.start_each
 
-        def slow(*inputs, **how):
-            begun.set()
-            assert held.wait(20)
-            return start(*inputs, **how)
+        def slow(inputs, **how):
+            if inputs[0].ids.numel() > 64:
+                begun.set()
+                assert held.wait(20)
+            return start(inputs, **how)
 
-        other = engine.submit([Ask("one two", {"max_length": 300, "min_length": 299})])[0]
+        model.start_each = slow
+        other = engine.submit([Ask("one two", options)])[0]
         while not other.has_begun:
             time.sleep(0.001)
-        model.start = slow
-        long = engine.submit([Ask("three four five", {"max_length": 2})])[0]
+        long = engine.submit([Ask("three four five " * 40, {"max_length": 2})])[0]
         assert begun.wait(20)
         assert other.result(20)
+        assert engine.submit([Ask("six", {"max_length": 3})])[0].result(20), "nor who comes now"
         assert not long.future.done()
         long.cancel()
         with pytest.raises(CancelledError):

@@ -21,10 +21,14 @@ import torch
 from regard.config.twins import twin
 from regard.decoding import DecodeOptions
 from regard.errors import UsageError
+from regard.serve.desk import Desk
 from regard.serve.joining import JoinedModel
 from regard.serve.limits import Limits
 from regard.serve.tickets import Ask, BusyError, NobodyWatches, StoppingError, Ticket, Watcher
-from regard.serve.worker import Desk, Room, Worker
+from regard.serve.worker import Room, Worker
+
+
+_AT_ONCE = 2  # inputs that are read together while others are being stepped for
 
 
 class Engine:
@@ -85,10 +89,12 @@ class Engine:
         self._worker.join()
 
     def _room(self, on_cpu: bool) -> Room:
-        """What the thread has: inputs are read beside it where threads change no bit, and there are two."""
+        """What the thread has: steps are made beside it where threads change no bit, and there are two."""
         limits, threads = self.limits, torch.get_num_threads()
-        starts = limits.starts if on_cpu else limits.batch
         beside = on_cpu and threads > 1 and bool(self._models) and all(map(_leaves_rows_alone, self._models))
+        starts = limits.starts if on_cpu else limits.batch
+        if beside:  # while it reads, nobody is finished: more at once are cheaper, and many wait longer
+            starts = min(starts, _AT_ONCE)
         return Room(limits.rows, limits.tokens or 1024 * limits.rows, starts, threads, beside)
 
     def _joined_model(self, model: Any) -> JoinedModel:

@@ -13,7 +13,7 @@ Setting aside a call halfway, without a thread for each, is what greenlets do: a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -134,15 +134,6 @@ class Decoding:
         self._run(self._greenlet.switch)
 
     @property
-    def n_rows(self) -> int:
-        """The rows that it wants a step for."""
-        if isinstance(self.waiting, StepRequest):
-            return len(self.waiting.tokens)
-        if isinstance(self.waiting, WriteRequest):
-            return self.waiting.stepper.n_rows
-        return 1 if isinstance(self.waiting, Walk) else 0
-
-    @property
     def has_stepped(self) -> bool:
         """Whether it has a first token."""
         return self._n_steps > 0 or (isinstance(self.waiting, Walk) and bool(self.waiting.tokens))
@@ -197,27 +188,31 @@ class Progress:
     n_steps: int
 
 
-def advance(decodings: Sequence[Decoding]) -> Progress:
-    """One step for all that wait for one.
+def computed(waiting: Mapping[Decoding, Request | None]) -> tuple[dict[Decoding, Any], Progress]:
+    """What one step brings to those that wait for one, for each to go on with.
 
-    Who walks goes on when the walk is over, and those that write by themselves get what there is, if there is any.
+    Who walks has nothing before the walk is over, and those that write by themselves only if there is something.
     """
-    n_rows = sum(one.n_rows for one in decodings if not isinstance(one.waiting, WriteRequest))
-    stepping = {one: one.waiting for one in decodings if isinstance(one.waiting, StepRequest)}
-    walking = {one: one.waiting for one in decodings if isinstance(one.waiting, Walk)}
-    writing = {one: one.waiting for one in decodings if isinstance(one.waiting, WriteRequest)}
+    stepping = {one: request for one, request in waiting.items() if isinstance(request, StepRequest)}
+    walking = {one: request for one, request in waiting.items() if isinstance(request, Walk)}
+    writing = {one: request for one, request in waiting.items() if isinstance(request, WriteRequest)}
     requests = list(stepping.values())
     logits = step_together(
         [each.stepper for each in requests], [each.tokens for each in requests], walks=list(walking.values())
     )
     written = write_together([each.stepper for each in writing.values()], launch=not (stepping or walking))
-    for one, result in zip(stepping, logits, strict=True):
-        one.resume(result)
-    for one, walk in walking.items():
-        if walk.over:
-            one.resume(walk.problem or walk)
-    for one, pieces in zip(writing, written, strict=True):
-        if pieces:
-            one.resume(pieces)
+    results: dict[Decoding, Any] = dict(zip(stepping, logits, strict=True))
+    results |= {one: walk.problem or walk for one, walk in walking.items() if walk.over}
+    results |= {one: pieces for one, pieces in zip(writing, written, strict=True) if pieces}
+    n_rows = sum(len(each.tokens) for each in requests) + len(walking)
     new = [row for pieces in written if isinstance(pieces, list) for row in pieces]
-    return Progress(n_rows + sum(len(row.tokens) for row in new), max((row.n_steps for row in new), default=1))
+    n_steps = max((row.n_steps for row in new), default=1)
+    return results, Progress(n_rows + sum(len(row.tokens) for row in new), n_steps)
+
+
+def advance(decodings: Sequence[Decoding]) -> Progress:
+    """One step for all that wait for one; those that have what they asked for go on."""
+    results, made = computed({one: one.waiting for one in decodings})
+    for one, result in results.items():
+        one.resume(result)
+    return made

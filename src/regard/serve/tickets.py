@@ -78,6 +78,13 @@ class Ticket:
             )
         return None
 
+    def stepped(self, now: float, watcher: Watcher) -> None:
+        """A step was made for it, which brought its first token if it had none."""
+        self.n_steps += 1
+        if not self.has_begun:
+            self.has_begun = True
+            watcher.first_token(now - self.came)
+
 
 class Watcher(Protocol):
     """Who counts what an engine does."""

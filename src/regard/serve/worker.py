@@ -1,7 +1,8 @@
 """The thread of an engine: it begins requests, steps for those that are under way, and lets them go.
 
-On a processor, where kernels of our own leave every row its bits, inputs are read by a second thread (`Reader`): as
-batches of their own beside the steps, so that a long prompt holds nobody up.
+On a processor, where kernels of our own leave every row its bits, steps are made by a second thread (`stepping`): one
+begins requests, reads their inputs and finishes them, the other steps. Long inputs are read by a third (`reading`), so
+that a long prompt holds nobody up.
 """
 
 from __future__ import annotations
@@ -9,109 +10,36 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 
-from regard.decoding.joint import Start, start_together
-from regard.decoding.stepper import Stepper
+from regard.decoding.joint import Start
+from regard.serve.desk import Desk
 from regard.serve.joining import Decoding, advance, begin
-from regard.serve.limits import Limits
-from regard.serve.tickets import Ask, StoppingError, Ticket, Watcher, outcome_name
+from regard.serve.reading import Reader, are_short
+from regard.serve.stepping import Stepping
+from regard.serve.tickets import Ask, StoppingError, Ticket, outcome_name
 
 log = logging.getLogger("regard.serve")
-_MANY_ROWS = 16  # whose products are worth all threads
-_GLANCE = 0.02  # seconds to wait for a reader before looking who has left
+_GLANCE = 0.02  # seconds after which it is looked at who has left, if nothing else happens
 
 
 @dataclass(frozen=True)
 class Room:
-    """What it has: rows and tokens under way, requests begun between two steps, threads, and maybe a reader beside."""
+    """What it has: rows and tokens under way, requests begun between two steps, and threads to compute with.
+
+    `steps_beside` says that steps are made by a thread of their own.
+    """
 
     rows: int
     tokens: int
     starts: int
     threads: int
-    reads_beside: bool = False
-
-
-class Reader:
-    """Reads inputs in a thread of its own, while steps are made for those whose inputs have been read.
-
-    Whatever has come while it was reading is read next, all of it together.
-    """
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._starts: list[tuple[Decoding, Start]] = []
-        self._read: list[tuple[Decoding, Stepper | Exception]] = []
-        self._begun: dict[Decoding, Start] = {}  # what is being read, or will be
-        self._threads = 1
-        # A daemon, unlike those of an executor: a process that ends does not wait for a long prompt.
-        threading.Thread(target=self._run, name="regard-reader", daemon=True).start()
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether it reads."""
-        return bool(self._begun)
-
-    def wait(self) -> None:
-        """Until it has read, or a moment: somebody may have left."""
-        with self._changed:
-            if not self._read:
-                self._changed.wait(_GLANCE)
-
-    def read(self, decodings: Sequence[Decoding], *, threads: int) -> None:
-        """Let those go on whose inputs have been read, and begin with the others."""
-        with self._changed:
-            done, self._read = self._read, []
-        for one, stepper in done:
-            del self._begun[one]
-            if not one.over:
-                one.resume(stepper)
-        waiting = {one: one.waiting for one in decodings if isinstance(one.waiting, Start)}
-        new = [(one, start) for one, start in waiting.items() if one not in self._begun]
-        self._begun |= dict(new)
-        with self._changed:
-            self._threads = 1 if len(waiting) < len(decodings) else threads
-            self._starts += new
-            self._changed.notify_all()
-
-    @torch.inference_mode()
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                while not self._starts:
-                    self._changed.wait()
-                taken, self._starts, threads = self._starts, [], self._threads
-            if torch.get_num_threads() != threads:
-                torch.set_num_threads(threads)
-            steppers: Sequence[Stepper | Exception]
-            try:
-                steppers = start_together([start for _, start in taken])
-            except Exception as problem:  # nobody's fault that is known: whoever comes next is read
-                steppers = [problem] * len(taken)
-            with self._changed:
-                self._read += [(one, stepper) for (one, _), stepper in zip(taken, steppers, strict=True)]
-                self._changed.notify_all()
-
-
-@dataclass
-class Desk:
-    """What an engine and its thread have in common: who waits, and what is worked with."""
-
-    predictor: Any
-    joined: Any | None
-    limits: Limits
-    watcher: Watcher
-    gathers: bool
-    queue: deque[Ticket] = field(default_factory=deque)
-    changed: threading.Condition = field(default_factory=threading.Condition)
-    ended: bool = False
+    steps_beside: bool = False
 
 
 class Worker:
@@ -120,7 +48,7 @@ class Worker:
     def __init__(self, desk: Desk, room: Room) -> None:
         self.desk, self.room = desk, room
         self.live: dict[Ticket, Decoding] = {}
-        self.reader = Reader() if room.reads_beside else None
+        self.beside = Beside(desk, room) if room.steps_beside else None
         self._thread = threading.Thread(target=self._run, name="regard-engine", daemon=True)
 
     def start(self) -> None:
@@ -141,39 +69,43 @@ class Worker:
             except Exception as problem:  # nobody's fault that is known: those under way end, and others are served
                 log.exception("the engine failed")
                 self._end_live(problem)
+        if self.beside is not None:
+            self.beside.stepping.stop()
         self._end_all(StoppingError("the server is stopping", hint="ask again in a moment"))
 
     def _work(self) -> None:
-        """Let go, take on, and make one step."""
+        """Let go, take on, and make one step, or have it made."""
+        if self.beside is not None:
+            self.beside.resume(self.live)
+            self._settle()
         self._let_go()
         self._begin(self._admitted())
-        busy = self.reader is not None and self.reader.is_busy
-        self._take_threads(self._share(busy))
-        if self.reader is not None and busy and not any(one.n_rows for one in self.live.values()):
-            self.reader.wait()
+        if self.beside is not None:
+            self.beside.go_on(self.live)
+            self._settle()
         elif self.live:
             self._step()
-
-    def _share(self, reading: bool) -> int:
-        """The threads of a step: all for one request alone, or for many rows; else one is left to who reads and speaks.
-
-        Few rows are multiplied no cheaper by several threads, which wait for one another at every layer.
-        """
-        alone = len(self.live) + len(self.desk.queue) == 1
-        many = sum(one.n_rows for one in self.live.values()) >= _MANY_ROWS
-        return self.room.threads if (alone or many) and not reading else max(1, self.room.threads - 1)
-
-    def _take_threads(self, n: int) -> None:
-        if torch.get_num_threads() != n:  # setting them forgets what PyTorch has prepared
-            torch.set_num_threads(n)
 
     def _wait(self) -> None:
         """Until there is something to do; a model that decodes nothing then waits a moment longer for company."""
         with self.desk.changed:
-            while not (self.desk.queue or self.live or self.desk.ended):
-                self.desk.changed.wait()
+            while not self._has_work():
+                self.desk.changed.wait(_GLANCE if self.live else None)
+                if self.live:  # somebody may have left
+                    break
         if self.desk.gathers and len(self.desk.queue) < self.desk.limits.batch:
             time.sleep(self.desk.limits.gather)
+
+    def _has_work(self) -> bool:
+        if self.desk.ended or self.beside is None:
+            return bool(self.desk.ended or self.desk.queue or self.live)
+        return self.beside.has_news or bool(self.desk.queue and self._fits(self.desk.queue[0]))
+
+    def _fits(self, ticket: Ticket) -> bool:
+        """Whether there is room for one more."""
+        rows = ticket.rows + sum(one.rows for one in self.live)
+        tokens = ticket.tokens + sum(one.tokens for one in self.live)
+        return not self.live or (rows <= self.room.rows and tokens <= self.room.tokens)
 
     def _admitted(self) -> list[Ticket]:
         """Those whose turn it is, in the order they came; the rest stay in the queue."""
@@ -196,15 +128,9 @@ class Worker:
             self.desk.watcher.began(time.monotonic() - ticket.came)
             self.live[ticket] = decoding = Decoding(partial(self._answer, ticket.ask))
             decoding.start()
-        self._read_inputs()
-        self._settle()
-
-    def _read_inputs(self) -> None:
-        """For all who wait for that: who has just begun, or goes on with another input."""
-        if self.reader is None:
+        if self.beside is None:
             begin(list(self.live.values()))
-        else:
-            self.reader.read(list(self.live.values()), threads=self.room.threads)
+        self._settle()
 
     def _answer(self, ask: Ask) -> Any:
         """What one request asks for, in full."""
@@ -222,10 +148,8 @@ class Worker:
         now = time.monotonic()
         self.desk.watcher.stepped(made.n_tokens, (now - before) / made.n_steps)
         for ticket, decoding in self.live.items():
-            ticket.n_steps += 1
-            if not ticket.has_begun and decoding.has_stepped:
-                ticket.has_begun = True
-                self.desk.watcher.first_token(now - ticket.came)
+            if decoding.has_stepped:
+                ticket.stepped(now, self.desk.watcher)
         self._settle()
 
     def _settle(self) -> None:
@@ -238,7 +162,10 @@ class Worker:
         """End those that are cancelled or late, whether they wait or are being decoded."""
         now = time.monotonic()
         for ticket, decoding in self.live.items():
-            if (problem := ticket.problem(now)) is not None:
+            stepped = self.beside is not None and self.beside.stepping.has(
+                decoding
+            )  # between two steps it leaves itself
+            if not stepped and (problem := ticket.problem(now)) is not None:
                 decoding.stop(problem)
         self._settle()
         with self.desk.changed:
@@ -257,6 +184,8 @@ class Worker:
             ticket.future.set_result(outcome)
 
     def _end_live(self, problem: Exception) -> None:
+        if self.beside is not None:
+            self.beside.stepping.clear()
         for decoding in self.live.values():
             decoding.stop(problem)
         self._settle()
@@ -291,6 +220,49 @@ class Worker:
         except Exception as problem:
             return [problem] * len(group)
         return [_finished(ticket.ask, output) for ticket, output in zip(group, outputs, strict=True)]
+
+
+class Beside:
+    """The threads beside an engine's own: one that steps, and one that reads what is long."""
+
+    def __init__(self, desk: Desk, room: Room) -> None:
+        self.room = room
+        self.stepping, self.reader = Stepping(desk, threads=room.threads), Reader(desk)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether somebody can go on."""
+        return self.stepping.has_results or self.reader.has_read
+
+    def resume(self, live: Mapping[Ticket, Decoding]) -> None:
+        """Let those go on that can, and have more steps made for those that want some."""
+        self.stepping.resume()
+        self.reader.resume()
+        self.stepping.put(live)
+
+    def go_on(self, live: Mapping[Ticket, Decoding]) -> None:
+        """Read the inputs of those that wait for that: at once what is short, unless somebody looks at every step."""
+        waiting = {
+            one: one.waiting for one in live.values() if isinstance(one.waiting, Start) and not self.reader.has(one)
+        }
+        if not waiting:
+            self.stepping.others_compute = self.reader.is_busy
+            return
+        # Two computations are not made quicker by more threads than there are left.
+        self.stepping.others_compute = True
+        threads = 1 if self.stepping.n_members else self.room.threads
+        if are_short(list(waiting.values())) and (self.stepping.only_walks or self.reader.is_busy):
+            _take_threads(threads)
+            begin(list(waiting))
+            self.stepping.others_compute = self.reader.is_busy
+            self.stepping.put(live)
+        else:
+            self.reader.read(list(waiting), threads=threads)
+
+
+def _take_threads(n: int) -> None:
+    if torch.get_num_threads() != n:  # setting them forgets what PyTorch has prepared
+        torch.set_num_threads(n)
 
 
 def _finished(ask: Ask, output: Any) -> Any:
