@@ -27,7 +27,6 @@ from regard.serve.limits import Limits
 from regard.serve.tickets import Ask, BusyError, NobodyWatches, StoppingError, Ticket, Watcher
 from regard.serve.worker import Room, Worker
 
-
 _AT_ONCE = 2  # inputs that are read together while others are being stepped for
 
 
