@@ -1,6 +1,6 @@
 """A language model served to many at once on a GPU: GPT-2 with random weights, bf16, greedy, by OpenAI's interface.
 
-    python benchmarks/serving_gpu.py --tokenizer FOLDER [--users 256] [--seconds 20] [--launch 8,3 8,2] [--save]
+    python benchmarks/serving_gpu.py --tokenizer FOLDER [--users 256] [--seconds 20] [--save]
 
 Users ask one after another for a stream of 256 to 768 tokens, 512 on the average, after a prompt of about 32, each as
 soon as the last has ended. Beside it, offline: the same prompts by the same decoder as one batch of as many rows, all
@@ -8,9 +8,6 @@ of 512 tokens, so that none waits for another. Reported are tokens a second whil
 time to the first token, how many events a second a client gets, and how many answers differ from those that the same
 server gives to the same prompts when nobody else asks: as it is, and with `--exact`. The tokenizer's folder holds
 GPT-2's vocab.json and merges.txt, or any of 50,257 pieces. On a CPU (`--device cpu`) the model is tiny.
-
-With `--launch` several plans of launches (REGARD_LAUNCH, "steps,ahead") are served one after another, and the rows of
-the one with the most tokens a second are kept.
 """
 
 from __future__ import annotations
@@ -19,7 +16,6 @@ import argparse
 import asyncio
 import json
 import multiprocessing
-import os
 import shutil
 import statistics
 import sys
@@ -211,11 +207,9 @@ def measure(folder: Path, given: argparse.Namespace, prompts: Sequence[str], exa
 
 
 def measured(
-    folder: Path, given: argparse.Namespace, prompts: Sequence[str], *, exact: bool, launch: str | None, rate: float
+    folder: Path, given: argparse.Namespace, prompts: Sequence[str], *, exact: bool, rate: float
 ) -> list[dict[str, Any]]:
     """The rows of one server, printed as well; `rate` is what is done offline."""
-    if launch is not None:
-        os.environ["REGARD_LAUNCH"] = launch  # for the server's processes
     seen, served, differing = measure(folder, given, prompts, exact)
     firsts, rates = statistics.quantiles(seen.firsts, n=20), statistics.quantiles(seen.rates, n=100)
     name = f"GPT-2, {given.users} users, streams of about {N_NEW} tokens" + (", exact" if exact else "")
@@ -228,12 +222,9 @@ def measured(
         "answers other than alone": (round(100 * differing, 1), "%", None),
     }  # fmt: skip
     for metric, (value, _, _) in figures.items():
-        print(f"{name:50} {metric:35} {value}" + (f"   launch {launch}" if launch else ""), flush=True)
-    tried = " ".join(given.launch or ())
-    chosen_on = launch and f"the same load, measured once each: the most tokens/s of launches {tried} is {launch}"
-    facts = {"n": len(seen.texts), "chosen_on": chosen_on}
+        print(f"{name:50} {metric:35} {value}", flush=True)
     return [
-        row(name, metric, value, unit=unit, peer=peer and "offline, one batch", peer_value=peer, **facts)
+        row(name, metric, value, unit=unit, n=len(seen.texts), peer=peer and "offline, one batch", peer_value=peer)
         for metric, (value, unit, peer) in figures.items()
     ]
 
@@ -248,7 +239,6 @@ def main() -> int:
     asked.add_argument("--device", default="cuda")
     asked.add_argument("--precision", default="bf16")
     asked.add_argument("--only", choices=("exact", "batched"))
-    asked.add_argument("--launch", nargs="+", help="values of REGARD_LAUNCH, such as 8,3 8,2; the best is kept")
     asked.add_argument("--save", action="store_true", help="write rows to results/serving.json")
     given = asked.parse_args()
     rows = []
@@ -263,13 +253,9 @@ def main() -> int:
         for exact in (False, True):
             if given.only and exact != (given.only == "exact"):
                 continue
-            tried = [
-                measured(folder, given, prompts, exact=exact, launch=launch, rate=rate)
-                for launch in given.launch or [None]
-            ]
-            rows += max(tried, key=lambda several: several[0]["value"])
-    if given.save:
-        save("serving", rows)
+            rows += measured(folder, given, prompts, exact=exact, rate=rate)
+            if given.save:  # at once: what follows may be cut short
+                save("serving", rows)
     print(json.dumps([{key: one[key] for key in ("name", "metric", "value")} for one in rows]))
     return 0
 

@@ -303,14 +303,12 @@ def shared_model(model: nn.Module, *, n_rows: int, exact: bool) -> SharedModel |
         return None
     from regard.fast.gpu.graph_models import graph_model
     from regard.fast.gpu.graph_pool import pool_of
-    from regard.fast.gpu.launch_plan import LaunchPlan
     from regard.fast.gpu.shared_decoding import SharedDecoding, SharedModel
 
     adapter = graph_model(model)
     if adapter is None or pool_of(model).why_not(adapter):
         return None
-    plan = LaunchPlan.of_environment()
-    return SharedModel(model, SharedDecoding(adapter, n_rows=n_rows, exact=exact, plan=plan))
+    return SharedModel(model, SharedDecoding(adapter, n_rows=n_rows, exact=exact))
 
 
 def search(stepper: Stepper, plan: Plan) -> BeamSearch | Paths | None:

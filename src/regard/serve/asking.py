@@ -23,7 +23,9 @@ from regard.serve.served import ServedModel
 from regard.serve.tickets import Ask, CancelledError, Ticket
 
 Answer = TypeVar("Answer")
-EVENT, BUSY_EVENT = 0.05, 0.2  # seconds between two events of a stream: for a few streams, and for hundreds
+# Seconds between two events of a stream: for a few streams, and for hundreds. The end of one is not waited with, so that
+# a little less than 20 a second leave room for it.
+EVENT, BUSY_EVENT = 0.06, 0.2
 FEW, HUNDREDS = 32, 256
 
 

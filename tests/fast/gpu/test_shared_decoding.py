@@ -180,16 +180,6 @@ def test_launches_are_whole_graphs_where_steps_are_short(rows, step_seconds, pla
     assert sum(plan.graphs(n_steps)) == n_steps
 
 
-def test_plans_of_launches_come_from_the_environment_or_are_refused(monkeypatch):
-    assert LaunchPlan.of_environment() == LaunchPlan()
-    monkeypatch.setenv("REGARD_LAUNCH", "4,2")
-    assert LaunchPlan.of_environment() == LaunchPlan(4, 2)
-    for wrong, told in (("4", "allowed is steps,ahead such as 8,3"), ("0,2", "allowed are 1 to 64, and 1 or more")):
-        monkeypatch.setenv("REGARD_LAUNCH", wrong)
-        with pytest.raises(UsageError, match=told):
-            LaunchPlan.of_environment()
-
-
 @pytest.mark.parametrize("name", ["gpt llama", "transformer"])
 def test_more_room_is_made_while_others_go_on(name, monkeypatch):
     monkeypatch.setattr("regard.fast.gpu.shared_decoding._ROOM", 4)
@@ -238,3 +228,9 @@ def test_refusals():
         stepper.step(torch.tensor([3], device=DEVICE))
     with pytest.raises(UsageError, match="a text of 9 tokens was begun, and the model has 8 learned positions"):
         stepper.step(torch.tensor([3], device=DEVICE))
+
+
+@pytest.mark.parametrize("plan", [(0, 2), (65, 2), (8, 0)])
+def test_plans_of_launches_that_cannot_be_are_refused(plan):
+    with pytest.raises(UsageError, match="allowed are 1 to 64, and 1 or more"):
+        LaunchPlan(*plan)

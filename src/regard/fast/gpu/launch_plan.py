@@ -1,6 +1,6 @@
 """How many steps rows that write by themselves are launched for, and how many such launches are on their way.
 
-    plan = LaunchPlan(steps=8, ahead=3)
+    plan = LaunchPlan(steps=8, ahead=2)
     plan.n_steps(256, step_seconds=0.0024)     8: a full house is looked at about every 20 ms
     plan.graphs(17)                            [8, 8, 1], the steps of each graph
 
@@ -9,9 +9,7 @@ Long launches cost the host little; short ones, and few ahead, let whoever comes
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from typing import Self
 
 from regard.errors import UsageError
 
@@ -31,23 +29,13 @@ class LaunchPlan:
     """
 
     steps: int = 8
-    ahead: int = 3
+    ahead: int = 2
 
     def __post_init__(self) -> None:
         if not (1 <= self.steps <= N_TICKS and self.ahead >= 1):
             raise UsageError(
                 f"a launch of {self.steps} steps, {self.ahead} ahead; allowed are 1 to {N_TICKS}, and 1 or more"
             )
-
-    @classmethod
-    def of_environment(cls) -> Self:
-        """As REGARD_LAUNCH="steps,ahead" says, for experiments; else the usual one."""
-        words = os.environ.get("REGARD_LAUNCH", "")
-        try:
-            steps, ahead = map(int, words.split(",")) if words else (cls.steps, cls.ahead)
-        except ValueError:
-            raise UsageError(f"REGARD_LAUNCH is {words!r}; allowed is steps,ahead such as 8,3") from None
-        return cls(steps, ahead)
 
     def n_steps(self, n_rows: int, *, step_seconds: float) -> int:
         """The steps of a launch for so many rows: whole graphs, or single steps where a step takes long."""
