@@ -23,8 +23,8 @@ from regard.serve.served import ServedModel
 from regard.serve.tickets import Ask, CancelledError, Ticket
 
 Answer = TypeVar("Answer")
-# Seconds between two events of a stream: for a few streams, and for hundreds. The end of one is not waited with, so that
-# a little less than 20 a second leave room for it.
+# Seconds between two events of a stream: for a few streams, and for hundreds. Its end is not waited with, and with it
+# there are at most 20 a second.
 EVENT, BUSY_EVENT = 0.06, 0.2
 FEW, HUNDREDS = 32, 256
 
