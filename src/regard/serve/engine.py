@@ -1,7 +1,7 @@
 """A model, and everybody who asks it.
 
 Requests wait in a bounded queue. Those that decode are begun a few at a time and then step together: between two steps
-new ones join, and finished, cancelled and late ones leave (`worker`, `joining`). Models that decode nothing answer one
+new ones join, and finished, cancelled and late ones leave (`threads`, `joining`). Models that decode nothing answer one
 request after another; on a GPU, or where the last digits do not matter, requests wait a moment for company and are
 predicted as one batch. Each request has a deadline; one that fails takes no other with it.
 
@@ -21,11 +21,11 @@ import torch
 from regard.config.twins import twin
 from regard.decoding import DecodeOptions
 from regard.errors import UsageError
-from regard.serve.desk import Desk
 from regard.serve.joining import JoinedModel
 from regard.serve.limits import Limits
+from regard.serve.threads.desk import Desk
+from regard.serve.threads.worker import Room, Worker
 from regard.serve.tickets import Ask, BusyError, NobodyWatches, StoppingError, Ticket, Watcher
-from regard.serve.worker import Room, Worker
 
 _AT_ONCE = 2  # inputs that are read together while others are being stepped for
 

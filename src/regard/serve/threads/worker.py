@@ -18,10 +18,10 @@ from typing import Any
 import torch
 
 from regard.decoding.joint import Start
-from regard.serve.desk import Desk
 from regard.serve.joining import Decoding, advance, begin
-from regard.serve.reading import Reader, are_short
-from regard.serve.stepping import Stepping
+from regard.serve.threads.desk import Desk
+from regard.serve.threads.reading import Reader, are_short
+from regard.serve.threads.stepping import Stepping
 from regard.serve.tickets import Ask, StoppingError, Ticket, outcome_name
 
 log = logging.getLogger("regard.serve")

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 from regard.decoding.walks import Walk
-from regard.serve.desk import Desk
 from regard.serve.joining import Decoding, Request, StepRequest, computed
+from regard.serve.threads.desk import Desk
 from regard.serve.tickets import Ticket
 
 log = logging.getLogger("regard.serve")

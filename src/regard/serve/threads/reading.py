@@ -11,8 +11,8 @@ from torch import Tensor
 from regard.attention import Rows
 from regard.decoding.joint import Start, start_together
 from regard.decoding.stepper import Stepper
-from regard.serve.desk import Desk
 from regard.serve.joining import Decoding
+from regard.serve.threads.desk import Desk
 
 _SHORT = 64  # positions that are read in a moment
 
