@@ -189,6 +189,35 @@ def test_an_input_that_is_being_read_holds_up_nobody_who_has_begun(options):
         engine.stop(0.1)
 
 
+@needs_kernels
+def test_whoever_leaves_or_fails_beside_the_steps_is_let_go():
+    class Failing(NobodyWatches):
+        def stepped(self, n_rows, seconds):
+            if n_rows == 3:
+                raise ZeroDivisionError
+
+    torch.set_num_threads(2)
+    engine = Engine(regard.load(RUNS / "language", "cpu"), Limits(), watcher=Failing())
+    endless = Ask("the cat", {"max_length": 4000, "min_length": 3999})
+    try:
+        assert engine._worker.beside is not None
+        left = engine.submit([endless])[0]
+        while left.n_steps < 5:
+            time.sleep(0.001)
+        left.cancel()
+        with pytest.raises(CancelledError):
+            left.result(5)
+        with pytest.raises(LateError):
+            engine.submit([endless], deadline=0.1)[0].result(5)
+        with pytest.raises(ZeroDivisionError):
+            engine.submit([Ask("the", {"beam": 3})])[0].result(5)
+        assert engine.n_running == engine._worker.beside.stepping.n_members == 0
+        assert engine.submit([Ask("the", {"max_length": 3})])[0].result(5).text is not None
+    finally:
+        torch.set_num_threads(1)
+        engine.stop(0.1)
+
+
 @pytest.mark.parametrize("engine", ["captions-transformer"], indirect=True)
 def test_captions_join_too(engine, alone):
     pictures = sorted(str(path) for path in (DATA / "captions" / "pictures").glob("*.png"))[:12]
