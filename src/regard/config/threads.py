@@ -30,3 +30,9 @@ def in_threads(work: Callable[[Item], Result], items: Sequence[Item], *, n: int)
     finally:
         pool.shutdown(cancel_futures=True)
         torch.set_num_threads(available)  # what threads have that never say how many
+
+
+def take_threads(n: int) -> None:
+    """Let PyTorch compute with so many threads where this one calls it; setting them forgets what it has prepared."""
+    if torch.get_num_threads() != n:
+        torch.set_num_threads(n)

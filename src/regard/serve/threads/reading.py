@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import Rows
+from regard.config.threads import take_threads
 from regard.decoding.joint import Start, start_together
 from regard.decoding.stepper import Stepper
 from regard.serve.joining import Decoding
@@ -69,8 +70,7 @@ class Reader:
                 while not self._starts:
                     self._changed.wait()
                 taken, self._starts, threads = self._starts, [], self._threads
-            if torch.get_num_threads() != threads:
-                torch.set_num_threads(threads)
+            take_threads(threads)
             steppers: Sequence[Stepper | Exception]
             try:
                 steppers = start_together([start for _, start in taken])

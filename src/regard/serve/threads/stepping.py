@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from regard.config.threads import take_threads
 from regard.decoding.walks import Walk
 from regard.serve.joining import Decoding, Request, StepRequest, computed
 from regard.serve.threads.desk import Desk
@@ -117,9 +118,7 @@ class Stepping:
 
     def _stepped(self, going: Mapping[Decoding, tuple[Ticket, Request]]) -> dict[Decoding, Any]:
         """One step for all; those whose walk is not over have nothing to go on with yet."""
-        threads = self._share(going)
-        if torch.get_num_threads() != threads:  # setting them forgets what PyTorch has prepared
-            torch.set_num_threads(threads)
+        take_threads(self._share(going))
         before = time.monotonic()
         try:
             results, made = computed({one: request for one, (_, request) in going.items()})

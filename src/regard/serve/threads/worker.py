@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from regard.config.threads import take_threads
 from regard.decoding.joint import Start
 from regard.serve.joining import Decoding, advance, begin
 from regard.serve.threads.desk import Desk
@@ -252,17 +253,12 @@ class Beside:
         self.stepping.others_compute = True
         threads = 1 if self.stepping.n_members else self.room.threads
         if are_short(list(waiting.values())) and (self.stepping.only_walks or self.reader.is_busy):
-            _take_threads(threads)
+            take_threads(threads)
             begin(list(waiting))
             self.stepping.others_compute = self.reader.is_busy
             self.stepping.put(live)
         else:
             self.reader.read(list(waiting), threads=threads)
-
-
-def _take_threads(n: int) -> None:
-    if torch.get_num_threads() != n:  # setting them forgets what PyTorch has prepared
-        torch.set_num_threads(n)
 
 
 def _finished(ask: Ask, output: Any) -> Any:
