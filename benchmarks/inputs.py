@@ -142,7 +142,9 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
 
 
 def _spelled(node: object) -> str:
-    """A tree as text. What is absent is left out: newer versions of Python add fields, and these are mostly empty."""
+    """A tree as text. What is absent or empty is left out: versions of Python differ in what they add of that."""
+    if isinstance(node, ast.JoinedStr):  # Python 3.12 ends some of them with an empty text
+        node = ast.JoinedStr([part for part in node.values if getattr(part, "value", None) != ""])
     if isinstance(node, ast.AST):
         parts = [f"{name}={_spelled(value)}" for name, value in ast.iter_fields(node) if value not in (None, [])]
         return f"{type(node).__name__}({','.join(parts)})"

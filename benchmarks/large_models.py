@@ -30,7 +30,7 @@ SHAPES = {
 }
 TITLES = {"medium": "GPT-2 medium, 355M", "xl": "GPT-2 XL, 1.5B"}
 ROWS = {"medium": (64, 32), "xl": (24, 16)}  # texts a step, tried until one fits and a smaller one is no quicker
-PEER_ROWS = {"medium": (32,), "xl": (8,)}
+PEER_ROWS = {"medium": (64, 32), "xl": (24, 16, 8)}
 BARE = {"attention_bias": False, "feedforward_bias": False, "norm_bias": False}  # as nanoGPT's own model
 PEAK = 989e12  # bf16 operations a second that an H200 is sold with
 EAGER = {"compile": "off", "cuda_graphs": "off"}
