@@ -28,7 +28,7 @@ from regard.decoding.plan import Plan
 from regard.decoding.stepper import Stepper
 from regard.fast.cpu.causal_stack import CausalStack
 from regard.fast.cpu.decoding_step import BlockStep, PackedDecoder, PackedDecoderKVCache, joint_step
-from regard.fast.cpu.fused_stack import LONGEST, FusedDecoder, FusedEncoder, layers_of
+from regard.fast.cpu.fused_stack import LONGEST, FusedDecoder, FusedEncoder, KnownParts
 from regard.fast.cpu.head_cache import HeadCache
 from regard.fast.cpu.look_back import holds, kernels_for
 from regard.fast.cpu.look_back import look_back as native_look_back
@@ -173,13 +173,13 @@ def _packed_decoder(blocks: nn.ModuleList) -> PackedDecoder | None:
 
 
 class _Made(NamedTuple):
-    """What was made of the blocks of a stack when their layers were these."""
+    """What was made of the blocks of a stack when its parts were these."""
 
-    layers: list[object]
+    parts: KnownParts
     made: FusedEncoder | PackedDecoder | None
 
 
-_made: WeakKeyDictionary[nn.ModuleList, _Made] = WeakKeyDictionary()  # looking at every layer takes as long as a step
+_made: WeakKeyDictionary[nn.ModuleList, _Made] = WeakKeyDictionary()  # to make it anew takes longer than a step
 
 
 def _made_of(
@@ -187,12 +187,11 @@ def _made_of(
     kind: type[EncoderBlock] | type[DecoderBlock],
     make: Callable[[list[Any]], FusedEncoder | PackedDecoder | None],
 ) -> FusedEncoder | PackedDecoder | None:
-    stack: list[EncoderBlock | DecoderBlock] = [block for block in blocks if isinstance(block, kind)]
-    if not stack or len(stack) != len(blocks):
-        return None
-    layers, known = layers_of(stack), _made.get(blocks)
-    if known is None or known.layers != layers:
-        known = _made[blocks] = _Made(layers, make(stack))
+    known = _made.get(blocks)
+    if known is None or not known.parts.are_there():
+        stack = [block for block in blocks if isinstance(block, kind)]
+        suits = bool(stack) and len(stack) == len(blocks)
+        known = _made[blocks] = _Made(KnownParts(blocks), make(stack) if suits else None)
     return known.made
 
 

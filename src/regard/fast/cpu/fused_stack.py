@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import ctypes
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import torch
 from torch import Tensor, nn
@@ -274,16 +274,28 @@ def _facts(block: DecoderBlock | EncoderBlock) -> ctypes.Structure:
     return kind(*map(_linear, _linears(block)), (Norm * len(norms))(*norms), block.around_attention.pre)
 
 
-_LAYERS = {"attention": ("query_key_value", "out"), "cross": ("query", "key_value", "out"),
-           "feedforward": ("inner", "outer")}  # fmt: skip
+class KnownParts:
+    """The parts of a stack as they once were, and where the numbers of its norms lay; to look again is quick."""
 
+    def __init__(self, stack: nn.Module) -> None:
+        norms = [part for part in stack.modules() if isinstance(part, LayerNorm | RMSNorm)]
+        self._held: list[Mapping[str, object]] = [part._modules for part in stack.modules()]
+        self._held += [norm._parameters for norm in norms]
+        self._known = self._found()
+        self._numbers = [part for part in self._known if isinstance(part, Tensor)]
+        self._places = self._found_places()
 
-def layers_of(blocks: Sequence[DecoderBlock | EncoderBlock]) -> list[object]:
-    """What the kernels know blocks by: their layers, and where the numbers of their norms are."""
-    parts = [(getattr(block, part, None), names) for block in blocks for part, names in _LAYERS.items()]
-    layers = [getattr(part, name, None) for part, names in parts for name in names]
-    numbers = [getattr(norm, name, None) for block in blocks for norm in _norms(block) for name in ("weight", "bias")]
-    return [*layers, *(part.data_ptr() if isinstance(part, Tensor) else None for part in numbers)]
+    def are_there(self) -> bool:
+        """Whether all of them are where they were."""
+        found = self._found()
+        alike = len(found) == len(self._known) and all(map(operator.is_, found, self._known))
+        return alike and self._found_places() == self._places
+
+    def _found(self) -> list[object]:
+        return [*chain.from_iterable(parts.values() for parts in self._held)]
+
+    def _found_places(self) -> list[int]:
+        return [numbers.data_ptr() for numbers in self._numbers]
 
 
 def _linears(block: DecoderBlock | EncoderBlock) -> list[nn.Module]:
