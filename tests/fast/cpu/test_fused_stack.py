@@ -1,5 +1,7 @@
 """Whole stacks in one call compute what the blocks do, row for row and bit for bit the same in every batch."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 
@@ -107,6 +109,27 @@ def test_steps_are_the_blocks(machine, precision, kind):
     assert (ours.kv_cache.fused is not None) == (precision != "bf16" or machine.has_bfloat)
     assert theirs.kv_cache.fused is None
     assert apart(follow(ours, 5), follow(theirs, 5)) < near(machine, precision)
+
+
+CHANGES = {
+    "a layer": lambda blocks: setattr(blocks[0].feedforward, "inner", blocks[1].feedforward.inner),
+    "a part": lambda blocks: setattr(blocks[0], "attention", blocks[1].attention),
+    "a block": lambda blocks: blocks.__setitem__(0, blocks[1]),
+    "one block less": lambda blocks: blocks.pop(0),
+    "a norm": lambda blocks: setattr(blocks[0].around_attention, "norm", blocks[1].around_feedforward.norm),
+    "numbers of a norm": lambda blocks: setattr(blocks[0].around_attention.norm.weight, "data", torch.ones(32)),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_replaced_is_seen(machine, change):
+    encoder, hidden = pack_linears(model()).encoder, torch.randn(2, 5, 32)
+    before = encoder(hidden)
+    CHANGES[change](encoder.blocks)
+    after, unknown = encoder(hidden), deepcopy(encoder)(hidden)
+    assert torch.equal(after, unknown)
+    assert not torch.allclose(after, before)
 
 
 @torch.inference_mode()
