@@ -22,6 +22,7 @@ import gzip
 import json
 import os
 import random
+import signal
 import statistics
 import subprocess
 import sys
@@ -109,6 +110,8 @@ def serve(name: str, run: str, port: int) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": told})
 
+    # uvicorn stops, and then lets the signal do what it would have done: end without a word of what was loaded.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "lifespan": "off"}
     with short_turns():  # as `regard serve` has them
         uvicorn.run(app, host="127.0.0.1", port=port, http="h11", timeout_keep_alive=600, **quiet)
