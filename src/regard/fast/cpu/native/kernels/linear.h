@@ -153,10 +153,12 @@ static inline void add_up(const uint8_t* a, int64_t stride, const uint8_t* w, in
             for (int c = 0; c < C; c++) sums[r][c] = K::dot(sums[r][c], input, weights[c]);
         }
     }
-#pragma GCC unroll 8
+    // What is alive while others are called is kept in memory, all the way back through the loop: so the sums end here.
+    typename K::Sum done[R][C];
+    std::memcpy(done, sums, sizeof done);
+    asm volatile("" : : "r"(done) : "memory");
     for (int r = 0; r < R; r++)
-#pragma GCC unroll 2
-        for (int c = 0; c < C; c++) finish(r, c, sums[r][c]);
+        for (int c = 0; c < C; c++) finish(r, c, done[r][c]);
 }
 
 // R rows by C registers of a layer's outputs, from output `column` on.
