@@ -38,7 +38,8 @@ Inputs = dict[str, str]
 
 def here(recipe: str | None = None) -> Inputs:
     """The files of this process and of those it traced, and the recipes of that name (`labels/*` is several)."""
-    files = {*_loaded(), *_told(), *recipe_files(recipe)}
+    modules = _loaded() | _told()
+    files = {*modules, *_native(modules), *recipe_files(recipe)}
     return {path.relative_to(ROOT).as_posix(): digest(path) for path in sorted(files) if path.is_file()}
 
 
@@ -109,13 +110,13 @@ def _read(folder: Path) -> set[Path]:
 
 
 def _loaded() -> set[Path]:
-    """The modules of regard and the benchmarks that this process has loaded, and the C++ that some of them compile."""
+    """The modules of regard and the benchmarks that this process has loaded."""
     named = [(name, getattr(module, "__file__", None)) for name, module in sorted(sys.modules.items())]
-    found = {path for name, file in named if file and (path := _place(name, file)) is not None}
-    return found | _native(found)
+    return {path for name, file in named if file and (path := _place(name, file)) is not None}
 
 
 def _native(found: set[Path]) -> set[Path]:
+    """The C++ that some of these modules compile."""
     folder = SOURCE / NATIVE.replace(".", "/")
     if not any(folder in path.parents for path in found):
         return set()
