@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from regard.decoding.plan import Marks
 from regard.fast.gpu.graph_models import GraphModel, Step
 from regard.fast.gpu.static_cache import CacheContents, StaticCrossCache, StaticDecoderCache, StaticKVCache, StaticSlots
+from regard.fast.gpu.workspaces import own_workspaces
 
 if TYPE_CHECKING:
     from regard.fast.gpu.greedy import GreedyState
@@ -266,7 +267,7 @@ def _captured(work: Callable[[], None], stream: torch.cuda.Stream) -> torch.cuda
     """
     graph = torch.cuda.CUDAGraph()
     stream.wait_stream(torch.cuda.current_stream(stream.device))
-    with torch.cuda.stream(stream), _uncollected():
+    with torch.cuda.stream(stream), _uncollected(), own_workspaces():
         graph.capture_begin(capture_error_mode="thread_local")
         try:
             work()

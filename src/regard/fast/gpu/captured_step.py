@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import EnvironmentProblem
+from regard.fast.gpu.workspaces import own_workspaces
 
 Work = Callable[[Any, Tensor], Any]  # a batch and the number of its tokens → its losses
 _WARMUP = 3  # steps before the captured one: the compiler may need a second look
@@ -93,7 +94,8 @@ class _Graph:
         graph = torch.cuda.CUDAGraph()
         try:
             # Other threads go on meanwhile, and may ask for memory.
-            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+            on_stream = torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local")
+            with own_workspaces(), on_stream:
                 self._result = self._work(self.batch, self._n_tokens)
         except RuntimeError as problem:
             first = str(problem).partition("\n")[0]
