@@ -1,15 +1,18 @@
 """Whisper tiny.en on a CPU beside faster-whisper, the same weights: how much faster than speech, and how many errors.
 
     python benchmarks/weights.py tiny.en.pt
-    python benchmarks/transcription.py [--minutes 4] [--rounds 3] [--save]
+    python benchmarks/transcription.py [--minutes 8] [--rounds 3] [--greedy] [--save]
 
 Two recordings of some minutes each: sentences of Multi30k's test set read by espeak-ng (a program of its own, from the
 system's packages: apt-get install espeak-ng), and strings of spoken digits, joined from the Free Spoken Digit Dataset.
 faster-whisper reads what CTranslate2's converter makes of the Hugging Face folder that `regard export` writes: int8 and
-float32. Both write greedily, without going back to other temperatures, on all cores, voice activity found first. The
-peer has two ways: one window after another, each beginning where the timestamps of the one before end, which is its
-default; and its batched pipeline, windows cut at pauses, without timestamps, eight together, which is how ours reads. A
-beam of five is its default and is measured as well. Texts are compared without case and punctuation, figures as words.
+float32. Both write greedily on all cores, voice activity found first, and what repeats itself or is doubted is drawn
+anew at other temperatures, as is the default of both; with `--greedy` neither does that, and a single window that
+repeats itself to its end can then be most of the errors. The peer has two ways: one window after another, each
+beginning where the timestamps of the one before end, which is its default; and its batched pipeline, windows cut at
+pauses, without timestamps, eight together, which is how ours reads. A beam of five is its default and is measured as
+well. Texts are compared without case and punctuation, figures as words; errors are the median of the rounds, since the
+peer draws anew in each.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ import numpy as np
 import torch
 
 import regard
-from record import DATA, row, save
+from record import DATA, row, save, spread
 from regard.data.audio.resampling import resample
 from regard.data.synthetic.digits import WORDS
 from regard.tasks.exporting import export_hub
@@ -104,25 +107,27 @@ def converted(hf: Path, folder: Path, kind: str) -> Path:
     return made
 
 
-def ours(weights: Path, kind: str) -> Callable[[Recording], str]:
-    model = regard.load(weights, "cpu", precision=kind)
-    return lambda recording: str(model.transcribe(recording.samples, RATE, fallback="never").text)
+def ours(weights: Path, kind: str, *, greedy: bool) -> Callable[[Recording], str]:
+    model, given = regard.load(weights, "cpu", precision=kind), {"fallback": "never"} if greedy else {}
+    return lambda recording: str(model.transcribe(recording.samples, RATE, **given).text)
 
 
-def faster_whisper(folder: Path, kind: str, *, beam: int = 1, batch: int = 0) -> Callable[[Recording], str]:
+def faster_whisper(
+    folder: Path, kind: str, *, greedy: bool, beam: int = 1, batch: int = 0
+) -> Callable[[Recording], str]:
     """One window after another, or so many windows together."""
     from faster_whisper import BatchedInferencePipeline, WhisperModel
 
     cores = len(os.sched_getaffinity(0))
     model = WhisperModel(str(folder), device="cpu", compute_type=KINDS[kind], cpu_threads=cores)
-    together: dict[str, Any] = {"batch_size": batch, "without_timestamps": True} if batch else {}
+    more: dict[str, Any] = {"batch_size": batch, "without_timestamps": True} if batch else {}
+    more |= {"best_of": 1, "temperature": 0.0} if greedy else {}
     transcribe = BatchedInferencePipeline(model).transcribe if batch else model.transcribe
 
     def write(recording: Recording) -> str:
         segments, _ = transcribe(
-            recording.samples, language="en", beam_size=beam, best_of=1, temperature=0.0, vad_filter=True,
-            condition_on_previous_text=False, **together,
-        )  # fmt: skip
+            recording.samples, language="en", beam_size=beam, vad_filter=True, condition_on_previous_text=False, **more
+        )
         return " ".join(segment.text for segment in segments)
 
     return write
@@ -138,46 +143,52 @@ def measure(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     """Every way on both recordings, in turns: rows of the speed and of the errors."""
     hf = folder / "hf"
     export_hub(options.weights, hf)
-    ways = {f"regard {kind}": ours(hf, kind) for kind in KINDS}
+    greedy: bool = options.greedy
+    ways = {f"regard {kind}": ours(hf, kind, greedy=greedy) for kind in KINDS}
     for kind in KINDS:
         place = converted(hf, folder, kind)
-        ways |= {f"faster-whisper {kind}": faster_whisper(place, kind)}
-        ways |= {f"faster-whisper {kind}, batched": faster_whisper(place, kind, batch=BATCH)}
+        ways |= {f"faster-whisper {kind}": faster_whisper(place, kind, greedy=greedy)}
+        ways |= {f"faster-whisper {kind}, batched": faster_whisper(place, kind, greedy=greedy, batch=BATCH)}
         if kind == "int8":
-            ways |= {f"faster-whisper {kind}, beam 5": faster_whisper(place, kind, beam=5)}
+            ways |= {f"faster-whisper {kind}, beam 5": faster_whisper(place, kind, greedy=greedy, beam=5)}
     rows = []
     for recording in (read_aloud(options.minutes, folder), digits(options.minutes, folder)):
         took: dict[str, list[float]] = {name: [] for name in ways}
-        errors: dict[str, float] = {}
+        errors: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(options.rounds):
             for name, way in ways.items():
                 begin = time.perf_counter()
                 said = way(recording)
                 took[name].append(time.perf_counter() - begin)
                 scores = score_transcripts([comparable(said)], [comparable(recording.text)])
-                errors[name] = scores["WER"].value
+                errors[name].append(scores["WER"].value)
         for name in ways:
-            speed = recording.seconds / median(took[name])
-            print(f"  {recording.name:<28}{name:<32}{speed:7.1f} × real time   WER {errors[name]:6.2f}", flush=True)
-        rows += _rows(recording, took, errors)
+            speed, wrong = recording.seconds / median(took[name]), median(errors[name])
+            print(f"  {recording.name:<28}{name:<32}{speed:7.1f} × real time   WER {wrong:6.2f}", flush=True)
+        rows += _rows(recording, took, errors, greedy=greedy)
     return rows
 
 
-def _rows(recording: Recording, took: dict[str, list[float]], errors: dict[str, float]) -> list[dict[str, Any]]:
+def _rows(
+    recording: Recording, took: dict[str, list[float]], errors: dict[str, list[float]], *, greedy: bool
+) -> list[dict[str, Any]]:
     rows = []
     for kind in KINDS:
         mine = f"regard {kind}"
         for peer in (name for name in took if name.startswith(f"faster-whisper {kind}")):
             ratios = sorted(b / a for a, b in zip(took[mine], took[peer], strict=True))
-            name = f"Whisper tiny.en {kind}, {recording.name}, {recording.seconds / 60:.0f} min, beside {peer}"
-            facts: dict[str, Any] = {"peer": peer, "n": len(ratios), "deterministic": True}
-            facts["unlike"] = _unlike(peer)
+            told = f"{recording.name}, greedy alone" if greedy else recording.name
+            name = f"Whisper tiny.en {kind}, {told}, {recording.seconds / 60:.0f} min, beside {peer}"
+            facts: dict[str, Any] = {"peer": peer, "n": len(ratios), "unlike": _unlike(peer)}
+            drawn = len(set(errors[peer])) > 1
             rows += [
                 row(name, "speed", round(median(ratios), 2), unit="×", peer_value=1.0,
                     spread=[round(ratios[0], 2), round(ratios[-1], 2)], **facts),
                 row(name, "times real time", round(recording.seconds / median(took[mine]), 1),
                     peer_value=round(recording.seconds / median(took[peer]), 1), **facts),
-                row(name, "WER", round(errors[mine], 2), unit="%", peer_value=round(errors[peer], 2), **facts),
+                row(name, "WER", round(median(errors[mine]), 2), unit="%", peer_value=round(median(errors[peer]), 2),
+                    peer_spread=spread(errors[peer]) if drawn else None, deterministic=len(set(errors[mine])) == 1,
+                    **facts),
             ]  # fmt: skip
     return rows
 
@@ -202,14 +213,16 @@ def _at_rate(samples: Samples, rate: int) -> Samples:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weights", type=Path, default=Path("weights/tiny.en.pt"))
-    parser.add_argument("--minutes", type=float, default=4, help="of sound in each recording")
+    parser.add_argument("--minutes", type=float, default=8, help="of sound in each recording")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--greedy", action="store_true", help="neither side goes back to other temperatures")
     parser.add_argument("--save", action="store_true", help="write results/transcription.json")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         rows = measure(options, Path(folder))
     if options.save:
-        print(f"saved {save('transcription', rows)}")
+        drop = () if options.greedy else ("Whisper tiny.en",)  # rows of other minutes
+        print(f"saved {save('transcription', rows, drop=drop)}")
     print(json.dumps({f"{r['name']}, {r['metric']}": r["value"] for r in rows}))
 
 
