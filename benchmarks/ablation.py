@@ -180,7 +180,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--who", nargs="+", default=list(CONTESTANTS), choices=list(CONTESTANTS))
     parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=list(TASKS), help="none: only pre-train")
     parser.add_argument("--seeds", nargs="+", default=["1", "2", "3"])
-    parser.add_argument("--parts", type=Path, help="where parts are kept; runs/ablation")
+    parser.add_argument("--parts", type=Path, help="where parts are kept; results/parts/ablation")
     parser.add_argument("--data-root", type=Path, default=DATA)
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="change fine-tuning, for all")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")

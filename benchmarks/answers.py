@@ -116,7 +116,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", nargs="+", default=["1", "2", "3"])
     parser.add_argument("--who", nargs="+", default=list(SIDES), choices=SIDES)
-    parser.add_argument("--parts", type=Path, help="where parts are kept; runs/answers")
+    parser.add_argument("--parts", type=Path, help="where parts are kept; results/parts/answers")
     parser.add_argument("--data-root", type=Path, default=DATA)
     parser.add_argument("--start", help="the pretrained encoder, a Hugging Face folder, instead of the recipe's")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="change the recipe, for all sides")

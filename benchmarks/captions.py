@@ -26,7 +26,7 @@ from typing import Any
 
 from PIL import Image
 
-from parts import inputs_of, kept_part, stands
+from parts import inputs_of, kept_part, kept_place, stands
 from record import DATA, row, save, spread
 from regard.tasks.recipes import find_recipe, make_recipe
 from regard.tasks.training import train
@@ -63,7 +63,8 @@ def measured(model: str, seed: int, options: argparse.Namespace) -> dict[str, An
 
 def measure_at_once(options: argparse.Namespace) -> None:
     """Start a process for every part that is not there yet, so many at a time."""
-    wanted = [(m, s) for m in options.models for s in options.seeds if not stands(options.parts / f"{m}-{s}.json")]
+    every = [(model, seed) for model in options.models for seed in options.seeds]
+    wanted = [(m, s) for m, s in every if not stands(kept_place(options.parts / f"{m}-{s}.json"))]
     given = ["--device", options.device, "--data-root", str(options.data_root), "--parts", str(options.parts)]
     given += ["--steps", str(options.steps)] + (["--set", *options.set] if options.set else [])
     running: list[subprocess.Popen[bytes]] = []

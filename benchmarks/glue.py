@@ -148,7 +148,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--seeds", nargs="+", default=["1", "2", "3"])
     parser.add_argument("--who", nargs="+", default=list(SIDES), choices=SIDES)
-    parser.add_argument("--parts", type=Path, help="where parts are kept; runs/glue")
+    parser.add_argument("--parts", type=Path, help="where parts are kept; results/parts/glue")
     parser.add_argument("--data-root", type=Path, default=DATA)
     parser.add_argument("--start", help="the pretrained encoder, a Hugging Face folder, instead of the recipes'")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="change recipes, for all sides")

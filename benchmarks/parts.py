@@ -5,7 +5,9 @@
     parts.read(("ours", "rte", "1"))                                    its figures, and where they come from
 
 Several processes, or several machines one after the other, may fill one folder. A part that was measured by code that
-has changed since is measured again.
+has changed since is measured again. What is trained on the way stays under runs/, which nobody commits; the figures of
+a part that would lie there lie under results/parts instead, so that what takes longer than a machine is there for goes
+on with the next one. What parts rest on is kept once for all that rest on the same.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ from typing import Any
 
 import torch
 
-from inputs import Inputs, changed, here, merged
+from inputs import ROOT, Inputs, changed, here, merged, short
 from regard.checkpoints.provenance import commit, hardware, versions
+
+RUNS, KEPT = ROOT / "runs", ROOT / "results" / "parts"
 
 Part = tuple[str, ...]
 Figures = dict[str, float]
@@ -40,7 +44,7 @@ class Parts:
 
     def path(self, part: Part) -> Path:
         """Where a part is kept."""
-        return self.folder / f"{'-'.join(part)}.json"
+        return kept_place(self.folder / f"{'-'.join(part)}.json")
 
     def missing(self, wanted: Sequence[Part]) -> list[Part]:
         """What has still to be done."""
@@ -56,8 +60,7 @@ class Parts:
 
     def read(self, part: Part) -> dict[str, Any]:
         """What is known of a part: its `figures`, and where, when and by which code they were measured."""
-        facts: dict[str, Any] = json.loads(self.path(part).read_text())
-        return facts
+        return _read(self.path(part))
 
     def write(self, part: Part, figures: Figures, *, seconds: float, device: str) -> None:
         """Keep a part, whole or not at all."""
@@ -68,11 +71,8 @@ class Parts:
             "versions": versions(),
             "commit": commit(),
             "date": datetime.date.today().isoformat(),
-            "inputs": here(self.recipe(part)),
         }
-        draft = self.path(part).with_suffix(".draft")
-        draft.write_text(json.dumps(facts, indent=1) + "\n")
-        draft.replace(self.path(part))
+        _write(self.path(part), facts, here(self.recipe(part)))
 
     def do(
         self,
@@ -99,7 +99,7 @@ class Parts:
 
     def _apart(self, part: Part, arguments: list[str]) -> str | None:
         """Run one part in a process of its own; what went wrong, if it did."""
-        log = self.path(part).with_suffix(".log")
+        log = self.folder / f"{'-'.join(part)}.log"
         with log.open("w") as file:
             done = subprocess.run(
                 [sys.executable, *arguments],
@@ -115,7 +115,7 @@ class Parts:
 
 def stands(path: Path) -> bool:
     """Whether a part is there, and was measured by the code as it is now."""
-    inputs = json.loads(path.read_text()).get("inputs") if path.exists() else None
+    inputs = _read(path).get("inputs") if path.exists() else None
     return inputs is not None and not changed(inputs)
 
 
@@ -123,11 +123,42 @@ def kept_part(
     path: Path, one: Callable[[], dict[str, Any]], *, recipe: str | None, collect: bool
 ) -> dict[str, Any] | None:
     """What one run measured: from its file while that stands, else measured now, unless parts are only collected."""
-    if not collect and not stands(path):
+    place = kept_place(path)
+    if not collect and not stands(place):
         found = one()
-        path.write_text(json.dumps(found | {"inputs": here(recipe)}))
-    told: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
-    return told
+        _write(place, found, here(recipe))
+    return _read(place) if place.exists() else None
+
+
+def kept_place(path: Path) -> Path:
+    """Where the figures of a part are kept: what would lie under runs/ is committed."""
+    absolute = path.absolute()
+    return KEPT / absolute.relative_to(RUNS) if absolute.is_relative_to(RUNS) else path
+
+
+def _write(path: Path, facts: dict[str, Any], inputs: Inputs) -> None:
+    """Keep figures and what they rest on, whole or not at all."""
+    table = json.dumps(inputs, indent=1, sort_keys=True) + "\n"
+    for place, text in (
+        (_table_of(path, short(table)), table),
+        (path, json.dumps(facts | {"inputs": short(table)}, indent=1) + "\n"),
+    ):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        draft = place.with_suffix(f".{os.getpid()}.draft")
+        draft.write_text(text)
+        draft.replace(place)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads(path.read_text())
+    if isinstance(digest := facts.get("inputs"), str):
+        facts["inputs"] = json.loads(_table_of(path, digest).read_text())
+    return facts
+
+
+def _table_of(path: Path, digest: str) -> Path:
+    """Where a table of inputs is kept that this part rests on."""
+    return path.parent / "inputs" / f"{digest}.json"
 
 
 def inputs_of(found: Sequence[dict[str, Any]]) -> Inputs | None:

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from parts import inputs_of, kept_part, stands
+from parts import inputs_of, kept_part, kept_place, stands
 from record import DATA, row, save, spread
 from regard.data.synthetic.digits import WORDS, Recordings
 from regard.tasks.base import ScoreData
@@ -69,7 +69,7 @@ def beamed(run: Path, options: argparse.Namespace) -> dict[str, dict[str, float]
 
 def measured(model: str, seed: int, options: argparse.Namespace) -> dict[str, Any] | None:
     """A part that was measured before, or is now."""
-    path = options.parts / f"{model}-{seed}.json"
+    path = kept_place(options.parts / f"{model}-{seed}.json")
     if path.exists() and not stands(path) and not options.collect:
         shutil.rmtree(options.parts / f"{model}-{seed}", ignore_errors=True)  # a run of other code is not gone on with
     return kept_part(path, lambda: one(model, seed, options), recipe=RECIPES[model], collect=options.collect)

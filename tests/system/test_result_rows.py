@@ -130,6 +130,25 @@ def test_a_row_replaces_its_like_from_another_processor_but_not_from_a_gpu(tmp_p
     assert set(told["inputs"]) == {r["inputs"] for r in told["rows"]}
 
 
+def test_parts_of_a_figure_outlive_the_runs_they_were_measured_on(tmp_path, monkeypatch, benchmark):
+    parts = benchmark("parts")
+    monkeypatch.setattr(parts, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(parts, "KEPT", tmp_path / "results" / "parts")
+    made = parts.Parts(tmp_path / "runs" / "glue")
+    for seed in ("1", "2"):
+        made.write(("ours", "rte", seed), {"accuracy": 60.0}, seconds=1.0, device="cpu")
+    runs = tmp_path / "runs" / "captions" / "mean-1.json"
+    parts.kept_part(runs, lambda: {"BLEU-4": 19.0}, recipe=None, collect=False)
+    (tmp_path / "runs").rename(tmp_path / "gone")  # another machine, another checkout
+    assert parts.Parts(tmp_path / "runs" / "glue").due([("ours", "rte", "2"), ("ours", "rte", "3")]) == [
+        ("ours", "rte", "3")
+    ]
+    assert made.read(("ours", "rte", "1"))["figures"] == {"accuracy": 60.0}
+    assert "benchmarks/parts.py" not in made.inputs([("ours", "rte", "1")])
+    assert parts.kept_part(runs, lambda: pytest.fail("measured again"), recipe=None, collect=False)["BLEU-4"] == 19.0
+    assert len(list((tmp_path / "results" / "parts" / "glue" / "inputs").iterdir())) == 1  # both rest on the same
+
+
 def test_every_listed_command_exists_and_the_gpus_take_less_than_ten_minutes(benchmark):
     stale, commands = benchmark("stale"), benchmark("commands")
     for device in ("cpu", "cuda"):
