@@ -38,7 +38,7 @@ TESTS = {
     "WordSim-353": "EN-WS-353-ALL.txt",
     "SimLex-999": "EN-SIMLEX-999.txt",
 }
-RATES = ("0.0125", "0.025", "0.05", "0.075", "0.1")
+RATES = ("0.0125", "0.025", "0.05", "0.075", "0.1", "0.15")
 DEFAULT = "0.05"
 CHOSEN_ON, MEASURED_ON = 0, 1  # even and odd lines
 Figures = dict[str, float]
