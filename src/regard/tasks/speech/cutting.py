@@ -15,8 +15,9 @@ from regard.data.audio.files import Samples
 
 PAUSE = 2.0  # seconds: a longer pause parts two pieces, unless the model is used to pauses
 _AROUND = 0.04  # seconds that are kept before and after what is said, where it is cut out
-_QUIET = 0.05  # seconds over which loudness is measured where a recording is cut
 _SEARCHED = 1 / 6  # share of a piece, at its end, in which its quietest place is looked for
+_QUIET = 0.5  # seconds over which loudness is measured there: within words it is quiet for less
+_PLACES = 10  # of that length there are as many at least, however short a piece
 
 
 @dataclass(frozen=True)
@@ -54,15 +55,25 @@ def _regions(stretches: list[Stretch], n: int, *, pause: float, rate: int) -> li
 
 
 def pieces(samples: Samples, most: int, rate: int) -> list[tuple[int, int]]:
-    """Where to cut samples so that no piece has more than `most`: at the quietest places near their ends."""
-    cuts, begin, width = [], 0, max(1, round(_QUIET * rate))
+    """Where to cut samples so that no piece has more than `most`: in the middle of the quietest places near their ends.
+
+    A word that a piece ends with wants some silence behind it, or it is not written.
+    """
+    cuts, begin = [], 0
     while len(samples) - begin > most:
-        searched = min(most, max(width, round(most * _SEARCHED)))
-        first = begin + most - searched
-        power = np.square(samples[first : begin + most], dtype=np.float64)
-        loudness = np.convolve(power, np.ones(min(width, len(power))), "same")
-        end = first + int(loudness.argmin())
+        searched = max(1, round(most * _SEARCHED))
+        first, width = begin + most - searched, max(1, min(round(_QUIET * rate), searched // _PLACES))
+        end = first + _middle_of_quiet(samples[first : begin + most], width)
         end = end if end > begin else begin + most
         cuts.append((begin, end))
         begin = end
     return [*cuts, (begin, len(samples))]
+
+
+def _middle_of_quiet(samples: Samples, width: int) -> int:
+    """The middle of the samples of this width that are quietest; where many are as quiet, of the longest stretch."""
+    total = np.concatenate(([0.0], np.cumsum(np.square(samples, dtype=np.float64))))
+    loudness = total[width:] - total[:-width]
+    quietest = np.flatnonzero(loudness == loudness.min())
+    stretch = max(np.split(quietest, np.flatnonzero(np.diff(quietest) > 1) + 1), key=len)
+    return int(stretch[len(stretch) // 2]) + width // 2
