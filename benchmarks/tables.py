@@ -61,7 +61,7 @@ HEADLINES = (
     Headline("speech", "speech Transformer, test takes, beam 5 with alignment", "WER", "Strings of spoken digits"),
     Headline("series", "patch-forecaster, ETTh1, 96 steps", "mse", "ETTh1, the next 96 hours"),
     Headline("words", "word vectors, text8 6.9M, rates chosen alike", "seconds",
-             "Word vectors from text8, worth as much"),
+             "Word vectors from text8, no difference seen in quality"),
 )  # fmt: skip
 
 
