@@ -7,13 +7,11 @@ max_extra, never above `max_length`. An option that the chosen strategy would ig
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, Self
-
-import torch
-from torch import Tensor
 
 from regard.config.settings import Settings, setting, settings_of
 
@@ -81,13 +79,13 @@ class DecodeOptions(Settings):
         varied: Self = _varied(self, tuple(sorted(changes.items())))
         return varied
 
-    def limits(self, source_lengths: Tensor) -> Tensor:
-        """The most steps for each row, from the length of its source: (B,) → (B,) int64."""
-        lengths = torch.full_like(source_lengths, self.max_length, dtype=torch.int64)
+    def limits(self, source_lengths: Sequence[int]) -> list[int]:
+        """The most steps for each row, from the length of its source."""
+        limits = [self.max_length] * len(source_lengths)
         if self.max_ratio > 0:
-            relative = torch.ceil(source_lengths.double() * self.max_ratio).long() + self.max_extra
-            lengths = torch.minimum(lengths, relative)
-        return lengths.clamp(min=self.min_length + 1)
+            relative = [math.ceil(length * self.max_ratio) + self.max_extra for length in source_lengths]
+            limits = list(map(min, limits, relative))
+        return [max(self.min_length + 1, limit) for limit in limits]
 
 
 @lru_cache(1024)

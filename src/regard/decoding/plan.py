@@ -5,6 +5,7 @@ starts (B,) the first token fed to each row · limits (B,) its most steps · key
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import torch
@@ -69,37 +70,62 @@ class Marks:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to decode and how, on one device."""
+    """What to decode and how, on one device: that of the stepper and of all bookkeeping.
+
+    Numbers of rows are plain ones; tensors are made of them where a search asks for some.
+    """
 
     options: DecodeOptions
     sync: SyncPolicy
+    device: torch.device
     eos_id: int
     pad_id: int
-    starts: Tensor
-    limits: Tensor
-    keys: Tensor
+    start_ids: list[int]
+    row_limits: list[int]
+    row_keys: list[int]
     prefixes: Prefixes | None
-    n_steps: int
-    shortest: int
 
     def on(self, device: torch.device) -> Self:
-        """The same, with its numbers there."""
-        return replace(self, starts=self.starts.to(device), limits=self.limits.to(device), keys=self.keys.to(device))
+        """The same for another device."""
+        return self if device == self.device else replace(self, device=device)
+
+    @cached_property
+    def starts(self) -> Tensor:
+        """The first token fed to each row (B,)."""
+        return self._tensor(self.start_ids)
+
+    @cached_property
+    def limits(self) -> Tensor:
+        """The most steps of each row (B,)."""
+        return self._tensor(self.row_limits)
+
+    @cached_property
+    def keys(self) -> Tensor:
+        """The name of each row in the random stream (B,)."""
+        return self._tensor(self.row_keys)
+
+    def _tensor(self, values: list[int]) -> Tensor:
+        return torch.tensor(values, dtype=torch.int64, device=self.device)
 
     @property
     def n_rows(self) -> int:
         """How many inputs there are."""
-        return len(self.starts)
+        return len(self.start_ids)
+
+    @property
+    def n_steps(self) -> int:
+        """The most steps of any row."""
+        return max(self.row_limits, default=0)
+
+    @property
+    def shortest(self) -> int:
+        """The most steps of the row that has the fewest."""
+        return min(self.row_limits, default=0)
 
     @property
     def marks(self) -> Marks:
         """What its tokens mean."""
         return Marks(self.eos_id, self.pad_id, tuple(sorted(set(self.options.banned))))
-
-    @property
-    def device(self) -> torch.device:
-        """Where the stepper and all bookkeeping live."""
-        return self.starts.device
 
     def check_vocabulary(self, n_tokens: int) -> None:
         """Refuse ids that the model does not know, before they reach an index on the device."""
@@ -134,22 +160,19 @@ def make_plan(
     return Plan(
         options=options,
         sync=sync or SyncPolicy.of(device),
+        device=device,
         eos_id=eos_id,
         pad_id=pad_id,
-        starts=start_tokens(bos_id, n_rows, device),
-        limits=torch.tensor(limits, dtype=torch.int64, device=device),
-        keys=torch.tensor(_one_a_row("row_keys", keys, n_rows), dtype=torch.int64, device=device),
+        start_ids=start_ids(bos_id, n_rows),
+        row_limits=limits,
+        row_keys=_one_a_row("row_keys", keys, n_rows),
         prefixes=prefixes,
-        n_steps=max(limits, default=0),
-        shortest=min(limits, default=0),
     )
 
 
-def start_tokens(bos_id: int | Tensor, n_rows: int, device: torch.device) -> Tensor:
-    """The first token fed to each row (B,): one start mark for all, or the last token of each row's prompt."""
-    if isinstance(bos_id, int):
-        return torch.full((n_rows,), bos_id, dtype=torch.int64, device=device)
-    return torch.tensor(_one_a_row("bos_id", bos_id, n_rows), dtype=torch.int64, device=device)
+def start_ids(bos_id: int | Tensor, n_rows: int) -> list[int]:
+    """The first token fed to each row: one start mark for all, or the last token of each row's prompt."""
+    return [bos_id] * n_rows if isinstance(bos_id, int) else _one_a_row("bos_id", bos_id, n_rows)
 
 
 def _limits(options: DecodeOptions, given: Tensor | Sequence[int] | None, n_rows: int) -> list[int]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.decoding.plan import SyncPolicy, start_tokens
+from regard.decoding.plan import SyncPolicy, start_ids
 from regard.decoding.stepper import Stepper, log_probs_of, next_logits
 from regard.errors import UsageError
 
@@ -29,7 +29,7 @@ def force_decode(
         return [[] for _ in wanted]
     lengths = [len(row) for row in wanted]
     table = torch.tensor([row + [pad_id] * (max(lengths) - len(row)) for row in wanted], device=stepper.device)
-    tokens = start_tokens(bos_id, len(wanted), stepper.device)
+    tokens = torch.tensor(start_ids(bos_id, len(wanted)), device=stepper.device)
     terms = _terms(stepper, tokens, table=table, lengths=lengths)
     return [row[:length] for row, length in zip(terms.tolist(), lengths, strict=True)]
 

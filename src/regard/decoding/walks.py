@@ -42,7 +42,7 @@ class Walk:
         free = not (options.min_length or options.no_repeat_ngram or options.banned or plan.prefixes)
         if plan.n_rows != 1 or options.strategy != "greedy" or not free:
             return None
-        return cls(stepper, plan, int(plan.starts[0]), int(plan.limits[0]))
+        return cls(stepper, plan, plan.start_ids[0], plan.row_limits[0])
 
     def check_vocabulary(self, n_tokens: int) -> Exception | None:
         """What is wrong with the plan, seen at the first step."""

@@ -25,7 +25,7 @@ class WrittenPaths:
             stepper.select(torch.arange(n_paths) // n_each, same_source=False)
         self._tokens: list[list[int]] = [[] for _ in range(n_paths)]
         self._log_probs: list[list[float]] = [[] for _ in range(n_paths)]
-        self._limits = [limit for limit in plan.limits.tolist() for _ in range(n_each)]
+        self._limits = [limit for limit in plan.row_limits for _ in range(n_each)]
         self._latest: list[Written] = []
         stepper.begin_writing(plan)
 

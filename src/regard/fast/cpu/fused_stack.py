@@ -63,16 +63,16 @@ class FusedCaches:
             for cache in past:
                 cache.length += width
         else:
+            HeadCache.reserve_all(past, length + width, shape)
             for cache in past:
-                cache.claim(width, shape)
+                cache.length += width
             self._look_up(shape)
         self._structure.length = length
         return self._structure
 
     def reserve(self, n_positions: int, shape: tuple[int, int, int]) -> DecoderRows:
         """Have room for so many positions (B, G, E) in all; gives what the kernels are told, `length` as it is."""
-        for cache in self._heads[: len(self.past)]:
-            cache.reserve(n_positions, shape)
+        HeadCache.reserve_all(self._heads[: len(self.past)], n_positions, shape)
         self._look_up(shape)
         self._structure.length = self.past[0].length
         return self._structure

@@ -9,6 +9,8 @@ but on a processor they seldom do: beams share their past. `HalfHeadCache` keeps
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -48,6 +50,19 @@ class HeadCache(Cache):
             raise ShapeError(f"a cache of {len(self._rooms[0])} rows cannot take {B} rows")
         elif n_positions > self.capacity or self._borrowed:
             self._grow(n_positions)
+
+    @staticmethod
+    def reserve_all(caches: Sequence[HeadCache], n_positions: int, shape: tuple[int, int, int]) -> None:
+        """`reserve` for each of some alike; rooms of those that are all empty are taken in one piece."""
+        if any(cache._rooms for cache in caches):
+            for cache in caches:
+                cache.reserve(n_positions, shape)
+            return
+        B, G, E = shape
+        capacity = max(n_positions, *(cache.capacity for cache in caches))
+        rooms = torch.empty(2 * len(caches), B, G, capacity, E, dtype=caches[0].dtype).unbind()
+        for cache, *both in zip(caches, rooms[::2], rooms[1::2], strict=True):
+            cache.capacity, cache._rooms = capacity, both
 
     def room(self) -> list[Tensor]:
         """Where keys and values are, and will be: two of (B, G, capacity, E), in the precision they are kept in."""

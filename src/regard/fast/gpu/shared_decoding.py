@@ -196,10 +196,13 @@ class SharedDecoding:
         streams: Sequence[int | None] = [None] * len(stepper.rows)
         if options.strategy == "sample":
             streams = stream_keys(plan.keys.cpu(), seed=options.seed, n_samples=n_each).tolist()
-        starts, limits = plan.starts.tolist(), plan.limits.tolist()
         for i, (row, stream) in enumerate(zip(stepper.rows, streams, strict=True)):
             self._records[row] = RowRecord(
-                starts[i // n_each], limits[i // n_each], False, stream, 1.0 if stream is None else options.temperature
+                plan.start_ids[i // n_each],
+                plan.row_limits[i // n_each],
+                False,
+                stream,
+                1.0 if stream is None else options.temperature,
             )
         stepper.began = stepper.unread = self._n_launched
         self._writing[stepper] = None

@@ -241,7 +241,7 @@ class Writer:
         """How many tokens the next round may add; 0 when the text is done."""
         if draft.finished or (draft.rounds and options.strategy == "beam"):
             return 0
-        left = int(options.limits(torch.tensor([len(draft.prompt)]))[0]) - len(draft.ids)
+        left = options.limits([len(draft.prompt)])[0] - len(draft.ids)
         return max(0, min(left, self.context - len(self._read(draft)) + 1))
 
     def _terms(self, draft: _Draft, options: DecodeOptions) -> DecodeOptions:

@@ -294,7 +294,7 @@ class Transcriber:
         room = self.model.config.n_writable
         most = options.max_length if room is None else min(options.max_length, room - n_opening)
         if options.max_ratio:
-            return [min(most, limit) for limit in options.limits(heard.lengths.cpu()).tolist()]
+            return [min(most, limit) for limit in options.limits(heard.lengths.tolist())]
         return [most] * len(heard.memory)
 
     def _greedy_alignment(self, ids: list[int], log_prob: float) -> Transcription:

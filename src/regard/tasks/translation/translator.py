@@ -87,7 +87,8 @@ class Translator:
         """Ids of sentences as the encoder reads them: (B, S) with </s>."""
         tokenizer = self.languages.source.tokenizer
         ids, lengths = pad([[*ids, tokenizer.eos_id] for ids in sources], tokenizer.pad_id)
-        return Rows(ids.to(self.device), lengths.to(self.device))
+        device = self.device
+        return Rows(ids.to(device), lengths.to(device))
 
     @property
     def device(self) -> torch.device:
@@ -129,12 +130,9 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         tokenizer = self.languages.target.tokenizer
         rows = self.source_rows(sources)
-        assert rows.lengths is not None
-        limits = options.limits(rows.lengths.cpu())
+        limits = options.limits([len(ids) + 1 for ids in sources])
         watched = options.coverage_penalty > 0
-        steppers: list[Stepper] = [
-            model.start(rows, capacity=int(limits.max()), watched=watched) for model in self.models
-        ]
+        steppers: list[Stepper] = [model.start(rows, capacity=max(limits), watched=watched) for model in self.models]
         if table is not None:
             shortlist = table.of(sources, prefixes)
             steppers = [restricted(stepper, shortlist) for stepper in steppers]
