@@ -31,6 +31,7 @@ TABLE = {
     "decoder_step": "regard.fast.select.decoder_step",  # one step of a stack of decoder blocks
     "decoder_steps": "regard.fast.select.decoder_steps",  # one step of several decodings, each with its own caches
     "walk_together": "regard.fast.select.walk_together",  # one step of greedy decodings, from tokens to tokens
+    "walkers": "regard.fast.select.walkers",  # such decodings that go on by themselves, in a thread of their own
     "rows_independent": "regard.fast.select.rows_independent",  # whether a model's products leave rows alone
     "packed_length": "regard.fast.select.packed_length",  # how long what a packed row leaves alone may be
     "stepper": "regard.fast.select.stepper",  # a model's decoding steps as CUDA graphs

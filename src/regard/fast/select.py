@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from regard.decoding.walks import Walk
     from regard.fast.cpu.restricted_output import RestrictedOutput
     from regard.fast.cpu.training.packing import WithoutPadding
+    from regard.fast.cpu.walkers import Walkers
     from regard.fast.gpu.shared_decoding import SharedModel
 
 # These fit wherever they are asked, or say so themselves.
@@ -225,6 +226,13 @@ def walk_together(walks: Sequence[Walk], *, joined: bool) -> bool:
     from regard.fast.cpu.walking import leave_walks, step_walks, suits_walks
 
     return step_walks(walks) if not joined and suits_walks(walks) else leave_walks(walks)
+
+
+def walkers(walk: Walk, *, threads: int, few: int, many: int) -> Walkers | None:
+    """What steps greedy decodings like this one by itself, where a packed decoder can."""
+    from regard.fast.cpu.walkers import Walkers
+
+    return Walkers.of(walk, threads=threads, few=few, many=many)
 
 
 def causal_step(stack: EncoderStack, hidden: Tensor, parts: Sequence[StackRows]) -> Tensor | None:

@@ -57,12 +57,14 @@ class Ticket:
         self.future: Future[Any] = Future()
         self.future.set_running_or_notify_cancel()  # it ends when the engine says so, and not before
         self.cancelled = False
+        self.leave: Callable[[], None] = lambda: None  # says so to whoever steps without looking here
         self.n_steps = 0
         self.has_begun = False
 
     def cancel(self) -> None:
         """Whoever asked has gone: it leaves before the next step."""
         self.cancelled = True
+        self.leave()
 
     def result(self, timeout: float | None = None) -> Any:
         """The answer, or what was wrong, as an error."""

@@ -31,8 +31,8 @@ from regard.layers.embeddings import VocabularyOutput
 
 def suits_walks(walks: Sequence[Walk]) -> bool:
     """Whether all can be stepped so; those that are new are described."""
-    model = _model_of(walks[0].stepper)
-    return model is not None and all(_row(walk) is not None or model.describe(walk) for walk in walks)
+    model = model_of(walks[0].stepper)
+    return model is not None and all(known_row(walk) is not None or model.describe(walk) for walk in walks)
 
 
 def step_walks(walks: Sequence[Walk]) -> bool:
@@ -40,7 +40,7 @@ def step_walks(walks: Sequence[Walk]) -> bool:
     model = _models[walks[0].stepper.kv_cache.fused][1]  # type: ignore[attr-defined]
     assert model is not None
     able = [walk for walk in walks if not walk.over]
-    rows = [_known_row(walk) for walk in able]
+    rows = [row for walk in able if (row := known_row(walk)) is not None]
     if rows:
         model.step(rows)
     for walk, row in zip(able, rows, strict=True):
@@ -51,7 +51,7 @@ def step_walks(walks: Sequence[Walk]) -> bool:
 def leave_walks(walks: Sequence[Walk]) -> bool:
     """Let the caches of walks know what the kernels have added to them; False: nothing was stepped."""
     for walk in walks:
-        if (row := _row(walk)) is not None:
+        if (row := known_row(walk)) is not None:
             cache = walk.stepper.kv_cache  # type: ignore[attr-defined]
             for past in cache.past:
                 past.length = row.rows.length
@@ -118,7 +118,7 @@ class WalkingModel:
         call, positions = WalkStep.from_buffer_copy(self.call), self.positions
         addresses = (ctypes.c_void_p * len(rows))(*map(ctypes.addressof, rows))
         call.rows, call.n_rows = ctypes.addressof(addresses), len(rows)
-        call.positions = None if positions is None else _table(positions).data_ptr()
+        call.positions = None if positions is None else table_of(positions).data_ptr()
         kernels = self.fused.kernels
         kernels.walk_step(kernels.threads, ctypes.addressof(call))
 
@@ -127,14 +127,14 @@ class WalkingModel:
         positions = self.positions
         if isinstance(positions, Sinusoidal):
             positions.reserve(n_positions)
-        enough = positions is None or n_positions <= len(_table(positions))
+        enough = positions is None or n_positions <= len(table_of(positions))
         return enough and 0 <= token < self.embedding.n_tokens
 
 
 _models: WeakKeyDictionary[FusedDecoder, tuple[Any, WalkingModel | None]] = WeakKeyDictionary()
 
 
-def _model_of(stepper: object) -> WalkingModel | None:
+def model_of(stepper: object) -> WalkingModel | None:
     """What a stepper's walks are stepped by, found once for all steppers of a model; None while it is watched."""
     cache = getattr(stepper, "kv_cache", None)
     if not isinstance(cache, PackedDecoderKVCache) or cache.fused is None or not cache.is_plain:
@@ -146,17 +146,13 @@ def _model_of(stepper: object) -> WalkingModel | None:
     return known[1]
 
 
-def _row(walk: Walk) -> WalkRow | None:
+def known_row(walk: Walk) -> WalkRow | None:
+    """What a walk is to the kernels, if it was described."""
     known = getattr(getattr(walk.stepper, "kv_cache", None), "walk", None)
     row: WalkRow | None = None if known is None else known[0]
     return row
 
 
-def _known_row(walk: Walk) -> WalkRow:
-    row = _row(walk)
-    assert row is not None, "only walks that suit are stepped"
-    return row
-
-
-def _table(positions: Sinusoidal | Learned) -> Tensor:
+def table_of(positions: Sinusoidal | Learned) -> Tensor:
+    """The numbers of positions, as far as there are any."""
     return positions.table if isinstance(positions, Sinusoidal) else positions.table.weight

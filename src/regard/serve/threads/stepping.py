@@ -5,7 +5,8 @@
     stepping.resume()               those that have one go on, until they ask for more
 
 Between two steps requests join, and those that are cancelled or late leave. Walks go on from token to token without
-being asked; whoever looks at every step is waited for, so that all of them step together again.
+being asked, and without Python where kernels can (`walk_loop`), while there is nobody else; whoever looks at every step
+is waited for, so that all of them step together again.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from regard.config.threads import take_threads
 from regard.decoding.walks import Walk
 from regard.serve.joining import Decoding, Request, StepRequest, computed
 from regard.serve.threads.desk import Desk
+from regard.serve.threads.walk_loop import WalkLoop
 from regard.serve.tickets import Ticket
 
 log = logging.getLogger("regard.serve")
@@ -38,8 +40,9 @@ class Stepping:
         self._results: dict[Decoding, Any] = {}
         self._awaited: set[Decoding] = set()  # they have been given a step, and will ask for the next in a moment
         self._n_live = 0  # requests under way, those whose inputs are being read included
-        self._ended = False
-        self.others_compute = False  # somebody reads: a thread is left to them
+        self._ended = self._others_compute = False
+        self._loop = WalkLoop(desk, threads=threads, many=_MANY_ROWS, over=self._walked)
+        self._looping = False  # all members are walks, and go on by themselves
         self._thread = threading.Thread(target=self._run, name="regard-steps", daemon=True)
         self._thread.start()
 
@@ -47,6 +50,17 @@ class Stepping:
     def has_results(self) -> bool:
         """Whether somebody can go on."""
         return bool(self._results)
+
+    @property
+    def others_compute(self) -> bool:
+        """Whether somebody reads: a thread is left to them."""
+        return self._others_compute
+
+    @others_compute.setter
+    def others_compute(self, others: bool) -> None:
+        if others != self._others_compute:
+            self._others_compute = others
+            self._share_loop()
 
     @property
     def n_members(self) -> int:
@@ -65,13 +79,19 @@ class Stepping:
     def put(self, live: Mapping[Ticket, Decoding]) -> None:
         """Make steps for those that wait for one; those with a result have yet to go on."""
         with self._changed:
-            self._members |= {
+            new = {
                 one: (ticket, one.waiting)
                 for ticket, one in live.items()
                 if isinstance(one.waiting, StepRequest | Walk) and one not in self._members and one not in self._results
             }
+            self._members |= new
             self._awaited &= self._results.keys()
             self._n_live = len(live)
+            self._share_loop()
+            if self._looping and self._loop.takes(new):
+                self._loop.join(new)
+            elif self._looping:
+                self._loop.call_back()
             self._changed.notify_all()
 
     def resume(self) -> None:
@@ -90,13 +110,17 @@ class Stepping:
         """Make steps for nobody."""
         with self._changed:
             self._members, self._results, self._awaited = {}, {}, set()
+            self._loop.let_go()
 
     def stop(self) -> None:
         """No more steps."""
         with self._changed:
             self._ended = True
+            self._loop.close()
             self._changed.notify_all()
         self._thread.join(timeout=10.0)
+        if not self._thread.is_alive():
+            self._loop.free()
 
     @torch.inference_mode()
     def _run(self) -> None:
@@ -107,6 +131,12 @@ class Stepping:
                 if self._ended:
                     return
                 members = dict(self._members)
+                self._looping = self._loop.takes(members)
+                if self._looping:
+                    self._loop.join(members)
+            if self._looping:
+                self._walk()
+                continue
             now = time.monotonic()
             results: dict[Decoding, Any] = {
                 one: _Left(problem) for one, (ticket, _) in members.items() if (problem := ticket.problem(now))
@@ -115,6 +145,30 @@ class Stepping:
             if going:
                 results |= self._stepped(going)
             self._give_back(results)
+
+    def _walk(self) -> None:
+        """Let walks go on by themselves, until somebody comes who does not walk."""
+        self._loop.run()
+        with self._changed:
+            self._looping = False
+            self._loop.take_back()
+
+    def _walked(self, walks: Sequence[Walk]) -> None:
+        """Walks are over, or were let go."""
+        now = time.monotonic()
+        with self._changed:
+            by_walk = {request: (one, ticket) for one, (ticket, request) in self._members.items()}
+            for walk in walks:
+                if walk not in by_walk:  # nobody waits for it any more
+                    continue
+                one, ticket = by_walk[walk]
+                del self._members[one]
+                self._results[one] = (walk.problem or walk) if walk.over else _left(ticket, now)
+        self._desk.wake()
+
+    def _share_loop(self) -> None:
+        alone = self._n_live + len(self._desk.queue) == 1
+        self._loop.share(alone=alone, others_compute=self._others_compute)
 
     def _stepped(self, going: Mapping[Decoding, tuple[Ticket, Request]]) -> dict[Decoding, Any]:
         """One step for all; those whose walk is not over have nothing to go on with yet."""
@@ -160,3 +214,9 @@ class _Left:
 
     def __init__(self, problem: Exception) -> None:
         self.problem = problem
+
+
+def _left(ticket: Ticket, now: float) -> _Left:
+    problem = ticket.problem(now)
+    assert problem is not None, "a walk is let go when it is cancelled or late"
+    return _Left(problem)

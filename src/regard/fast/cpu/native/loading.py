@@ -49,13 +49,25 @@ class Kernels:
         self.score_gradients = _function(
             library.regard_score_gradients, address, address, count, count, count, address, REAL, address, address
         )
+        brief = ctypes.PyDLL(str(path))  # over in a moment: Python's lock is kept
+        self.walkers = _function(brief.regard_walkers, address, address, count, count, gives=address)
+        self.walkers_join = _function(brief.regard_walkers_join, address, address, address)
+        self.walkers_share = _function(brief.regard_walkers_share, address, count, count)
+        self.walkers_call_back = _function(brief.regard_walkers_call_back, address, count)
+        self.walkers_run = _function(library.regard_walkers_run, address)
+        self.walkers_wait = _function(library.regard_walkers_wait, address, address, count, address, gives=count)
+        self.walkers_free = _function(library.regard_walkers_free, address)
         self.bits = int(library.regard_bits())
         self.has_bfloat = bool(library.regard_has_bfloat())
 
     @property
     def threads(self) -> int:
         """The address of a `Runtime` with as many threads as PyTorch would take now, or as `for_kernels` says."""
-        return ctypes.addressof(_runtime(getattr(_own, "threads", None) or torch.get_num_threads()))
+        return self.of_threads(getattr(_own, "threads", None) or torch.get_num_threads())
+
+    def of_threads(self, n: int) -> int:
+        """The address of a `Runtime` with so many threads."""
+        return ctypes.addressof(_runtime(n))
 
 
 _own = threading.local()
@@ -161,8 +173,8 @@ def _load(machine: str) -> _Outcome:
     return _Outcome(None, f"what the compiler made does not load: {problem}")
 
 
-def _function(function: Any, *arguments: type) -> Any:
-    function.argtypes, function.restype = arguments, None
+def _function(function: Any, *arguments: type, gives: type | None = None) -> Any:
+    function.argtypes, function.restype = arguments, gives
     return function
 
 

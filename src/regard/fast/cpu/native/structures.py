@@ -58,9 +58,20 @@ class DecoderStep(ctypes.Structure):
 
 
 class WalkRow(ctypes.Structure):
-    """A greedy decoding of one row: its caches, its last token, and how likely that was."""
+    """A greedy decoding of one row: its caches, its last token, and how likely that was.
 
-    _fields_ = [("rows", DecoderRows), ("token", COUNT), ("log_prob", REAL)]
+    The rest is for one that goes on by itself (`walkers`).
+    """
+
+    _fields_ = [
+        ("rows", DecoderRows),
+        ("token", COUNT),
+        ("log_prob", REAL),
+        *_of(ADDRESS, "tokens log_probs"),
+        *_of(COUNT, "n_written limit eos"),
+        *_of(REAL, "first deadline"),
+        *_of(COUNT, "leaves over"),
+    ]
 
 
 class WalkStep(ctypes.Structure):
@@ -72,6 +83,12 @@ class WalkStep(ctypes.Structure):
         ("n_rows", COUNT),
         ("embedding_scale", REAL),
     ]
+
+
+class WalkCounts(ctypes.Structure):
+    """What decodings that go on by themselves have come to since they were last asked."""
+
+    _fields_ = [*_of(COUNT, "n_tokens n_steps"), ("seconds", REAL)]
 
 
 class Prefill(ctypes.Structure):

@@ -6,7 +6,7 @@
 #include "prefill.h"
 #include "trained_rows.h"
 #include "vocabulary.h"
-#include "walk.h"
+#include "walkers.h"
 
 extern "C" {
 
@@ -53,6 +53,26 @@ void regard_walk_step(const Runtime* runtime, const WalkStep* call) {
     if (call->step.half) run(Walking<Half>(*call));
     else run(Walking<float>(*call));
 }
+
+Walkers* regard_walkers(const WalkStep* step, const Runtime* runtime, int64_t n_few, int64_t n_many) {
+    return new Walkers(*step, *runtime, n_few, n_many);
+}
+
+void regard_walkers_free(Walkers* walkers) { delete walkers; }
+
+void regard_walkers_run(Walkers* walkers) { walkers->run(); }
+
+int64_t regard_walkers_wait(Walkers* walkers, WalkRow** found, int64_t most, WalkCounts* counts) {
+    return walkers->wait(found, most, counts);
+}
+
+void regard_walkers_join(Walkers* walkers, WalkRow* row, const float* positions) { walkers->join(row, positions); }
+
+void regard_walkers_share(Walkers* walkers, int64_t alone, int64_t others_compute) {
+    walkers->share(alone, others_compute);
+}
+
+void regard_walkers_call_back(Walkers* walkers, int64_t for_good) { walkers->call_back(for_good); }
 
 void regard_causal_step(const Runtime* runtime, const CausalStep* step) {
     const auto run = [&](auto causal) { together(*runtime, [&](Team team) { causal.run(team); }); };

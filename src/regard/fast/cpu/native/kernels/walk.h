@@ -10,6 +10,13 @@ struct WalkRow {
     DecoderRows rows;  // of one row, whose length grows
     int64_t token;     // the last one, replaced by the next
     double log_prob;   // of that
+    // Of one that goes on by itself (`walkers.h`): what it has written, and with how much it ends.
+    int64_t* tokens;
+    double* log_probs;
+    int64_t n_written, limit, eos;
+    double first, deadline;  // on the steady clock, in seconds: when its first token came, and when it leaves
+    volatile int64_t leaves;  // before the next step, because somebody says so
+    int64_t over;             // nobody steps for it any more
 };
 
 struct WalkStep {
