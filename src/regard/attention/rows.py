@@ -9,6 +9,7 @@ so that nothing has to ask the device how long the longest document is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -47,6 +48,14 @@ class Rows:
         owners = torch.searchsorted(ends, places, right=True).clamp(max=len(lengths) - 1)
         positions = (places - (ends - lengths)[owners]).clamp(0, longest - 1)
         return cls(ids, lengths, Documents(lengths, longest=longest), positions[None])
+
+    @classmethod
+    def end_to_end(cls, sentences: Sequence[Tensor]) -> Rows:
+        """One row of whole sentences (T,) that lie on a processor: `packed`, made of plain numbers."""
+        lengths = [len(ids) for ids in sentences]
+        places = torch.tensor([place for n in lengths for place in range(n)])
+        documents = Documents(torch.tensor(lengths), longest=max(lengths))
+        return cls(torch.cat(list(sentences))[None], documents.lengths, documents, places[None])
 
     @property
     def longest(self) -> int:

@@ -145,7 +145,7 @@ class Transformer(VocabularyOutput):
     @torch.no_grad()
     def _start_packed(self, sentences: Sequence[Tensor], capacities: Sequence[int]) -> list[Seq2SeqStepper]:
         lengths = [len(ids) for ids in sentences]
-        memory = self.encode(Rows.packed(torch.cat(list(sentences)), torch.tensor(lengths), longest=max(lengths)))[0]
+        memory = self.encode(Rows.end_to_end(sentences))[0]
         kv_caches = self.decoder.prefill_each(memory, lengths, capacities=capacities)
         return [
             TransformerStepper(self, Rows(ids[None]), memory=own[None], kv_cache=kv_cache)
@@ -223,7 +223,7 @@ def _alike(tokens: Tensor, width: int) -> bool:
 def _is_sentence(rows: Rows, longest: int) -> bool:
     """Whether rows on a processor are one sentence, no longer than this, and nothing else."""
     single = rows.documents is None and len(rows.ids) == 1 and rows.ids.device.type == "cpu"
-    whole = rows.lengths is None or int(rows.lengths[0]) == rows.ids.shape[1]
+    whole = rows.lengths is None or rows.lengths.tolist() == [rows.ids.shape[1]]
     return single and whole and rows.ids.shape[1] <= longest
 
 

@@ -167,6 +167,9 @@ def pad(
     """
     import torch  # here, so that planning and tokenising do without
 
+    if len(sequences) == 1 and (multiple_of, most, length) == (1, None, None) and not isinstance(sequences, Ragged):
+        ids = torch.from_numpy(np.array(sequences[0], np.int64))  # one alone has nothing to be filled up
+        return ids[None], torch.tensor([len(ids)])
     rows = Ragged.of(sequences)
     longest = int(rows.lengths.max(initial=0))
     rounded = -(-longest // multiple_of) * multiple_of
