@@ -1,9 +1,9 @@
 """Plain greedy decodings that go on from token to token without Python, beside all that needs it.
 
     loop = WalkLoop(desk, threads=2, over=...)
-    loop.takes(decodings)                     whether all of these can go on so; they do, once somebody runs the loop
+    loop.takes(members) and loop.join(members)        all of these go on so, or none
     loop.run()                                the thread that steps, until `call_back`
-    over({decoding: walk})                    called by a thread of the loop's own for those that have come to their end
+    over(walks)                               called by a thread of the loop's own for those that have come to their end
 
 They share each step, join and leave between two, and leave when they are cancelled or late; those who wait for an
 answer, or for the lock of Python, hold nobody up.
@@ -11,6 +11,7 @@ answer, or for the lock of Python, hold nobody up.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,6 +21,8 @@ from regard.decoding.walks import Walk
 from regard.serve.joining import Decoding, Request
 from regard.serve.threads.desk import Desk
 from regard.serve.tickets import Ticket
+
+log = logging.getLogger("regard.serve")
 
 Members = Mapping[Decoding, tuple[Ticket, Request]]
 
@@ -98,16 +101,17 @@ class WalkLoop:
 
     def _hand_over(self) -> None:
         """As walks end, say so, and count what was done meanwhile."""
-        watcher = self._desk.watcher
         while (ended := self._walkers.wait()) is not None:
-            if ended.n_steps:
-                watcher.stepped(ended.n_tokens, ended.seconds / ended.n_steps)
-            self._begun(ended.walks)
+            try:
+                if ended.n_steps:
+                    self._desk.watcher.stepped(ended.n_tokens, ended.seconds / ended.n_steps)
+                self._begun(ended.walks)
+            except Exception:  # nobody's answer depends on what is counted
+                log.exception("steps were not counted")
             self._over([walk for walk, _ in ended.walks])
 
     def _begun(self, walks: Sequence[tuple[Walk, float | None]]) -> None:
         """Note when their first tokens came."""
-        for walk, first in walks:
-            ticket = self._tickets.pop(walk)
+        for ticket, first in [(self._tickets.pop(walk), first) for walk, first in walks]:
             if first is not None:
                 ticket.stepped(first, self._desk.watcher)
