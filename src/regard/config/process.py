@@ -3,6 +3,7 @@
     with unchanged(device): …        random numbers and filters of warnings are afterwards what they were
     seed_torch(7, device)            torch's random numbers begin there, on this device and no other
     with short_turns(): …            threads wait less for one another
+    with no_warnings(): …            nobody is warned, in however many threads at a time
 
 PyTorch's layers draw from generators that the whole process shares, so training has to seed them: for as long as it
 lasts. Packages that are first imported meanwhile add filters for their own warnings; those go with it. Warnings are
@@ -18,7 +19,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from threading import current_thread, main_thread
+from threading import Lock, current_thread, main_thread
 
 import numpy as np
 import torch
@@ -45,6 +46,44 @@ def unchanged(device: torch.device) -> Iterator[None]:
         finally:
             random.setstate(of_python)
             np.random.set_state(of_numpy)
+
+
+class _Silence:
+    """Filters of warnings are the whole process's: who comes first sets them aside, who leaves last puts them back.
+
+    With `warnings.catch_warnings` in several threads, the one that leaves last would put back what another had set.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._n_inside = Lock(), 0
+        self._filters = warnings.catch_warnings()
+
+    def enter(self) -> None:
+        with self._lock:
+            self._n_inside += 1
+            if self._n_inside == 1:
+                self._filters = warnings.catch_warnings()
+                self._filters.__enter__()
+                warnings.simplefilter("ignore")
+
+    def leave(self) -> None:
+        with self._lock:
+            self._n_inside -= 1
+            if not self._n_inside:
+                self._filters.__exit__(None, None, None)
+
+
+_silence = _Silence()
+
+
+@contextmanager
+def no_warnings() -> Iterator[None]:
+    """Nobody is warned meanwhile."""
+    _silence.enter()
+    try:
+        yield
+    finally:
+        _silence.leave()
 
 
 @contextmanager

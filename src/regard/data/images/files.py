@@ -8,7 +8,6 @@ covers it and the middle is cut out, unless `Fit` says otherwise. Pillow does th
 """
 
 import io
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor
 
 from regard.config.bounded import read_bytes
+from regard.config.process import no_warnings
 from regard.errors import DataError, EnvironmentProblem, UsageError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
@@ -55,8 +55,7 @@ def decode_image(content: bytes, *, where: str, size: int | tuple[int, int] | No
     if not content:
         raise DataError(f"{where}: is empty, not an image", hint="leave it out, or fetch it again")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # pillow's remarks on odd metadata; what matters is whether the pixels come
+        with no_warnings():  # pillow's remarks on odd metadata; what matters is whether the pixels come
             image = _fitted(_upright_rgb(pillow.open(io.BytesIO(content))), sides, fit)
     except (OSError, SyntaxError, ValueError, EOFError, ZeroDivisionError, pillow.DecompressionBombError) as error:
         reason = str(error).partition(" <_io.BytesIO")[0]

@@ -17,7 +17,6 @@ Layers whose weights are in blocks keep them, whatever the precision, and round 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
@@ -27,6 +26,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.config.process import no_warnings
 from regard.config.processor import check_bf16
 from regard.errors import UsageError
 from regard.fast.cpu.native import Kernels, Native, NativeBlocks, NativeLinear, loaded
@@ -268,6 +268,5 @@ def _rounded(weight: Tensor) -> tuple[Tensor, Tensor]:
     weight = weight.detach().float()
     scales = weight.abs().amax(1).clamp(min=_TINY) / 127
     zeros = torch.zeros(len(weight), dtype=torch.int64)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch wants this done in another package; its kernels are these
+    with no_warnings():  # PyTorch wants this done in another package; its kernels are these
         return torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8), scales

@@ -6,7 +6,6 @@ training images. Training images are sampled where they are more than seconds al
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from regard.config.process import no_warnings
 from regard.errors import UsageError
 from regard.metrics.verdict import Baseline
 from regard.tasks.images.metrics import image_figures
@@ -173,8 +173,7 @@ class LinearThumbnail:
         if iterations < _FEWEST_ITERATIONS or len(present) < 2:
             return []
         # Products this small are slower on several threads, many times so where cores are busy.
-        with warnings.catch_warnings(), threadpool_limits(1):
-            warnings.simplefilter("ignore")  # stopped a little early it is a baseline all the same
+        with no_warnings(), threadpool_limits(1):  # stopped a little early it is a baseline all the same
             model = LogisticRegression(C=1 / (_PENALTY * len(x)), max_iter=iterations).fit(x, labels)
         weights, bias = np.zeros((n_classes, x.shape[1])), np.full(n_classes, -np.inf)
         two = len(present) == 2  # of two classes there are the weights of the second alone

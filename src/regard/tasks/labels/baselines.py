@@ -9,7 +9,6 @@ with its own words, and how much they share. What is too much for seconds is sam
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from regard.config.process import no_warnings
 from regard.data.text.grams import Grams, gram_function, words
 from regard.errors import UsageError
 from regard.metrics.verdict import Baseline
@@ -173,8 +173,7 @@ def _logistic(x: Any, labels: Labels, *, seed: int) -> Any:
     # Of the solvers this one is quickest by far where features are many and rows nearly empty.
     one = LogisticRegression(C=_INVERSE_PENALTY, solver="liblinear", random_state=seed)
     # Products this small are slower on several threads, many times so where cores are busy.
-    with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore")  # stopped a little early it is a baseline all the same
+    with no_warnings(), threadpool_limits(1):  # stopped a little early it is a baseline all the same
         return OneVsRestClassifier(one).fit(x, labels)
 
 
