@@ -50,6 +50,8 @@ HEADLINES = (
              "Train a Transformer base, bf16"),
     Headline("translation-speed", "beam 5, batch 16 fp32, cpu, CTranslate2", "speed",
              "Translate with a Transformer base on two cores, fp32, beam 5", was="beam 5, batch 16 fp32, cpu, Marian"),
+    Headline("serving", "32 users, over CTranslate2 behind a collector", "speed",
+             "Serve a Transformer base in int8 to 32 users, two cores"),
     Headline("language", "train GPT-2 124M, regard without biases", "tokens/s", "Train GPT-2 124M",
              was="train GPT-2 124M, regard"),
     Headline("multi30k", "Transformer tiny, test 2016", "BLEU, lower-cased Moses tokens",
@@ -60,8 +62,6 @@ HEADLINES = (
              "CIFAR-10 from scratch, 7.8M parameters, 110 epochs"),
     Headline("speech", "speech Transformer, test takes, beam 5 with alignment", "WER", "Strings of spoken digits"),
     Headline("series", "patch-forecaster, ETTh1, 96 steps", "mse", "ETTh1, the next 96 hours"),
-    Headline("words", "word vectors, text8 6.9M, rates chosen alike", "seconds",
-             "Word vectors from text8, no difference seen in quality"),
 )  # fmt: skip
 
 
