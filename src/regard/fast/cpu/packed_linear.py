@@ -26,7 +26,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.config.process import no_warnings
 from regard.config.processor import check_bf16
 from regard.errors import UsageError
 from regard.fast.cpu.native import Kernels, Native, NativeBlocks, NativeLinear, loaded
@@ -265,6 +264,8 @@ def _int8(weight: Tensor) -> Any:
 
 def _rounded(weight: Tensor) -> tuple[Tensor, Tensor]:
     """The weight in 8 bits, with the scale of each output."""
+    from regard.config.process import no_warnings
+
     weight = weight.detach().float()
     scales = weight.abs().amax(1).clamp(min=_TINY) / 127
     zeros = torch.zeros(len(weight), dtype=torch.int64)
