@@ -85,7 +85,9 @@ class WalkLoop:
         """Nobody runs the loop any more."""
         if self._walkers is not None:
             self._thread.join(timeout=10.0)
-            self._walkers.free()
+            walkers, self._walkers = self._walkers, None
+            if not self._thread.is_alive():
+                walkers.free()
 
     def _takes(self, walk: Walk) -> bool:
         if self._walkers is None:
@@ -102,16 +104,21 @@ class WalkLoop:
     def _hand_over(self) -> None:
         """As walks end, say so, and count what was done meanwhile."""
         while (ended := self._walkers.wait()) is not None:
-            try:
-                if ended.n_steps:
-                    self._desk.watcher.stepped(ended.n_tokens, ended.seconds / ended.n_steps)
-                self._begun(ended.walks)
-            except Exception:  # nobody's answer depends on what is counted
-                log.exception("steps were not counted")
+            if ended.n_steps:
+                self._count(self._desk.watcher.stepped, ended.n_tokens, ended.seconds / ended.n_steps)
+            self._begun(ended.walks)
             self._over([walk for walk, _ in ended.walks])
 
     def _begun(self, walks: Sequence[tuple[Walk, float | None]]) -> None:
         """Note when their first tokens came."""
         for ticket, first in [(self._tickets.pop(walk), first) for walk, first in walks]:
             if first is not None:
-                ticket.stepped(first, self._desk.watcher)
+                self._count(ticket.stepped, first, self._desk.watcher)
+
+    @staticmethod
+    def _count(count: Callable[..., None], *figures: Any) -> None:
+        """Nobody's answer depends on what is counted, nor does the thread that steps."""
+        try:
+            count(*figures)
+        except Exception:
+            log.exception("steps were not counted")
