@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from torch import nn
 
 from regard.errors import UsageError
+from regard.fast.cpu.native import why
 from regard.fast.cpu.packed_linear import PackedLinear, _rounded, pack_linears
 from regard.layers import FeedForward
 from regard.models.registry import build
@@ -88,3 +90,16 @@ def test_any_number_of_rows_and_leading_dimensions():
 def test_an_unknown_precision_is_refused():
     with pytest.raises(UsageError, match="'fp16'; allowed are 'fp32', 'bf16' and 'int8'"):
         pack_linears(torch.nn.Linear(2, 2), "fp16")
+
+
+@pytest.mark.parametrize("precision", NEAR)
+def test_packed_weights_lie_one_after_another_and_say_the_same(precision):
+    packed = pack_linears(nn.Sequential(nn.Linear(40, 70), nn.Linear(70, 33)), precision)
+    if packed[0].native is None:
+        pytest.skip(why() or f"no kernels of our own multiply in {precision} here")
+    first, second = (layer.native.tiles for layer in packed)
+    assert first.untyped_storage().data_ptr() == second.untyped_storage().data_ptr()
+    assert 0 <= second.data_ptr() - (first.data_ptr() + first.nbytes) < 64
+    alone = PackedLinear(packed[1].weight, packed[1].bias, precision=precision)
+    rows = torch.randn(5, 70)
+    assert torch.equal(packed[1](rows), alone(rows))

@@ -8,22 +8,28 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Sequence
+from typing import Protocol
 
 import torch
-
-from regard.layers.block_weights import BlockMatrix
+from torch import Tensor
 
 _LINE = 64  # bytes, of which every matrix begins at a multiple
 
 
-def move_together(matrices: Sequence[BlockMatrix]) -> None:
+class Matrix(Protocol):
+    """What keeps weights as they are read, tile by tile, and may be given others that are equal."""
+
+    tiles: Tensor
+
+
+def move_together(matrices: Sequence[Matrix]) -> None:
     """Move matrices to common memory, unless they are there; systems without large pages leave them where they are."""
     distinct = list(dict.fromkeys(matrices))
     advice: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
     places = {matrix.tiles.untyped_storage().data_ptr() for matrix in distinct}
     if advice is None or len(places) < 2:
         return
-    sizes = [-(-matrix.tiles.numel() // _LINE) * _LINE for matrix in distinct]
+    sizes = [-(-matrix.tiles.nbytes // _LINE) * _LINE for matrix in distinct]
     room = mmap.mmap(-1, sum(sizes), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     try:
         room.madvise(advice)
@@ -31,4 +37,5 @@ def move_together(matrices: Sequence[BlockMatrix]) -> None:
         return
     whole = torch.frombuffer(room, dtype=torch.uint8)
     for matrix, part in zip(distinct, whole.split(sizes), strict=True):
-        matrix.tiles = part[: matrix.tiles.numel()].view(matrix.tiles.shape).copy_(matrix.tiles)
+        tiles = matrix.tiles
+        matrix.tiles = part[: tiles.nbytes].view(tiles.dtype).view(tiles.shape).copy_(tiles)

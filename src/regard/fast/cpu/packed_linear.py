@@ -186,10 +186,6 @@ def pack_linears(model: Model, precision: Precision = "fp32", *, native: bool = 
         return copy
     pack = partial(PackedLinear, precision=precision, native=native)
     kernels = loaded() if native else None
-    if kernels is not None and (blocks := [part for part in copy.modules() if isinstance(part, BlockMatrix)]):
-        from regard.fast.cpu.large_pages import move_together
-
-        move_together(blocks)
     embeddings: dict[Embedding, Embedding] = {}  # one may have several names
     for parent in list(copy.modules()):
         if isinstance(parent, FeedForward) and isinstance(parent.inner, nn.Linear):
@@ -205,7 +201,19 @@ def pack_linears(model: Model, precision: Precision = "fp32", *, native: bool = 
                 if child not in embeddings:
                     embeddings[child] = PackedEmbedding(child, pack(child.weight, None))
                 setattr(parent, name, embeddings[child])
+    if kernels is not None:
+        _move_together(copy)
     return copy
+
+
+def _move_together(model: nn.Module) -> None:
+    """Weights that our kernels read, in the order they are read."""
+    from regard.fast.cpu.large_pages import Matrix, move_together
+
+    parts = list(model.modules())
+    layers = [part.native for part in parts if isinstance(part, PackedLinear)]
+    matrices: list[Matrix] = [part for part in parts if isinstance(part, BlockMatrix)]
+    move_together([*matrices, *(layer for layer in layers if isinstance(layer, NativeLinear))])
 
 
 def _pack_activated(part: FeedForward, pack: Callable[..., PackedLinear]) -> None:

@@ -29,7 +29,7 @@ KINDS = {torch.float32: SINGLE, torch.bfloat16: BFLOAT, torch.int8: BYTES}
 class Native:
     """A layer of the kernels, by its structure; what the addresses in it belong to has to live as long."""
 
-    def __init__(self, kernels: Kernels, structure: Linear, held: object) -> None:
+    def __init__(self, kernels: Kernels, structure: Linear, held: Any) -> None:
         self.kernels, self.structure, self._held = kernels, structure, held
         self._address = ctypes.addressof(structure)
 
@@ -78,16 +78,26 @@ class NativeLinear(Native):
         positive: bool = False,
     ) -> None:
         self.n_out, self.n_in = weight.shape
-        self.weights = _packed(weight.detach())
+        tiles = _packed(weight.detach())
         self.bias = _padded(torch.zeros(self.n_out) if bias is None else bias.detach().float())
         self.scales, self.offsets = self.bias, self.bias
         if scales is not None:
             zero, n_steps = _rounding(kernels.bits, positive)
             self.scales = _padded(scales.detach().float() / n_steps)
             self.offsets = _padded(weight.detach().sum(1, dtype=torch.int32) * zero)
-        addresses = (part.data_ptr() for part in (self.weights, self.scales, self.offsets, self.bias))
+        addresses = (part.data_ptr() for part in (tiles, self.scales, self.offsets, self.bias))
         structure = Linear(*addresses, self.n_in, self.n_out, KINDS[weight.dtype], ACTIVATIONS[activation], positive)
-        super().__init__(kernels, structure, (self.weights, self.scales, self.offsets, self.bias))
+        super().__init__(kernels, structure, tiles)
+
+    @property
+    def tiles(self) -> Tensor:
+        """The packed weights; they may be moved before anybody has noted where they are."""
+        held: Tensor = self._held
+        return held
+
+    @tiles.setter
+    def tiles(self, tiles: Tensor) -> None:
+        self.structure.weights, self._held = tiles.data_ptr(), tiles
 
     def rows(self, outputs: Tensor) -> Native:
         """The layer of some outputs only (n,): each gives, bit for bit, what it gives here."""
@@ -103,8 +113,8 @@ class NativeLinear(Native):
     @cached_property
     def _by_output(self) -> Tensor:
         """The weights as they are gathered, four bytes a number: (Dout, groups of inputs)."""
-        n_tiles, n_groups = self.weights.shape[:2]
-        groups = self.weights.view(n_tiles, n_groups, -1).view(torch.int32)  # (tiles, groups, outputs)
+        n_tiles, n_groups = self.tiles.shape[:2]
+        groups = self.tiles.view(n_tiles, n_groups, -1).view(torch.int32)  # (tiles, groups, outputs)
         return groups.transpose(1, 2).reshape(n_tiles * TILE, n_groups)
 
 
