@@ -38,8 +38,8 @@ def running(walkers):
     over = []
 
     def collect():
-        while (ended := walkers.wait()) is not None:
-            over.extend(ended.walks)
+        while walkers.wait():
+            over.extend(walkers.collect().walks)
 
     threads = [threading.Thread(target=walkers.run), threading.Thread(target=collect)]
     for thread in threads:
@@ -130,7 +130,9 @@ def test_who_is_called_back_goes_on_otherwise_and_by_itself_again():
     time.sleep(0.005)
     walkers.call_back()
     thread.join(20)
+    ended = {walk for walk, _ in walkers.collect().walks}
     back = {walk for walk, _ in walkers.take_back()}
+    assert ended == {walk for walk in walks if walk.over}
     assert back == {walk for walk in walks if not walk.over}
     beam = module.start(sources()[3])
     step_together([beam], [torch.tensor([5])], walks=[walk for walk in walks if walk in back])
@@ -141,6 +143,46 @@ def test_who_is_called_back_goes_on_otherwise_and_by_itself_again():
         wait_for(lambda: all(walk.over for walk in walks) or len(over) == 3)
     for walk, one in zip(walks, sources(), strict=False):
         assert walk.hypothesis() == alone(module, one, 2000)
+
+
+@torch.inference_mode()
+def test_who_joins_when_all_are_being_called_back_is_forgotten():
+    module = model()
+    first, late = (walk_of(module, one, 30) for one in sources()[:2])
+    walkers = Walkers.of(first, threads=1, few=1, many=4)
+    walkers.call_back()
+    walkers.run()
+    assert walkers.takes(late)
+    row = walkers.join(late, time.monotonic() + LATER)
+    assert [walk for walk, _ in walkers.take_back()] == [late]
+    with running(walkers) as over:
+        assert walkers.takes(first)
+        walkers.join(first, time.monotonic() + LATER)
+        wait_for(lambda: over)
+        assert row.n_written == 0, "its memory is nobody's but the caller's"
+    assert [walk for walk, _ in over] == [first]
+    while not late.over:
+        step_together([], [], walks=[late])
+    assert late.hypothesis() == alone(module, sources()[1], 30)
+
+
+@torch.inference_mode()
+def test_many_that_are_over_are_collected_at_once():
+    module = model()
+    walks = [walk_of(module, sources()[i % 3], 1) for i in range(150)]
+    walkers = Walkers.of(walks[0], threads=1, few=1, many=4)
+    for walk in walks:
+        assert walkers.takes(walk)
+        walkers.join(walk, time.monotonic() + LATER)
+    thread = threading.Thread(target=walkers.run)
+    thread.start()
+    assert walkers.wait()
+    time.sleep(0.1)
+    walkers.call_back()
+    thread.join(20)
+    ended = walkers.collect()
+    assert (len(ended.walks), ended.n_tokens, walkers.take_back()) == (150, 150, [])
+    walkers.free()
 
 
 @torch.inference_mode()

@@ -3,11 +3,14 @@
     walkers = Walkers.of(walk, threads=2, few=1, many=16)     None where its decoder has no such kernels
     walkers.takes(walk) and walkers.join(walk, deadline)      from any thread
     walkers.run()                                             the thread that steps: until it is called back
-    walkers.wait()                                            another: the walks that are over, as soon as there are any
+    walkers.wait() and walkers.collect()                      another: the walks that are over, as soon as there are any
     walkers.call_back(); walkers.take_back()                  those that are not over can step otherwise again
 
 Between two tokens of a walk nobody has to have Python's lock: threads that read inputs and speak to users are not
 waited for, and need not wait. Twin of `regard.decoding.joint.step_together`, made again and again.
+
+One at a time may join, collect and take back. What has been taken back is nobody's but the caller's: who is over has
+been collected by then, and of who joined too late to be stepped nothing is kept.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from regard.decoding.walks import Walk
 from regard.fast.cpu.native.structures import COUNT, REAL, WalkCounts, WalkRow
 from regard.fast.cpu.walking import WalkingModel, known_row, model_of, table_of
 
-_MOST = 64  # walks that are handed over at once
+_MOST = 64  # walks that the kernels hand over at once
 
 
 @dataclass(frozen=True)
@@ -88,16 +91,27 @@ class Walkers:
         self._kernels.walkers_call_back(self._native, for_good)
 
     def take_back(self) -> list[tuple[Walk, float | None]]:
-        """What was being stepped when `run` returned; it knows by now what it has written, and when that began."""
-        return self._all_told([address for address, (_, row, _) in list(self._held.items()) if not row.over])
+        """What was being stepped when `run` returned; it knows by now what it has written, and when that began.
 
-    def wait(self) -> Ended | None:
-        """Walks that are over or were let go; nothing where nobody will come any more."""
-        found, counts = (ctypes.c_void_p * _MOST)(), WalkCounts()
-        n = self._kernels.walkers_wait(self._native, ctypes.addressof(found), _MOST, ctypes.addressof(counts))
-        if not n:
-            return None
-        return Ended(self._all_told(found[:n]), counts.n_tokens, counts.n_steps, counts.seconds)
+        Whatever is over has been collected before.
+        """
+        self._kernels.walkers_forget(self._native)
+        return self._all_told(list(self._held))
+
+    def wait(self) -> bool:
+        """Whether there is something to collect, as soon as there is; not where nobody will come any more."""
+        return bool(self._kernels.walkers_wait(self._native))
+
+    def collect(self) -> Ended:
+        """All walks that are over or were let go."""
+        found, counts, addresses = (ctypes.c_void_p * _MOST)(), WalkCounts(), list[int | None]()
+        n_tokens, n_steps, seconds, n = 0, 0, 0.0, _MOST
+        while n == _MOST:
+            n = self._kernels.walkers_collect(self._native, ctypes.addressof(found), _MOST, ctypes.addressof(counts))
+            addresses += found[:n]
+            n_tokens, n_steps = n_tokens + counts.n_tokens, n_steps + counts.n_steps
+            seconds += counts.seconds
+        return Ended(self._all_told(addresses), n_tokens, n_steps, seconds)
 
     def free(self) -> None:
         """Nobody runs or waits any more."""

@@ -41,7 +41,7 @@ class Stepping:
         self._awaited: set[Decoding] = set()  # they have been given a step, and will ask for the next in a moment
         self._n_live = 0  # requests under way, those whose inputs are being read included
         self._ended = self._others_compute = False
-        self._loop = WalkLoop(desk, threads=threads, many=_MANY_ROWS, over=self._walked)
+        self._loop = WalkLoop(desk, threads=threads, many=_MANY_ROWS, over=self._walked, lock=self._changed)
         self._looping = False  # all members are walks, and go on by themselves
         self._thread = threading.Thread(target=self._run, name="regard-steps", daemon=True)
         self._thread.start()

@@ -1,10 +1,12 @@
 """Plain greedy decodings that go on from token to token without Python, beside all that needs it.
 
-    loop = WalkLoop(desk, threads=2, over=...)
+    loop = WalkLoop(desk, threads=2, over=..., lock=...)
     loop.takes(members) and loop.join(members)        all of these go on so, or none
     loop.run()                                the thread that steps, until `call_back`
-    over(walks)                               called by a thread of the loop's own for those that have come to their end
+    over(walks)                               called for those that have come to their end, within the lock
 
+Who joins or takes back has the lock, and so has the loop's own thread that hands over: nobody is both at an end and
+still under way.
 They share each step, join and leave between two, and leave when they are cancelled or late; those who wait for an
 answer, or for the lock of Python, hold nobody up.
 """
@@ -30,8 +32,10 @@ Members = Mapping[Decoding, tuple[Ticket, Request]]
 class WalkLoop:
     """The walks, and the thread that hands over those that are done."""
 
-    def __init__(self, desk: Desk, *, threads: int, many: int, over: Callable[[list[Walk]], None]) -> None:
-        self._desk, self._threads, self._many, self._over = desk, threads, many, over
+    def __init__(
+        self, desk: Desk, *, threads: int, many: int, over: Callable[[list[Walk]], None], lock: threading.Condition
+    ) -> None:
+        self._desk, self._threads, self._many, self._over, self._lock = desk, threads, many, over, lock
         self._walkers: Any = None  # made for the model of the first walk that suits
         self._tickets: dict[Walk, Ticket] = {}
 
@@ -69,6 +73,7 @@ class WalkLoop:
 
     def take_back(self) -> None:
         """Those that are not over can be stepped otherwise: nobody runs the loop."""
+        self._hand_over()
         self._begun(self._walkers.take_back())
 
     def let_go(self) -> None:
@@ -96,16 +101,23 @@ class WalkLoop:
             self._walkers = None if make is None else make(walk, threads=self._threads, few=few, many=self._many)
             if self._walkers is None:
                 return False
-            self._thread = threading.Thread(target=self._hand_over, name="regard-walks", daemon=True)
+            self._thread = threading.Thread(target=self._watch, name="regard-walks", daemon=True)
             self._thread.start()
         takes: bool = self._walkers.takes(walk)
         return takes
 
+    def _watch(self) -> None:
+        """Hand over walks as they end."""
+        while self._walkers.wait():
+            with self._lock:
+                self._hand_over()
+
     def _hand_over(self) -> None:
-        """As walks end, say so, and count what was done meanwhile."""
-        while (ended := self._walkers.wait()) is not None:
-            if ended.n_steps:
-                self._count(self._desk.watcher.stepped, ended.n_tokens, ended.seconds / ended.n_steps)
+        """Say which walks are over, and count what was done meanwhile."""
+        ended = self._walkers.collect()
+        if ended.n_steps:
+            self._count(self._desk.watcher.stepped, ended.n_tokens, ended.seconds / ended.n_steps)
+        if ended.walks:
             self._begun(ended.walks)
             self._over([walk for walk, _ in ended.walks])
 

@@ -62,11 +62,15 @@ void regard_walkers_free(Walkers* walkers) { delete walkers; }
 
 void regard_walkers_run(Walkers* walkers) { walkers->run(); }
 
-int64_t regard_walkers_wait(Walkers* walkers, WalkRow** found, int64_t most, WalkCounts* counts) {
-    return walkers->wait(found, most, counts);
+int64_t regard_walkers_wait(Walkers* walkers) { return walkers->wait(); }
+
+int64_t regard_walkers_collect(Walkers* walkers, WalkRow** found, int64_t most, WalkCounts* counts) {
+    return walkers->collect(found, most, counts);
 }
 
 void regard_walkers_join(Walkers* walkers, WalkRow* row, const float* positions) { walkers->join(row, positions); }
+
+void regard_walkers_forget(Walkers* walkers) { walkers->forget(); }
 
 void regard_walkers_share(Walkers* walkers, int64_t alone, int64_t others_compute) {
     walkers->share(alone, others_compute);

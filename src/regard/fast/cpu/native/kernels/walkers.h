@@ -68,18 +68,30 @@ class Walkers {
             left.clear();
         }
         called = closed;
-        going.clear(), joining.clear();
+        going.clear();
     }
 
-    // Some that are over, as soon as there are any; none where nobody will come any more.
-    int64_t wait(WalkRow** found, int64_t most, WalkCounts* told) {
+    // Whether some are over, as soon as there are any; not where nobody will come any more.
+    bool wait() {
         std::unique_lock lock(mutex);
         over_changed.wait(lock, [&] { return closed || !over.empty(); });
+        return !over.empty();
+    }
+
+    // Those that are over, as many as there is room for.
+    int64_t collect(WalkRow** found, int64_t most, WalkCounts* told) {
+        std::lock_guard guard(mutex);
         const int64_t n = std::min<int64_t>(most, over.size());
         std::copy_n(over.begin(), n, found);
         over.erase(over.begin(), over.begin() + n);
         *told = counts, counts = {};
         return n;
+    }
+
+    // Whoever joined when `run` had returned already: nobody steps for them, and their rows need not last.
+    void forget() {
+        std::lock_guard guard(mutex);
+        joining.clear();
     }
 
   private:
