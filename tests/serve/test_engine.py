@@ -21,6 +21,7 @@ from regard.errors import UsageError
 from regard.fast.cpu.native import why
 from regard.serve.engine import Engine
 from regard.serve.limits import Limits
+from regard.serve.threads.walk_loop import WalkLoop
 from regard.serve.tickets import Ask, BusyError, CancelledError, LateError, NobodyWatches, StoppingError
 from regard.tasks.translation.shortlist import ShortlistTable
 
@@ -152,6 +153,42 @@ def test_inputs_are_read_beside_the_steps_and_no_bit_changes(alone):
         torch.set_num_threads(1)
         for engine in engines.values():
             engine.stop(0.1)
+
+
+@needs_kernels
+def test_whoever_walks_and_whoever_does_not_may_come_at_any_moment(alone, monkeypatch):
+    """Between a walk's last step and its hand-over others come and go; here there is time for that."""
+    run, chance = WalkLoop.run, Random(0)
+
+    def dawdling(loop):
+        run(loop)
+        time.sleep(chance.choice((0.0, 0.001, 0.004)))
+
+    monkeypatch.setattr(WalkLoop, "run", dawdling)
+    ways = {"greedy": {"strategy": "greedy", "beam": 1}, "beam": {"beam": 3}}
+    texts = [" ".join(chance.choices(NUMERALS, k=n)) for n in (1, 3, 5, 8, 13)]
+    right = {(t, way): alone["translation"](t, **options).text for t in texts for way, options in ways.items()}
+    torch.set_num_threads(2)
+    engine = engine_of("translation")
+
+    def ask(seed):
+        own, wrong = Random(seed), []
+        for _ in range(60):
+            text, way = own.choice(texts), own.choice(("greedy", "greedy", "greedy", "beam"))
+            ticket = engine.submit([Ask(text, ways[way], finish=lambda output: output.text)])[0]
+            if own.random() < 0.1:
+                ticket.cancel()
+                assert isinstance(ticket.future.exception(20), CancelledError | None)
+            elif (said := ticket.result(20)) != right[text, way]:
+                wrong.append((text, way, said))
+        return wrong
+
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert [wrong for each in pool.map(ask, range(8)) for wrong in each] == []
+    finally:
+        torch.set_num_threads(1)
+        engine.stop(0.1)
 
 
 @needs_kernels

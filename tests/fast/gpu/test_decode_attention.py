@@ -96,7 +96,7 @@ def test_past_kernel_equals_its_twin(heads, groups, width, length, dtype):
 @pytest.mark.parametrize("block", [16, 32])
 def test_blocks_go_on_where_the_last_one_ended(block, monkeypatch):
     kernels = pytest.importorskip("regard.fast.gpu.decode_attention", reason="Triton is not installed")
-    monkeypatch.setattr(kernels, "_block", lambda *sizes: block)
+    monkeypatch.setattr(kernels, "_block", lambda *sizes, most: block)
     slots = slots_at(70, 33, capacity=80)
     cache = filled(slots, 2, 16)
     q, k, v = step_of(2, 2, 2, 16)
