@@ -1,10 +1,10 @@
 """Text generation against transformers: GPT-2 with random weights, greedy, a prompt of 32 tokens going on for 256.
 
-    python benchmarks/generation.py [--device cuda] [--batches 1 64 256] [--without compiled static] [--save]
+    python benchmarks/generation.py [--device cuda] [--batches 1 64 256] [--without static] [--save]
 
-In one run: regard, on a GPU with its steps recorded as a CUDA graph and the same compiled first, on a CPU in three
-precisions; and transformers' GPT-2 with its usual cache, and with its static cache and the steps compiled, which is its
-best. The end mark is held back, so that all do the same. On a CPU both go on for 64 tokens, and `--size tiny` tries it.
+In one run: regard, on a GPU with its steps recorded as a CUDA graph, on a CPU in three precisions; and transformers'
+GPT-2 with its usual cache, and with its static cache and the steps compiled, which is its best. The end mark is held
+back, so that all do the same. On a CPU both go on for 64 tokens, and `--size tiny` tries it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from torch import Tensor
 from record import row, save
 from regard.decoding import DecodeOptions, decode
 from regard.fast.cpu.packed_linear import Precision, pack_linears
-from regard.fast.gpu.graph_pool import pool_of
 from regard.models.gpt import GPT, SIZES, GPTConfig
 
 N_PROMPT = 32
@@ -118,9 +117,6 @@ def models(
     if device == "cuda":
         model, peer = model.to(device, torch.bfloat16), peer.to(device, torch.bfloat16)
         ours = {"regard": model}
-        if "compiled" not in without:
-            ours["regard compiled"] = deepcopy(model)
-            pool_of(ours["regard compiled"]).compiled = True
     else:
         ours = {f"regard {kind}": pack_linears(deepcopy(model), kind) for kind in KINDS}
     theirs: dict[str, tuple[Any, str | None]] = {"transformers": (peer, None)}
@@ -168,7 +164,7 @@ def rows_of(found: dict[str, float], device: str) -> list[dict[str, Any]]:
 def unlike(way: str, peer: str) -> str | None:
     """Which side computes in what, where they differ; transformers has no int8 of its own on a CPU."""
     precision = {name: next((kind for kind in KINDS if kind in name), "fp32") for name in (way, peer)}
-    if "compiled" in way or precision[way] == precision[peer]:
+    if precision[way] == precision[peer]:
         return None
     return f"ours in {precision[way]}, the peer in {precision[peer]}"
 
@@ -177,9 +173,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cuda", "cpu"])
     parser.add_argument("--batches", type=int, nargs="+", help="rows at once; by default those of the device")
-    parser.add_argument(
-        "--without", nargs="+", default=[], choices=["compiled", "static"], help="leave out what compiles"
-    )
+    parser.add_argument("--without", nargs="+", default=[], choices=["static"], help="leave out what compiles")
     parser.add_argument("--size", choices=list(SIZES), help="another model, to try this out")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--save", action="store_true", help="write results/generation.json")
@@ -190,7 +184,7 @@ def main() -> None:
         if r["unit"] == "×":
             print(f"  {r['name']:<64}{r['value']:8.2f} × {r['peer']}")
     if options.save and not options.size:
-        print(f"saved {save('generation', rows)}")
+        print(f"saved {save('generation', rows, drop=('regard compiled',))}")
     print(json.dumps({name: round(rate, 1) for name, rate in found.items()}))
 
 

@@ -42,6 +42,7 @@ ANCHORS = {  # d_model, heads, layers, feed-forward, vocabulary, tokens a batch
     "cpu": (256, 4, 3, 1024, 8_000, 2_048),
 }
 
+_LETTERS = str.maketrans("0123456789", "abcdefghij")
 KINDS: tuple[Precision, ...] = ("fp32", "bf16", "int8")
 
 
@@ -64,7 +65,7 @@ def transformer(shape: tuple[int, ...], *, dropout: float = 0.1) -> Transformer:
 def train_regard(shape: tuple[int, ...], pairs: list, *, device: str, steps: int, precision: str = "auto") -> float:  # type: ignore[type-arg]
     """Target tokens a second of the real trainer, batches prepared, loss reported and all; the best window."""
     vocabulary, budget = shape[4], shape[5]
-    words = [f"w{i}" for i in range(vocabulary - 4)]
+    words = [str(i).translate(_LETTERS) for i in range(vocabulary - 4)]  # a token each: figures would be split off
     tokenizer = learn_tokenizer(words, "words", size=vocabulary)
     languages = Languages(TextSide(tokenizer), TextSide(tokenizer))
     texts = [Pair(*(" ".join(words[i - 4] for i in side) for side in pair), line=1) for pair in pairs]

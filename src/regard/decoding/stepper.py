@@ -38,13 +38,18 @@ class Stepper(Protocol):
 
 def next_logits(stepper: Stepper, tokens: Tensor) -> Tensor:
     """One step of the model, in float32 and with its shape checked: tokens (N,) → logits (N, V)."""
+    return checked_logits(stepper, tokens).float()
+
+
+def checked_logits(stepper: Stepper, tokens: Tensor) -> Tensor:
+    """The same in the model's own precision, for those who read it once and round nothing."""
     logits = stepper.step(tokens)
     if logits.ndim != 2 or logits.shape[0] != tokens.shape[0]:
         raise ShapeError(
             f"the stepper was given {tokens.shape[0]} tokens and returned logits of shape {tuple(logits.shape)}; "
             f"allowed is (rows, vocabulary) = ({tokens.shape[0]}, V)"
         )
-    return logits.float()
+    return logits
 
 
 def log_probs_of(logits: Tensor, tokens: Tensor) -> Tensor:

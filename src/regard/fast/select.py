@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from regard.fast.cpu.walkers import Walkers
     from regard.fast.gpu.shared_decoding import SharedModel
 
+_TRITON = find_spec("triton") is not None
+
 # These fit wherever they are asked, or say so themselves.
 __all__ = ["Choice", "cross_entropy", "explain", "log_sum_exp", "symmetric_kl", "top_k"]
 
@@ -93,15 +95,27 @@ def drop(tensor: Tensor, draws: Tensor, *, least: int, scale: float) -> Tensor |
 
 
 def residual(hidden: Tensor, part: Tensor, *, norm: nn.Module, dropout: float) -> Tensor | None:
-    """norm(hidden + drop(part)) of what is trained on a CPU."""
+    """norm(hidden + drop(part)) of what is trained, by kernels of our own."""
+    if dropout and keyed() is not None:
+        return None
+    if hidden.is_cuda:
+        return _residual_on_gpu(hidden, part, norm=norm, dropout=dropout)
     kernels = for_training()
-    if kernels is None or (dropout and keyed() is not None) or not isinstance(norm, nn.LayerNorm):
+    if kernels is None or not isinstance(norm, nn.LayerNorm):
         return None
     from regard.fast.cpu.training.rows import add_and_norm, suits, suits_norm
 
     if not suits(hidden, part) or not suits_norm(norm, hidden):
         return None
     return add_and_norm(kernels, hidden, part, norm=norm, dropout=dropout)
+
+
+def _residual_on_gpu(hidden: Tensor, part: Tensor, *, norm: nn.Module, dropout: float) -> Tensor | None:
+    if not _TRITON:
+        return None
+    from regard.fast.gpu.residual_kernels import add_and_norm, suits
+
+    return add_and_norm(hidden, part, norm, dropout=dropout) if suits(norm, hidden, part) else None
 
 
 def feedforward(hidden: Tensor, inner: nn.Linear, outer: nn.Linear) -> Tensor | None:
@@ -512,7 +526,7 @@ def _explain_loss(module: nn.Module, weight: Tensor) -> Choice:
 
 
 def _no_triton() -> str:
-    return "" if find_spec("triton") is not None else "Triton is not installed"
+    return "" if _TRITON else "Triton is not installed"
 
 
 def _name(dtype: torch.dtype) -> str:

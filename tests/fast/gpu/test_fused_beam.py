@@ -73,22 +73,35 @@ def test_vocabularies_smaller_and_larger_than_a_chunk(n_tokens: int) -> None:
     assert_same(*(found_by(search, options, n_tokens=n_tokens) for search in (FusedBeamSearch, BeamSearch)))
 
 
-def test_the_best_of_chunks_are_those_of_sorting() -> None:
-    logits = torch.randn(3, 2 * CHUNK + 5, device=DEVICE)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_best_of_chunks_are_those_of_sorting(dtype: torch.dtype) -> None:
+    logits = torch.randn(4, 2 * CHUNK + 5, device=DEVICE).to(dtype)
     logits[1, :] = -math.inf
     logits[1, 7] = 2.0
+    logits[2, 9], logits[2, 11:14] = math.inf, -0.0
     best = top_k_of_chunks(logits[:, ::1], 3, banned=4)
     for chunk, part in enumerate(logits.split(CHUNK, 1)):
         allowed = part.clone()
         if chunk == 0:
             allowed[:, 4] = -math.inf
-        values = allowed.topk(3).values
+        values = allowed.topk(3).values.float()
         assert torch.equal(best.values[:, chunk], values)
-        finite = values > -math.inf
-        chosen = logits.gather(1, best.columns[:, chunk])
-        assert torch.equal(chosen[finite], values[finite])
+        real = values > -math.inf
+        chosen = logits.gather(1, best.columns[:, chunk]).float()
+        assert torch.equal(chosen[real], values[real])
+    usual = [0, 1, 3]
     whole = (best.sums * (best.peaks - best.peaks.amax(1, True)).exp()).sum(1).log() + best.peaks.amax(1)
-    torch.testing.assert_close(whole, logits.logsumexp(1))
+    torch.testing.assert_close(whole[usual], logits.float().logsumexp(1)[usual])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_of_equals_the_first_is_taken_and_there_may_be_fewer_than_are_asked_for(dtype: torch.dtype) -> None:
+    logits = torch.tensor([[1.0, -3.0, 1.0, -math.inf, -3.0]], device=DEVICE, dtype=dtype)
+    best = top_k_of_chunks(logits, 7)
+    assert best.values[0, 0].tolist() == [1.0, 1.0, -3.0, -3.0, *[-math.inf] * 3]
+    assert best.columns[0, 0, :4].tolist() == [0, 2, 1, 4]
+    noticed = top_k_of_chunks(torch.tensor([[1.0, math.nan]], device=DEVICE, dtype=dtype), 1)
+    assert (noticed.values.item(), noticed.columns.item()) == (math.inf, 1), "what is no number ranks first"
 
 
 def test_a_dead_row_stays_dead_and_numbers_that_are_none_are_noticed() -> None:

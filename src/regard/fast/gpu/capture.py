@@ -191,8 +191,7 @@ class CapturedDecoding:
         return GemvLinears(self.shape.n_rows)
 
     def _keep(self, logits: Tensor, *, stream: torch.cuda.Stream | None) -> None:
-        """As decoding wants them, and where they stay: a replayed step leaves them where the captured one did."""
-        logits = logits if logits.dtype.itemsize >= 4 else logits.float()
+        """Where they stay: a replayed step leaves them where the captured one did."""
         if stream is None and self.logits is not None:
             self.logits.copy_(logits)
         else:

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
 _FEW_PROGRAMS = 256  # about what a GPU runs at once: with fewer, each program may take more of it
+_MANY_PROGRAMS = 2048  # they are in one another's way, unless each takes little
 
 
 @triton.jit
@@ -57,7 +58,7 @@ def past(begin, position, row, kv_head, ANCESTORS, n_rows, G,
 @triton.jit
 def _past_kernel(Q, K, V, OUT, KEYS, VALUES, POSITIONS, ANCESTORS, scale, sq, sk, sv, n_rows, G,
                   E: tl.constexpr, WIDTH: tl.constexpr, GROUP: tl.constexpr, BLOCK: tl.constexpr,
-                  ALONE: tl.constexpr):  # fmt: skip
+                  STAGES: tl.constexpr, ALONE: tl.constexpr):  # fmt: skip
     row, head = tl.program_id(0), tl.program_id(1)
     kv_head = head // GROUP
     position = tl.load(POSITIONS + row)
@@ -74,7 +75,7 @@ def _past_kernel(Q, K, V, OUT, KEYS, VALUES, POSITIONS, ANCESTORS, scale, sq, sk
         tl.store(KEYS + at, k, real)
         tl.store(VALUES + at, v, real)
     peak, total, output = tl.sum(q * k.to(tl.float32), 0), 1.0, v.to(tl.float32)
-    for begin in range(0, position, BLOCK):
+    for begin in tl.range(0, position, BLOCK, num_stages=STAGES):
         places, seen = past(begin, position, row, kv_head, ANCESTORS, n_rows, G, E, BLOCK, ALONE)
         keys, values = read(KEYS, VALUES, places, seen, features, real)
         peak, total, output = look(q, keys, values, seen, peak, total, output)
@@ -114,12 +115,13 @@ def attend_past(
     N, H, E = query.shape
     G = key.shape[1]
     output = query.new_empty((N, H, E))
-    width = triton.next_power_of_2(E)
-    block = _block(keys.shape[0], width, N * H)
+    width, few, many = triton.next_power_of_2(E), N * H <= _FEW_PROGRAMS, N * H > _MANY_PROGRAMS
+    block = _block(keys.shape[0], width, most=512 if few else 16 if many else 32)
     wrap_triton(_past_kernel)[(N, H)](
         query, key, value, output, keys, values, positions, ancestors, scale * math.log2(math.e),
         query.stride(0), key.stride(0), value.stride(0), keys.shape[1], G,
-        E=E, WIDTH=width, GROUP=H // G, BLOCK=block, ALONE=keys.shape[1] == 1, num_warps=_warps(block, width),
+        E=E, WIDTH=width, GROUP=H // G, BLOCK=block, STAGES=1 if few else 2, ALONE=keys.shape[1] == 1,
+        num_warps=_warps(block, width),
     )  # fmt: skip
     return output
 
@@ -133,7 +135,7 @@ def attend_source(
     G, S = keys.shape[1:3]
     output = query.new_empty((N, H, E))
     width = triton.next_power_of_2(E)
-    block = _block(S, width, N * H)
+    block = _block(S, width, most=512 if N * H <= _FEW_PROGRAMS else 128)
     wrap_triton(_source_kernel)[(N, H)](
         query, output, keys, values, lengths, scale * math.log2(math.e), query.stride(0), S, G, per_source,
         E=E, WIDTH=width, GROUP=H // G, BLOCK=block, num_warps=_warps(block, width),
@@ -141,9 +143,11 @@ def attend_source(
     return output
 
 
-def _block(longest: int, width: int, n_programs: int) -> int:
-    """How many positions a program looks at together: many where programs are few, or one would wait for the next."""
-    most = 128 if n_programs > _FEW_PROGRAMS else 512
+def _block(longest: int, width: int, *, most: int) -> int:
+    """How many positions a program looks at together: many where programs are few, or one would wait for the next.
+
+    Where they are many, short blocks leave room for more of them at a time, and the next block comes meanwhile.
+    """
     most = max(16, most * 64 // max(64, width))
     return min(most, max(16, int(triton.next_power_of_2(longest))))
 

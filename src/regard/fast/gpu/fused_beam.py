@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.decoding.beam import BeamSearch, Searching
 from regard.decoding.plan import Plan
-from regard.decoding.stepper import Stepper, next_logits
+from regard.decoding.stepper import Stepper, checked_logits
 
 _WIDEST = 16  # beams; a program ranks W · C · (W + 1) candidates in registers
 
@@ -41,7 +41,7 @@ class FusedBeamSearch(BeamSearch):
         from regard.fast.gpu.topk import top_k_of_chunks
 
         plan = self.plan
-        logits = next_logits(self.stepper, self.now.tokens.flatten())
+        logits = checked_logits(self.stepper, self.now.tokens.flatten())
         if self.step == 0:
             plan.check_vocabulary(logits.shape[-1])
             self._forbidden = plan.marks.forbidden(logits.shape[-1], logits.device)

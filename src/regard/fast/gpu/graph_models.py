@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property, partial
 from typing import Generic, TypeVar
 
 import torch
@@ -20,6 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.attention import Learned, MultiHeadAttention, Rows
 from regard.errors import UsageError
+from regard.fast.gpu.output_product import is_ragged, output_product
 from regard.fast.gpu.static_cache import (
     CacheContents,
     Layers,
@@ -29,7 +31,7 @@ from regard.fast.gpu.static_cache import (
     StaticSlots,
     stacked,
 )
-from regard.layers.blocks import DecoderBlock, DecoderStack, EncoderBlock, EncoderStack
+from regard.layers.blocks import DecoderBlock, DecoderStack, EncoderBlock, EncoderStack, Residual
 from regard.models.gpt import GPT, GPTStepper, refuse_beyond
 from regard.models.transformer import Transformer, padded_rows
 
@@ -67,8 +69,19 @@ class GraphModel(ABC, Generic[Module]):
 
     def attentions(self, kind: str) -> list[MultiHeadAttention]:
         """The model's attentions of one kind, layer by layer."""
-        parts = self.module.modules()
-        return [part for part in parts if isinstance(part, MultiHeadAttention) and part.tap.kind == kind]
+        return [part for part in self._attentions if part.tap.kind == kind]
+
+    @cached_property
+    def _attentions(self) -> list[MultiHeadAttention]:
+        return [part for part in self.module.modules() if isinstance(part, MultiHeadAttention)]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """What `unembed` makes of hidden states (N, D): (N, V)."""
+        module, weight = self.module, self.module.output_weight
+        plain = module.output_bias is None and not torch.is_autocast_enabled(hidden.device.type)
+        if plain and hidden.dtype == weight.dtype and is_ragged(weight) and not torch.compiler.is_compiling():
+            return output_product(hidden, weight)
+        return module.unembed(hidden)
 
 
 class GraphTransformer(GraphModel[Transformer]):
@@ -90,7 +103,7 @@ class GraphTransformer(GraphModel[Transformer]):
         hidden: Tensor = model.target_embedding(tokens[:, None])
         if model.positions is not None:
             hidden = model.positions(hidden, positions=positions)
-        return model.unembed(step_stack(model.decoder, hidden, cache, positions)[:, 0])
+        return self.logits(step_stack(model.decoder, hidden, cache, positions)[:, 0])
 
     def check_step(self, tokens: Tensor, *, length: int, slots: StaticSlots) -> None:
         """Refuse a step beyond the last position."""
@@ -118,7 +131,7 @@ class GraphGPT(GraphModel[GPT]):
         if self.position_limit is not None:
             positions = positions.clamp(max=self.position_limit - 1)
         hidden = step_stack(model.stack, model.embed(tokens[:, None], positions=positions), cache, positions)
-        return model.unembed(hidden[:, 0])
+        return self.logits(hidden[:, 0])
 
     def check_step(self, tokens: Tensor, *, length: int, slots: StaticSlots) -> None:
         """Refuse a step beyond the last learned position, unless all rows that have come there are done."""
@@ -160,26 +173,44 @@ def step_stack(
     stack: EncoderStack | DecoderStack, hidden: Tensor, cache: StaticDecoderCache, positions: Tensor
 ) -> Tensor:
     """One new position a row, (N, 1, D) → (N, 1, D); `positions` (N, 1) are for rotary heads."""
+    parts = list(_parts(stack, cache, positions))
+    # A norm that comes first is computed with the sum before it.
+    firsts = [residual.norm if residual.pre else None for residual, _ in parts[1:]] + [stack.final_norm]
+    normed: Tensor | None = None
+    for (residual, part), first in zip(parts, firsts, strict=True):
+        if residual.pre:
+            made = part(residual.norm(hidden) if normed is None else normed)
+            hidden, normed = (hidden + made, None) if first is None else _sum_and_norm(hidden, made, first)
+        else:
+            (_, hidden), normed = _sum_and_norm(hidden, part(hidden), residual.norm), None
+    if stack.final_norm is not None and normed is None:
+        normed = stack.final_norm(hidden)
+    return hidden if normed is None else normed
+
+
+def _parts(
+    stack: EncoderStack | DecoderStack, cache: StaticDecoderCache, positions: Tensor
+) -> Iterator[tuple[Residual, Callable[[Tensor], Tensor]]]:
+    """What the blocks of a stack do one after another, each with its shortcut and its norm."""
     sources: Sequence[StaticCrossCache | None] = cache.source or [None] * len(cache.past)
     for block, past, source in zip(stack.blocks, cache.past, sources, strict=True):
         assert isinstance(block, EncoderBlock | DecoderBlock)
-        hidden = _step_block(block, hidden, past, source, positions)
-    return hidden if stack.final_norm is None else stack.final_norm(hidden)
+        yield block.around_attention, partial(step_heads, block.attention, cache=past, positions=positions)
+        if isinstance(block, DecoderBlock):
+            assert source is not None
+            yield block.around_cross, partial(step_heads, block.cross, cache=source, positions=positions)
+        yield block.around_feedforward, block.feedforward
 
 
-def _step_block(
-    block: EncoderBlock | DecoderBlock,
-    hidden: Tensor,
-    past: StaticKVCache,
-    source: StaticCrossCache | None,
-    positions: Tensor,
-) -> Tensor:
-    hidden = block.around_attention(hidden, lambda x: step_heads(block.attention, x, past, positions))
-    if isinstance(block, DecoderBlock):
-        assert source is not None
-        cross, cached = block.cross, source
-        hidden = block.around_cross(hidden, lambda x: step_heads(cross, x, cached, positions))
-    return block.around_feedforward(hidden, block.feedforward)
+def _sum_and_norm(hidden: Tensor, part: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
+    """hidden + part, and the norm of that."""
+    if hidden.is_cuda and not torch.compiler.is_compiling():
+        # Here, because Triton comes with GPU builds only.
+        from regard.fast.gpu.residual_kernels import suits, sum_and_norm
+
+        if suits(norm, hidden, part):
+            return sum_and_norm(hidden, part, norm)
+    return (total := hidden + part), norm(total)
 
 
 def step_heads(

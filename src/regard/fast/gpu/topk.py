@@ -22,7 +22,8 @@ CHUNK = 4096  # columns that one program ranks in registers
 
 @triton.jit
 def _chunks_kernel(LOGITS, VALUES, COLUMNS, PEAKS, SUMS, BANNED, FORBIDDEN, n_columns, row_stride,
-                   K: tl.constexpr, CHUNK: tl.constexpr, ON_DEVICE: tl.constexpr, MASKED: tl.constexpr):  # fmt: skip
+                   K: tl.constexpr, CHUNK: tl.constexpr, ON_DEVICE: tl.constexpr, MASKED: tl.constexpr,
+                   HALF: tl.constexpr):  # fmt: skip
     banned = tl.load(BANNED) if ON_DEVICE else BANNED
     row, chunk = tl.program_id(0).to(tl.int64), tl.program_id(1)
     columns = chunk * CHUNK + tl.arange(0, CHUNK)
@@ -37,12 +38,24 @@ def _chunks_kernel(LOGITS, VALUES, COLUMNS, PEAKS, SUMS, BANNED, FORBIDDEN, n_co
     if MASKED:
         forbidden = tl.load(FORBIDDEN + columns, columns < n_columns, other=1)
         ranks = tl.where(forbidden != 0, float("-inf"), ranks)
-    for i in tl.static_range(K):
-        best, place = tl.max(ranks, 0, return_indices=True)
-        column = chunk * CHUNK + place
-        tl.store(VALUES + at * K + i, best)
-        tl.store(COLUMNS + at * K + i, tl.minimum(column, n_columns - 1))
-        ranks = tl.where(columns == column, float("-inf"), ranks)
+    if HALF:
+        # A bfloat16 is 16 bits: put before those of its place, the earlier the larger, the best is one whole number.
+        bits = ranks.to(tl.int32, bitcast=True)
+        packed = (tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits) & -65536) | (CHUNK - 1 - tl.arange(0, CHUNK))
+        for i in tl.static_range(K):
+            best = tl.max(packed, 0)
+            bits = best & -65536
+            value = tl.where(bits < 0, bits ^ 0x7FFF0000, bits).to(tl.float32, bitcast=True)
+            tl.store(VALUES + at * K + i, value)
+            tl.store(COLUMNS + at * K + i, tl.minimum(chunk * CHUNK + CHUNK - 1 - (best & 65535), n_columns - 1))
+            packed = tl.where(packed == best, -2139160576, packed)  # minus infinity
+    else:
+        for i in tl.static_range(K):
+            best, place = tl.max(ranks, 0, return_indices=True)
+            column = chunk * CHUNK + place
+            tl.store(VALUES + at * K + i, best)
+            tl.store(COLUMNS + at * K + i, tl.minimum(column, n_columns - 1))
+            ranks = tl.where(columns == column, float("-inf"), ranks)
 
 
 @dataclass(frozen=True)
@@ -73,6 +86,6 @@ def top_k_of_chunks(
     _chunks_kernel[(n_rows, n_chunks)](
         logits, values, columns, peaks, sums, banned, logits if forbidden is None else forbidden, n_columns,
         logits.stride(0), K=k, CHUNK=width, ON_DEVICE=isinstance(banned, Tensor), MASKED=forbidden is not None,
-        num_warps=max(1, min(8, width // 512)),
+        HALF=logits.dtype == torch.bfloat16, num_warps=max(1, min(4, width // 512)),
     )  # fmt: skip
     return TopKChunks(values, columns, peaks, sums)

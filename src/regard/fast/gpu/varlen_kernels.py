@@ -41,9 +41,9 @@ def _rows(pointer, first, count, head, stride, E: tl.constexpr, L: tl.constexpr)
 
 @triton.jit
 def _forward_kernel(Q, K, V, OUT, QS, KS, scale, sq, sk, sv, so,
-                    E: tl.constexpr, OVER: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+                    H: tl.constexpr, E: tl.constexpr, OVER: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
                     CAUSAL: tl.constexpr):  # fmt: skip
-    document, head = tl.program_id(0), tl.program_id(1)
+    document, head = tl.program_id(0) // H, tl.program_id(0) % H  # heads of one row lie together
     q0, k0 = tl.load(QS + document), tl.load(KS + document)
     n_queries, n_keys = tl.load(QS + document + 1) - q0, tl.load(KS + document + 1) - k0
     longer = tl.maximum(n_queries, n_keys)
@@ -60,9 +60,9 @@ def _forward_kernel(Q, K, V, OUT, QS, KS, scale, sq, sk, sv, so,
 
 @triton.jit
 def _backward_kernel(Q, K, V, DO, DQ, DK, DV, QS, KS, scale, sq, sk, sv, sdo, sdq, sdk, sdv,
-                     E: tl.constexpr, OVER: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+                     H: tl.constexpr, E: tl.constexpr, OVER: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
                      CAUSAL: tl.constexpr):  # fmt: skip
-    document, head = tl.program_id(0), tl.program_id(1)
+    document, head = tl.program_id(0) // H, tl.program_id(0) % H
     q0, k0 = tl.load(QS + document), tl.load(KS + document)
     n_queries, n_keys = tl.load(QS + document + 1) - q0, tl.load(KS + document + 1) - k0
     longer = tl.maximum(n_queries, n_keys)
@@ -91,12 +91,12 @@ def varlen_attention(
 ) -> Tensor:  # fmt: skip
     """Attend within each document: (T, H, E). The last two dimensions of each tensor lie together in memory."""
     output = torch.empty_like(query, memory_format=torch.contiguous_format)
-    grid = (starts.shape[0] - 1, query.shape[1])
+    grid = ((starts.shape[0] - 1) * query.shape[1],)
     for over, block in _blocks(longest):
         wrap_triton(_forward_kernel)[grid](
             query, key, value, output, starts, key_starts, scale,
             *(x.stride(0) for x in (query, key, value, output)),
-            E=query.shape[2], OVER=over, M=block, N=block, CAUSAL=causal, num_warps=_warps(block),
+            H=query.shape[1], E=query.shape[2], OVER=over, M=block, N=block, CAUSAL=causal, num_warps=_warps(block),
         )  # fmt: skip
     return output
 
@@ -108,12 +108,12 @@ def varlen_attention_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The gradients of query, key and value."""
     grads = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in (query, key, value)]
-    grid = (starts.shape[0] - 1, query.shape[1])
+    grid = ((starts.shape[0] - 1) * query.shape[1],)
     for over, block in _blocks(longest):
         wrap_triton(_backward_kernel)[grid](
             query, key, value, grad, *grads, starts, key_starts, scale,
             *(x.stride(0) for x in (query, key, value, grad, *grads)),
-            E=query.shape[2], OVER=over, M=block, N=block, CAUSAL=causal, num_warps=_warps(block),
+            H=query.shape[1], E=query.shape[2], OVER=over, M=block, N=block, CAUSAL=causal, num_warps=_warps(block),
         )  # fmt: skip
     return grads[0], grads[1], grads[2]
 
