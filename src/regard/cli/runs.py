@@ -12,10 +12,10 @@ import typer
 
 from regard.cli.arguments import Json
 from regard.cli.console import put, say
-from regard.cli.layout import Column, table, terminal_width
 from regard.errors import UsageError
 
 if TYPE_CHECKING:
+    from regard.cli.text.layout import Column
     from regard.tasks.facts.summary import RunSummary
 
 USUAL = Path("runs")
@@ -30,6 +30,7 @@ def runs(
     as_json: Json = False,
 ) -> None:
     """List the runs below a folder, newest first: what each is, how far it came, and its figure that counts."""
+    from regard.cli.text.layout import table, terminal_width
     from regard.tasks.facts.run_list import list_runs
 
     where = folder or USUAL
@@ -51,6 +52,7 @@ def runs(
 
 def _columns(found: Sequence[RunSummary], where: Path) -> list[Column]:
     """What a run is called, its figure and its state stay; the rest goes where there is no room."""
+    from regard.cli.text.layout import Column
     from regard.config.wording import duration, short_count
 
     counts = [run.model.parameters for run in found]

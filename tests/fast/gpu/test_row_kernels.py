@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.decoding.plan import Marks
-from regard.fast.gpu.row_state import RowRecord, RowState
+from regard.fast.gpu.shared_rows.state import RowRecord, RowState
 
 pytest.importorskip("triton", reason="Triton is not installed: it is part of the dev extra on Linux")
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

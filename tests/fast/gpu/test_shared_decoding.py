@@ -11,8 +11,8 @@ from regard.decoding import DecodeOptions, decode
 from regard.errors import ShapeError, UsageError
 from regard.fast.gpu.capture import CaptureShape, static_caches
 from regard.fast.gpu.graph_models import graph_model
-from regard.fast.gpu.launch_plan import LaunchPlan
 from regard.fast.gpu.shared_decoding import SharedDecoding, SharedModel
+from regard.fast.gpu.shared_rows.launch_plan import LaunchPlan
 from regard.models.gpt import GPT
 
 pytest.importorskip("greenlet", reason="the extra serve is not installed")

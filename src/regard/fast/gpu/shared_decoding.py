@@ -35,8 +35,8 @@ from regard.decoding.sampling import stream_keys
 from regard.errors import ShapeError
 from regard.fast.gpu.capture import CapturedDecoding, CaptureShape
 from regard.fast.gpu.graph_models import GraphModel
-from regard.fast.gpu.launch_plan import N_TICKS, LaunchPlan
-from regard.fast.gpu.row_state import RowRecord, RowState, on_its_way
+from regard.fast.gpu.shared_rows.launch_plan import N_TICKS, LaunchPlan
+from regard.fast.gpu.shared_rows.state import RowRecord, RowState, on_its_way
 from regard.fast.gpu.static_cache import CacheContents
 from regard.models.gpt import refuse_beyond
 

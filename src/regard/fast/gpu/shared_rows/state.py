@@ -108,7 +108,7 @@ class RowState:
 
     def _write(self, scores: Tensor, logits: Tensor, positions: Tensor, marks: Marks, forbidden: Tensor | None) -> None:
         """The same in few kernels; here, because Triton comes with GPU builds only."""
-        from regard.fast.gpu.row_kernels import write_rows
+        from regard.fast.gpu.shared_rows.kernels import write_rows
         from regard.fast.gpu.topk import top_k_of_chunks
 
         best = top_k_of_chunks(scores, 1, forbidden=forbidden)
