@@ -6,6 +6,7 @@ as on reading them.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 from collections.abc import Sequence
 from typing import Protocol
@@ -39,3 +40,11 @@ def move_together(matrices: Sequence[Matrix]) -> None:
     for matrix, part in zip(distinct, whole.split(sizes), strict=True):
         tiles = matrix.tiles
         matrix.tiles = part[: tiles.nbytes].view(tiles.dtype).view(tiles.shape).copy_(tiles)
+    _give_back()
+
+
+def _give_back() -> None:
+    """What lay where the matrices were is kept by the allocator for small things, of which there will not be as many."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
