@@ -44,7 +44,7 @@ def move_together(matrices: Sequence[Matrix]) -> None:
 
 
 def _give_back() -> None:
-    """What lay where the matrices were is kept by the allocator for small things, of which there will not be as many."""
+    """Room that the matrices have left, which the allocator would keep for smaller things."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
