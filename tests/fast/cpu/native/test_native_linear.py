@@ -1,9 +1,14 @@
 """The packed layer multiplies as PyTorch does, at every size, and a row never feels its neighbours."""
 
+import ctypes
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
-from regard.fast.cpu.native import Kernels, NativeLinear, loaded, why
+from regard.fast.cpu.native import Kernels, NativeLinear, loaded, loading, why
 
 SIZES = [(1, 1), (3, 5), (16, 32), (33, 7), (31, 64), (64, 31), (130, 66), (100, 257), (512, 96)]  # inputs, outputs
 MACHINES = ["native", "haswell"]  # this one, and one without AVX-512 and tiles
@@ -144,3 +149,23 @@ def test_many_rows_threads_and_other_layouts(kernels):
     turned = torch.randn(200, 6, 4).transpose(0, 2)  # (4, 6, 200), not contiguous
     torch.testing.assert_close(layer(turned), exact(weight, turned), rtol=1e-5, atol=1e-4)
     torch.testing.assert_close(layer(rows.double()), layer(rows))
+
+
+def test_threads_that_ask_first_at_the_same_time_get_the_same_runtime():
+    """Its address is handed out: another one would be gone as soon as somebody looked there."""
+    together = threading.Barrier(8)
+    turns = sys.getswitchinterval()
+
+    def address(n_threads):
+        together.wait(20)
+        return ctypes.addressof(loading._runtime(n_threads))
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            for n_threads in range(1000, 1050):
+                assert len(set(pool.map(address, [n_threads] * 8))) == 1
+    finally:
+        sys.setswitchinterval(turns)
+        for n_threads in range(1000, 1050):
+            loading._runtimes.pop(n_threads, None)

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -180,8 +179,15 @@ def _function(function: Any, *arguments: type, gives: type | None = None) -> Any
     return function
 
 
-@lru_cache(maxsize=64)
+_runtimes: dict[int, Runtime] = {}  # whose addresses are handed out, so there is one of each, and it stays
+
+
 def _runtime(n_threads: int) -> Runtime:
+    known = _runtimes.get(n_threads)
+    return _runtimes.setdefault(n_threads, _new_runtime(n_threads)) if known is None else known
+
+
+def _new_runtime(n_threads: int) -> Runtime:
     runtime = ctypes.CDLL(None)
     try:
         parallel, size = runtime.GOMP_parallel, runtime.omp_get_num_threads
