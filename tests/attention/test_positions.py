@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -190,3 +192,16 @@ def test_alibi_bias_by_hand() -> None:
     assert bias[0].tolist() == [[0.0, -0.5, -1.0, -1.5], [-0.5, 0.0, -0.5, -1.0], [-1.0, -0.5, 0.0, -0.5]]
     assert bias[2, 0].tolist() == [0.0, -0.125, -0.25, -0.375]
     assert torch.equal(ALiBi(8)(1, 4, offset=2), bias[:, 2:3])
+
+
+def test_threads_that_want_more_positions_all_get_theirs() -> None:
+    module, turns = Sinusoidal(8, n_positions=2), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            for _ in range(20):
+                module.table = module.table[:2]
+                list(pool.map(module.reserve, [3, 2000, 5, 9, 1000, 17, 33, 65]))
+                assert len(module.table) >= 2000
+    finally:
+        sys.setswitchinterval(turns)

@@ -12,11 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Lock
 
 import torch
 from torch import Tensor, nn
 
 from regard.errors import ShapeError, UsageError
+
+_growing = Lock()
 
 
 def sinusoidal(n_positions: int, d_model: int, *, base: float = 10000.0, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -62,7 +65,9 @@ class Sinusoidal(nn.Module):
     def reserve(self, n_positions: int) -> None:
         """Make the table long enough; `positions` given to `forward` have to lie within what was reserved."""
         if n_positions > self.table.shape[0]:
-            self.table = sinusoidal(2 ** math.ceil(math.log2(n_positions)), self.table.shape[1]).to(self.table)
+            with _growing:  # of two threads that want more, none brings back less
+                if n_positions > self.table.shape[0]:
+                    self.table = sinusoidal(2 ** math.ceil(math.log2(n_positions)), self.table.shape[1]).to(self.table)
 
 
 class Learned(nn.Module):

@@ -115,10 +115,11 @@ class WalkingModel:
 
     def step(self, rows: Sequence[WalkRow]) -> None:
         """One token more for each."""
-        call, positions = WalkStep.from_buffer_copy(self.call), self.positions
+        call = WalkStep.from_buffer_copy(self.call)
+        table = None if self.positions is None else table_of(self.positions)  # held: another thread may make it longer
         addresses = (ctypes.c_void_p * len(rows))(*map(ctypes.addressof, rows))
         call.rows, call.n_rows = ctypes.addressof(addresses), len(rows)
-        call.positions = None if positions is None else table_of(positions).data_ptr()
+        call.positions = None if table is None else table.data_ptr()
         kernels = self.fused.kernels
         kernels.walk_step(kernels.threads, ctypes.addressof(call))
 
