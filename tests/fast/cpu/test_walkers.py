@@ -32,6 +32,22 @@ def alone(module, source, limit=20, eos_id=59):
     return hypothesis
 
 
+def join_all(walkers, walks):
+    for walk in walks:
+        assert walkers.takes(walk)
+        walkers.join(walk, time.monotonic() + LATER)
+
+
+@contextmanager
+def called_back(walkers):
+    """A thread that steps as long as the block lasts."""
+    thread = threading.Thread(target=walkers.run)
+    thread.start()
+    yield
+    walkers.call_back()
+    thread.join(20)
+
+
 @contextmanager
 def running(walkers):
     """A thread that steps, and one that keeps what is over."""
@@ -91,9 +107,7 @@ def test_tables_of_positions_may_grow_meanwhile():
     short, long = (walk_of(module, sources()[1], limit) for limit in (3, 3 * len(table)))
     walkers = Walkers.of(short, threads=1, few=1, many=4)
     with running(walkers) as over:
-        for walk in (short, long):
-            assert walkers.takes(walk)
-            walkers.join(walk, time.monotonic() + LATER)
+        join_all(walkers, (short, long))
         wait_for(lambda: len(over) == 2)
     assert len(module.positions.table) > len(table)
     for walk in (short, long):
@@ -122,14 +136,9 @@ def test_who_is_called_back_goes_on_otherwise_and_by_itself_again():
     module = model("int8")
     walks = [walk_of(module, one, 2000) for one in sources()[:3]]
     walkers = Walkers.of(walks[0], threads=1, few=1, many=4)
-    for walk in walks:
-        assert walkers.takes(walk)
-        walkers.join(walk, time.monotonic() + LATER)
-    thread = threading.Thread(target=walkers.run)
-    thread.start()
-    time.sleep(0.005)
-    walkers.call_back()
-    thread.join(20)
+    join_all(walkers, walks)
+    with called_back(walkers):
+        time.sleep(0.005)
     ended = {walk for walk, _ in walkers.collect().walks}
     back = {walk for walk, _ in walkers.take_back()}
     assert ended == {walk for walk in walks if walk.over}
@@ -137,9 +146,7 @@ def test_who_is_called_back_goes_on_otherwise_and_by_itself_again():
     beam = module.start(sources()[3])
     step_together([beam], [torch.tensor([5])], walks=[walk for walk in walks if walk in back])
     with running(walkers) as over:
-        for walk in [walk for walk in walks if not walk.over]:
-            assert walkers.takes(walk)
-            walkers.join(walk, time.monotonic() + LATER)
+        join_all(walkers, [walk for walk in walks if not walk.over])
         wait_for(lambda: all(walk.over for walk in walks) or len(over) == 3)
     for walk, one in zip(walks, sources(), strict=False):
         assert walk.hypothesis() == alone(module, one, 2000)
@@ -171,15 +178,10 @@ def test_many_that_are_over_are_collected_at_once():
     module = model()
     walks = [walk_of(module, sources()[i % 3], 1) for i in range(150)]
     walkers = Walkers.of(walks[0], threads=1, few=1, many=4)
-    for walk in walks:
-        assert walkers.takes(walk)
-        walkers.join(walk, time.monotonic() + LATER)
-    thread = threading.Thread(target=walkers.run)
-    thread.start()
-    assert walkers.wait()
-    time.sleep(0.1)
-    walkers.call_back()
-    thread.join(20)
+    join_all(walkers, walks)
+    with called_back(walkers):
+        assert walkers.wait()
+        time.sleep(0.1)
     ended = walkers.collect()
     assert (len(ended.walks), ended.n_tokens, walkers.take_back()) == (150, 150, [])
     walkers.free()

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from regard.config.processor import check_bf16
 from regard.errors import UsageError
+from regard.fast.cpu.large_pages import move_together
 from regard.fast.cpu.native import Kernels, Native, NativeBlocks, NativeLinear, loaded
 from regard.layers.block_weights import BlockEmbedding, BlockLinear, BlockMatrix
 from regard.layers.embeddings import Embedding
@@ -186,6 +187,8 @@ def pack_linears(model: Model, precision: Precision = "fp32", *, native: bool = 
         return copy
     pack = partial(PackedLinear, precision=precision, native=native)
     kernels = loaded() if native else None
+    if kernels is not None:  # before layers note where they are
+        move_together([part for part in copy.modules() if isinstance(part, BlockMatrix)])
     embeddings: dict[Embedding, Embedding] = {}  # one may have several names
     for parent in list(copy.modules()):
         if isinstance(parent, FeedForward) and isinstance(parent.inner, nn.Linear):
@@ -202,18 +205,9 @@ def pack_linears(model: Model, precision: Precision = "fp32", *, native: bool = 
                     embeddings[child] = PackedEmbedding(child, pack(child.weight, None))
                 setattr(parent, name, embeddings[child])
     if kernels is not None:
-        _move_together(copy)
+        layers = [part.native for part in copy.modules() if isinstance(part, PackedLinear)]
+        move_together([layer for layer in layers if isinstance(layer, NativeLinear)])
     return copy
-
-
-def _move_together(model: nn.Module) -> None:
-    """Weights that our kernels read, in the order they are read."""
-    from regard.fast.cpu.large_pages import Matrix, move_together
-
-    parts = list(model.modules())
-    layers = [part.native for part in parts if isinstance(part, PackedLinear)]
-    matrices: list[Matrix] = [part for part in parts if isinstance(part, BlockMatrix)]
-    move_together([*matrices, *(layer for layer in layers if isinstance(layer, NativeLinear))])
 
 
 def _pack_activated(part: FeedForward, pack: Callable[..., PackedLinear]) -> None:

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from regard.fast.cpu.large_pages import move_together
 from regard.fast.cpu.native import NativeBlocks, loaded, why
-from regard.layers.block_weights import FORMATS, BlockMatrix
+from regard.fast.cpu.packed_linear import pack_linears
+from regard.layers.block_weights import FORMATS, BlockLinear, BlockMatrix
 
 gguf = pytest.importorskip("gguf")
 quants = pytest.importorskip("gguf.quants")
@@ -82,3 +84,13 @@ def test_matrices_move_together_and_stay_what_they_are():
     move_together([*matrices, matrices[0]])
     assert len({matrix.tiles.untyped_storage().data_ptr() for matrix in matrices}) == 1
     assert all(torch.equal(matrix.plain(), plain) for matrix, plain in zip(matrices, before, strict=True))
+
+
+def test_packed_layers_multiply_with_the_matrices_that_moved():
+    if loaded() is None:
+        pytest.skip(why())
+    layers = nn.Sequential(*(BlockLinear(matrix_of("Q8_0", n, 64)[0]) for n in (64, 32)), nn.Linear(32, 8))
+    packed = pack_linears(layers)
+    blocks = [layer.blocks.tiles for layer in packed[:2]]
+    assert len({tiles.untyped_storage().data_ptr() for tiles in blocks}) == 1
+    assert [layer.native.structure.weights for layer in packed[:2]] == [tiles.data_ptr() for tiles in blocks]
