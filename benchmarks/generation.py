@@ -184,7 +184,7 @@ def main() -> None:
         if r["unit"] == "×":
             print(f"  {r['name']:<64}{r['value']:8.2f} × {r['peer']}")
     if options.save and not options.size:
-        print(f"saved {save('generation', rows, drop=('regard compiled',))}")
+        print(f"saved {save('generation', rows)}")
     print(json.dumps({name: round(rate, 1) for name, rate in found.items()}))
 
 

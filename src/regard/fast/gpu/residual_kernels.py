@@ -156,7 +156,7 @@ _add_and_norm.register_autograd(_backward, setup_context=_keep)
 
 def suits(norm: nn.Module, hidden: Tensor, part: Tensor) -> TypeGuard[LayerNorm | RMSNorm]:
     """Whether the kernels compute this norm of such rows on a GPU, in the precision that it has itself."""
-    if type(norm) not in (LayerNorm, RMSNorm) or norm.weight is None or not hidden.is_cuda:
+    if type(norm) not in (LayerNorm, RMSNorm) or norm.weight is None or norm.eps is None or not hidden.is_cuda:
         return False
     working = working_precision(hidden) or norm.weight.dtype
     alike = hidden.dtype == part.dtype == working and hidden.shape == part.shape
@@ -180,10 +180,9 @@ def _rows(
 ) -> tuple[Tensor, Tensor]:
     rows = [x.reshape(-1, x.shape[-1]).contiguous() for x in (hidden, part)]
     seeds = hidden.new_empty(0, dtype=torch.int64) if seeds is None else seeds
-    epsilon = torch.finfo(hidden.dtype).eps if norm.eps is None else norm.eps
-    centred = isinstance(norm, LayerNorm)
-    bias = getattr(norm, "bias", None)
-    output, total, _, _ = _add_and_norm(*rows, norm.weight, bias, seeds, dropout, epsilon, centred)
+    assert norm.eps is not None, "`suits` has said that it has one"
+    centred, bias = isinstance(norm, LayerNorm), getattr(norm, "bias", None)
+    output, total, _, _ = _add_and_norm(*rows, norm.weight, bias, seeds, dropout, norm.eps, centred)
     return output.view(hidden.shape), total.view(hidden.shape)
 
 
