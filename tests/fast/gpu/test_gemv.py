@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 gemv = pytest.importorskip(
-    "regard.fast.gpu.gemv", reason="Triton is not installed: it is part of the dev extra on Linux"
+    "regard.fast.gpu.few_rows.gemv", reason="Triton is not installed: it is part of the dev extra on Linux"
 )
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -6,7 +6,7 @@ import torch
 from regard.fast.gpu.static_cache import StaticSlots
 
 gemv = pytest.importorskip(
-    "regard.fast.gpu.gemv", reason="Triton is not installed: it is part of the dev extra on Linux"
+    "regard.fast.gpu.few_rows.gemv", reason="Triton is not installed: it is part of the dev extra on Linux"
 )
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -19,7 +19,7 @@ from regard.fast.gpu.graph_stepper import start_graphs
 from regard.models.gpt import GPT, GPTConfig
 
 steps = pytest.importorskip(
-    "regard.fast.gpu.gemv_step", reason="Triton is not installed: it is part of the dev extra on Linux"
+    "regard.fast.gpu.few_rows.gemv_step", reason="Triton is not installed: it is part of the dev extra on Linux"
 )
 
 V, DEVICE = 19, torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -57,7 +57,9 @@ def taken(monkeypatch):
     """Few rows go this way on any device; how many steps did, before they were replayed."""
     monkeypatch.setattr(CapturedDecoding, "uses_gemv", property(lambda one: one.shape.n_rows <= one.gemv_rows))
     if DEVICE.type == "cpu":
-        monkeypatch.setattr("regard.fast.gpu.gemv.OUTPUTS", 64)  # the interpreter goes through programs one by one
+        monkeypatch.setattr(
+            "regard.fast.gpu.few_rows.gemv.OUTPUTS", 64
+        )  # the interpreter goes through programs one by one
     calls, call = [], steps.GemvStep.__call__
     monkeypatch.setattr(steps.GemvStep, "__call__", lambda *args: calls.append(1) or call(*args))
     return calls
@@ -78,7 +80,7 @@ def test_steps_come_to_the_same(variant, lengths, taken):
 def test_with_attention_in_parts(variant, taken, monkeypatch):
     """As on a GPU; its sums are in single precision."""
     monkeypatch.setattr(steps, "_has_kernels", lambda device: True)
-    monkeypatch.setattr("regard.fast.gpu.split_kv.BLOCK", 16)
+    monkeypatch.setattr("regard.fast.gpu.few_rows.split_kv.BLOCK", 16)
     model, prompts = gpt(variant), ragged(28, 3)
     plain, captured = model.start(prompts), start_graphs(model, prompts, capacity=6)
     for _ in range(2):

@@ -16,10 +16,11 @@ from regard.decoding.paths import Paths
 from regard.decoding.plan import SyncPolicy, make_plan
 from regard.decoding.scoring import force_decode
 from regard.errors import ShapeError, UsageError
+from regard.fast.gpu.capture import rounded
 from regard.fast.gpu.fused_greedy import FusedPaths
 from regard.fast.gpu.graph_models import graph_model
 from regard.fast.gpu.graph_pool import GraphPool, pool_of
-from regard.fast.gpu.graph_stepper import _rounded, start_graphs
+from regard.fast.gpu.graph_stepper import start_graphs
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.interfaces.text import Seq2SeqStepper
 from regard.models.transformer import Transformer, TransformerConfig
@@ -378,7 +379,7 @@ class PretendedGraph:
 
     told: ClassVar[list[str]] = []
 
-    def capture_begin(self, *, capture_error_mode):
+    def capture_begin(self, *, pool, capture_error_mode):
         self.told.append("begin")
 
     def capture_end(self):
@@ -394,6 +395,7 @@ def test_the_first_step_is_run_the_second_captured_and_the_others_replayed(monke
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: None)
     monkeypatch.setattr(GraphPool, "stream", lambda pool, device: PretendedStream())
+    monkeypatch.setattr(GraphPool, "read", lambda pool, model, inputs: model.read_plainly(inputs))
     monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None, raising=False)  # not of a CPU's build
     PretendedGraph.told.clear()
     model, source = transformer(), ragged(5, 3)
@@ -414,9 +416,9 @@ def test_the_first_step_is_run_the_second_captured_and_the_others_replayed(monke
 
 
 def test_rounding_wastes_little():
-    assert [_rounded(n) for n in (1, 7, 15, 17, 33, 64, 65, 1000)] == [1, 7, 15, 18, 36, 64, 72, 1024]
-    assert [_rounded(n, 32) for n in (1, 32, 33, 288, 1000)] == [32, 32, 64, 288, 1024]
-    assert all(n <= _rounded(n) <= 1.125 * n for n in range(1, 3000))
+    assert [rounded(n) for n in (1, 7, 15, 17, 33, 64, 65, 1000)] == [1, 7, 15, 18, 36, 64, 72, 1024]
+    assert [rounded(n, 32) for n in (1, 32, 33, 288, 1000)] == [32, 32, 64, 288, 1024]
+    assert all(n <= rounded(n) <= 1.125 * n for n in range(1, 3000))
 
 
 def needs_gpu(test):

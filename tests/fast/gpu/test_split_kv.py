@@ -4,11 +4,11 @@ import pytest
 import torch
 from test_decode_attention import DEVICE, copied, filled, slots_at, step_of
 
-from regard.fast.gpu.programmatic_launch import programmatic_launch
+from regard.fast.gpu.few_rows.programmatic_launch import programmatic_launch
 from regard.fast.gpu.static_cache import attend_past_explicitly
 
 split_kv = pytest.importorskip(
-    "regard.fast.gpu.split_kv", reason="Triton is not installed: it is part of the dev extra on Linux"
+    "regard.fast.gpu.few_rows.split_kv", reason="Triton is not installed: it is part of the dev extra on Linux"
 )
 pytestmark = pytest.mark.gpu
 

@@ -186,7 +186,7 @@ class CapturedDecoding:
             return torch.autocast(self.tokens.device.type, dtype=self.shape.dtype, cache_enabled=False)
         if not self.uses_gemv:
             return nullcontext()
-        from regard.fast.gpu.gemv import GemvLinears  # here, because Triton comes with GPU builds only
+        from regard.fast.gpu.few_rows.gemv import GemvLinears  # here, because Triton comes with GPU builds only
 
         return GemvLinears(self.shape.n_rows)
 
@@ -208,7 +208,7 @@ class CapturedDecoding:
         elif stream is None:
             work()
         elif name in self._graphs:
-            self._graphs[name] = graph = _captured(work, stream)
+            self._graphs[name] = graph = captured(work, stream)
             self._function = None
             graph.replay()
         else:
@@ -259,15 +259,15 @@ def _pairs(whole: Tensor | None, n_layers: int) -> Sequence[Tensor | None]:
     return [None if whole is None else whole[2 * i : 2 * i + 2] for i in range(n_layers)]
 
 
-def _captured(work: Callable[[], None], stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
-    """Work captured and not yet done.
+def captured(work: Callable[[], None], stream: torch.cuda.Stream, *, pool: Any = None) -> torch.cuda.CUDAGraph:
+    """Work captured and not yet done; graphs of one pool share the memory of what they only need on the way.
 
     Not by `torch.cuda.graph`, which gives all of PyTorch's unused memory back first: other shapes come soon.
     """
     graph = torch.cuda.CUDAGraph()
     stream.wait_stream(torch.cuda.current_stream(stream.device))
     with torch.cuda.stream(stream), _uncollected(), own_workspaces():
-        graph.capture_begin(capture_error_mode="thread_local")
+        graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         try:
             work()
         finally:
@@ -277,7 +277,8 @@ def _captured(work: Callable[[], None], stream: torch.cuda.Stream) -> torch.cuda
 
 def addresses(module: nn.Module) -> tuple[int, ...]:
     """Where the model's weights lie: elsewhere, a graph would read what is there no more."""
-    return tuple(tensor.data_ptr() for tensor in chain(module.parameters(), module.buffers()))
+    own = (held for part in module.modules() for held in (part._parameters, part._buffers))  # asked for at every start
+    return tuple(tensor.data_ptr() for held in own for tensor in held.values() if tensor is not None)
 
 
 @contextmanager
@@ -304,3 +305,9 @@ def _compiled(function: Step) -> Step:
             return logits
 
     return call
+
+
+def rounded(number: int, step: int = 1) -> int:
+    """Up to a multiple of `step`, or of an eighth or so of the number: few different ones, and little in vain."""
+    step = max(step, 1 << max(0, number.bit_length() - 4))
+    return -(-number // step) * step

@@ -15,6 +15,7 @@ from torch import Tensor
 from regard.decoding.beam import BeamSearch, Searching
 from regard.decoding.plan import Plan
 from regard.decoding.stepper import Stepper, checked_logits
+from regard.fast.gpu.lookback import Lookback, always_looking
 
 _WIDEST = 16  # beams; a program ranks W · C · (W + 1) candidates in registers
 
@@ -23,9 +24,10 @@ class FusedBeamSearch(BeamSearch):
     """The search that `beam` describes. Ended hypotheses lie in no order until they are recorded."""
 
     def __init__(self, stepper: Stepper, plan: Plan) -> None:
-        super().__init__(stepper, plan)
+        super().__init__(stepper, always_looking(plan))
         self.now = _own(self.now)
         self.results = self.now
+        self._sync, self._lookback = plan.sync, Lookback(plan.sync)
 
     @staticmethod
     def suits(plan: Plan) -> bool:
@@ -49,9 +51,16 @@ class FusedBeamSearch(BeamSearch):
         extend(top_k_of_chunks(logits, self.width + 1, banned=banned, forbidden=self._forbidden), self)
         self.step += 1
 
+    def is_over(self) -> bool:
+        """Whether every input is done; on the way, tell the stepper which rows go on."""
+        if self.step >= self.plan.n_steps or self._lookback.is_to_look(self.done, step=self.step):
+            return super().is_over()
+        self._reorder(self.rows.flatten())
+        return False
+
     def _keep(self, going: Tensor) -> None:
         super()._keep(going)
-        self.now = _own(self.now)
+        self.now, self._lookback = _own(self.now), Lookback(self._sync)
 
     def _record(self) -> None:
         order = self.now.ended_scores.sort(dim=1, descending=True, stable=True).indices

@@ -9,14 +9,15 @@ from __future__ import annotations
 from regard.decoding.paths import Paths
 from regard.decoding.plan import Plan
 from regard.fast.gpu.graph_stepper import GraphStepper
+from regard.fast.gpu.lookback import Lookback, always_looking
 
 
 class FusedPaths(Paths):
     """The paths that `paths` describes; what they hold lies with the stepper until they leave the batch."""
 
     def __init__(self, stepper: GraphStepper, plan: Plan) -> None:
-        super().__init__(stepper, plan)
-        self._graphs = stepper
+        super().__init__(stepper, always_looking(plan))
+        self._graphs, self._sync = stepper, plan.sync
         self._begin()
 
     @staticmethod
@@ -33,17 +34,18 @@ class FusedPaths(Paths):
 
     def is_over(self) -> bool:
         """Whether every path is done; on the way, let finished ones leave the batch when it is time."""
-        if self.plan.sync.is_due(self.step - 1) or self.step >= self.plan.n_steps:
-            self._look()
-            n = len(self.paths)
-            if super().is_over():
-                return True
-            if len(self.paths) < n:
-                self._begin()
+        if self.step < self.plan.n_steps and not self._lookback.is_to_look(self.done, step=self.step):
+            return False
+        self._bring_over()
+        n = len(self.paths)
+        if super().is_over():
+            return True
+        if len(self.paths) < n:
+            self._begin()
         return False
 
     def _begin(self) -> None:
-        plan, self._begun = self.plan, self.step
+        plan, self._begun, self._lookback = self.plan, self.step, Lookback(self._sync)
         self._state = self._graphs.begin_greedy(
             self.tokens,
             self.limits,
@@ -51,10 +53,11 @@ class FusedPaths(Paths):
             step=self.step,
             min_length=plan.options.min_length,
         )
+        self.done = self._state.done[: len(self.paths)]
 
-    def _look(self) -> None:
-        """Bring over what was written since the last look."""
+    def _bring_over(self) -> None:
+        """Take what was written since the last time to the tables of all paths."""
         state, n, new = self._state, len(self.paths), slice(self._begun, self.step)
         self.chosen[new, self.paths] = state.chosen[new, :n]
         self.log_probs[new, self.paths] = state.log_probs[new, :n]
-        self.done, self.tokens, self._begun = state.done[:n], state.tokens[:n], self.step
+        self.tokens, self._begun = state.tokens[:n], self.step

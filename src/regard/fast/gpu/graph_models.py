@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from regard.attention import Learned, MultiHeadAttention, Rows
+from regard.attention import Cache, Causal, Learned, MultiHeadAttention, Rows
 from regard.errors import UsageError
 from regard.fast.gpu.output_product import is_ragged, output_product
 from regard.fast.gpu.static_cache import (
@@ -29,7 +29,6 @@ from regard.fast.gpu.static_cache import (
     StaticDecoderCache,
     StaticKVCache,
     StaticSlots,
-    stacked,
 )
 from regard.layers.blocks import DecoderBlock, DecoderStack, EncoderBlock, EncoderStack, Residual
 from regard.models.gpt import GPT, GPTStepper, refuse_beyond
@@ -45,9 +44,39 @@ class GraphModel(ABC, Generic[Module]):
     def __init__(self, module: Module) -> None:
         self.module = module
 
-    @abstractmethod
+    reads_past_ends = False  # whether what is behind a row's end changes nothing of what is before it
+
     def read(self, inputs: Tensor | Rows) -> CacheContents:
-        """What the rows of a source, or of prompts, hold before their first step."""
+        """What the rows of a source, or of prompts, hold before their first step; by graphs where shapes come again."""
+        from regard.fast.gpu.graph_pool import pool_of  # here, because pools are of such models
+
+        return pool_of(self.module).read(self, inputs)
+
+    def read_plainly(self, inputs: Tensor | Rows) -> CacheContents:
+        """The same of exactly these rows and positions, without a graph."""
+        rows = self.unread(inputs)
+        return self.contents(self.read_layers(rows), rows)
+
+    @abstractmethod
+    def unread(self, inputs: Tensor | Rows) -> Rows:
+        """What there is to be read of inputs."""
+
+    @abstractmethod
+    def read_layers(self, rows: Rows) -> Layers:
+        """The keys and values of these rows, layer by layer; it asks the device nothing."""
+
+    @abstractmethod
+    def first_of(self, layers: Layers, n_rows: int, length: int) -> Layers:
+        """Those of the first rows and positions alone."""
+
+    @abstractmethod
+    def contents(self, layers: Layers, rows: Rows, *, whole: Tensor | None = None) -> CacheContents:
+        """What rows hold that have read so; `whole` is all of the layers in one tensor."""
+
+    def reserve(self, length: int) -> None:
+        """Have positions ready for rows of this length."""
+        if self.module.positions is not None:
+            self.module.positions.reserve(length)
 
     @abstractmethod
     def step(self, tokens: Tensor, cache: StaticDecoderCache) -> Tensor:
@@ -87,15 +116,27 @@ class GraphModel(ABC, Generic[Module]):
 class GraphTransformer(GraphModel[Transformer]):
     """A Transformer: a source for each row."""
 
-    def read(self, inputs: Tensor | Rows) -> CacheContents:
-        """The source's keys and values, layer by layer."""
-        model, rows = self.module, padded_rows(Rows.of(inputs))
+    def unread(self, inputs: Tensor | Rows) -> Rows:
+        """The whole source."""
+        return padded_rows(Rows.of(inputs))
+
+    @torch.no_grad()
+    def read_layers(self, rows: Rows) -> Layers:
+        """The source's, (B, G, S, E) each."""
         with any_shape(rows.ids.device):
-            kv_cache = model.decoder.prefill(model.encode(rows), capacity=1)
+            kv_cache = self.module.decoder.prefill(self.module.encode(rows), capacity=1)
+        return [(cache.keys, cache.values) for cache in kv_cache.source]
+
+    def first_of(self, layers: Layers, n_rows: int, length: int) -> Layers:
+        """Rows come first, positions third."""
+        return [(keys[:n_rows, :, :length], values[:n_rows, :, :length]) for keys, values in layers]
+
+    def contents(self, layers: Layers, rows: Rows, *, whole: Tensor | None = None) -> CacheContents:
+        """Rows that have a source each."""
         lengths = rows.lengths
         if lengths is None:
             lengths = torch.full((len(rows.ids),), rows.ids.shape[1], device=rows.ids.device)
-        return CacheContents.of_source([(cache.keys, cache.values) for cache in kv_cache.source], lengths)
+        return CacheContents.of_source(layers, lengths, whole=whole)
 
     def step(self, tokens: Tensor, cache: StaticDecoderCache) -> Tensor:
         """As `TransformerStepper.step`."""
@@ -114,16 +155,38 @@ class GraphTransformer(GraphModel[Transformer]):
 class GraphGPT(GraphModel[GPT]):
     """A language model: a prompt for each row."""
 
-    def read(self, inputs: Tensor | Rows) -> CacheContents:
-        """The prompts' keys and values, layer by layer."""
+    reads_past_ends = True  # who looks back only never sees what comes behind
+
+    def unread(self, inputs: Tensor | Rows) -> Rows:
+        """The prompts without the last token of each, which is the first to step with."""
         rows = Rows.of(inputs)
+        begun = GPTStepper(self.module, rows, capacity=1, watched=False, reads=False)
+        n_read = begun.n_prompt - 1
+        return Rows(rows.ids[:, :n_read], None if begun.starts is None else n_read - begun.starts)
+
+    @torch.no_grad()
+    def read_layers(self, rows: Rows) -> Layers:
+        """The prompts', (T, N, G, E) each; what is behind a row's end means nothing."""
+        model, length = self.module, rows.ids.shape[1]
+        if not length:
+            return []
+        self.reserve(length)
+        caches = [Cache(length) for _ in model.stack.blocks]
         with any_shape(rows.ids.device):
-            read = GPTStepper(self.module, rows, capacity=1, watched=False)
-        past = [(_time_first(cache.keys), _time_first(cache.values)) for cache in read.caches if cache.length]
-        lengths = torch.full((read.n_rows,), read.length, device=read.device)
-        if read.starts is None:
-            return CacheContents.of_past(past, lengths)
-        return CacheContents.of_past(_pushed_left(past, read.starts), lengths - read.starts)
+            model.stack(model.embed(rows.ids), mask=Causal(), caches=caches)
+        return [(_time_first(cache.keys), _time_first(cache.values)) for cache in caches]
+
+    def first_of(self, layers: Layers, n_rows: int, length: int) -> Layers:
+        """Positions come first, rows second."""
+        return [(keys[:length, :n_rows], values[:length, :n_rows]) for keys, values in layers]
+
+    def contents(self, layers: Layers, rows: Rows, *, whole: Tensor | None = None) -> CacheContents:
+        """Rows that stand behind what they have read."""
+        n_rows, length = rows.ids.shape
+        lengths = rows.lengths
+        if lengths is None:
+            lengths = torch.full((n_rows,), length, device=rows.ids.device)
+        return CacheContents.of_past(layers, lengths, whole=whole)
 
     def step(self, tokens: Tensor, cache: StaticDecoderCache) -> Tensor:
         """As `GPTStepper.step`."""
@@ -142,7 +205,7 @@ class GraphGPT(GraphModel[GPT]):
 
     def gemv_step(self) -> Step | None:
         """In half as many kernels."""
-        from regard.fast.gpu.gemv_step import GemvStep  # here, because Triton comes with GPU builds only
+        from regard.fast.gpu.few_rows.gemv_step import GemvStep  # here, because Triton comes with GPU builds only
 
         model = self.module
         return GemvStep.of(model.embedding, model.positions, stack=model.stack, output=model.output_weight)
@@ -232,16 +295,3 @@ def step_heads(
 def _time_first(heads: Tensor) -> Tensor:
     """(N, G, T, E) → (T, N, G, E)."""
     return heads.permute(2, 0, 1, 3)
-
-
-def _pushed_left(past: Layers, starts: Tensor) -> Layers:
-    """Rows (T, N, G, E) that begin at `starts` (N,), brought to time 0; what is behind their ends means nothing."""
-    if not past:
-        return []
-    n_times = len(past[0][0])
-    times = (torch.arange(n_times, device=starts.device)[:, None] + starts).clamp(max=n_times - 1)
-    rows = torch.arange(len(starts), device=starts.device)
-    if len({keys.shape for keys, _ in past}) > 1:
-        return [(keys[times, rows], values[times, rows]) for keys, values in past]
-    parts = stacked(past)[:, times, rows].unbind()
-    return list(zip(parts[::2], parts[1::2], strict=True))

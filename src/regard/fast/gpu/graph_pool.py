@@ -11,11 +11,13 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from regard.attention import Dot, ScaledDot, Sinusoidal
+from regard.attention import Dot, Rows, ScaledDot, Sinusoidal
 from regard.fast.gpu.capture import CapturedDecoding, CaptureShape, addresses
+from regard.fast.gpu.captured_read import CapturedReads
 from regard.fast.gpu.graph_models import GraphModel
+from regard.fast.gpu.static_cache import CacheContents
 
 WIDEST = 128  # features a head that the kernels take
 _PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
@@ -42,6 +44,7 @@ class GraphPool:
         self.enabled, self.compiled, self.gemv_rows = enabled, compiled, gemv_rows
         self.max_captures, self.max_bytes = max_captures, max_bytes
         self._idle: list[CapturedDecoding] = []
+        self._reads = CapturedReads()
         self._lock = threading.RLock()  # a stepper may die, and release, while its own thread is in here
         self._stream: torch.cuda.Stream | None = None
 
@@ -66,6 +69,10 @@ class GraphPool:
             if part.tap.watchers:
                 return "watched"
         return ""
+
+    def read(self, model: GraphModel[Any], inputs: Tensor | Rows) -> CacheContents:
+        """What rows of inputs hold before their first step."""
+        return self._reads.read(model, inputs, stream=self.stream(model.module.output_weight.device))
 
     def acquire(self, model: GraphModel[Any], shape: CaptureShape) -> CapturedDecoding:
         """An idle capture of this shape, or a new one."""
@@ -98,7 +105,7 @@ class GraphPool:
     def clear(self) -> None:
         """Forget what is idle."""
         with self._lock:
-            self._idle = []
+            self._idle, self._reads = [], CapturedReads()
 
     def stream(self, device: torch.device) -> torch.cuda.Stream | None:
         """The stream to capture on; None where nothing is captured."""
@@ -110,10 +117,10 @@ class GraphPool:
         return len(self._idle)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_idle": [], "_lock": None, "_stream": None}
+        return {**self.__dict__, "_idle": [], "_reads": None, "_lock": None, "_stream": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__ = {**state, "_lock": threading.RLock()}
+        self.__dict__ = {**state, "_reads": CapturedReads(), "_lock": threading.RLock()}
 
 
 def pool_of(module: nn.Module) -> GraphPool:

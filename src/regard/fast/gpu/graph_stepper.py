@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from regard.attention import Rows
 from regard.decoding.plan import Marks
 from regard.errors import ShapeError, UsageError
-from regard.fast.gpu.capture import CapturedDecoding, CaptureShape
+from regard.fast.gpu.capture import CapturedDecoding, CaptureShape, rounded
 from regard.fast.gpu.graph_models import GraphModel, graph_model
 from regard.fast.gpu.graph_pool import pool_of
 from regard.fast.gpu.static_cache import CacheContents
@@ -138,10 +138,10 @@ class GraphStepper:
         device, per_source = self.device.type, contents.per_source
         autocast = torch.is_autocast_enabled(device)
         return CaptureShape(
-            n_rows=_rounded(contents.n_rows // per_source) * per_source,
+            n_rows=rounded(contents.n_rows // per_source) * per_source,
             per_source=per_source,
-            n_source=_rounded(contents.source[0][0].shape[2], _SOURCE_STEP) if contents.source else 0,
-            capacity=_rounded(self._capacity, _CAPACITY_STEP),
+            n_source=rounded(contents.source[0][0].shape[2], _SOURCE_STEP) if contents.source else 0,
+            capacity=rounded(self._capacity, _CAPACITY_STEP),
             dtype=torch.get_autocast_dtype(device) if autocast else self.model.module.output_weight.dtype,
             autocast=autocast,
         )
@@ -153,9 +153,3 @@ def start_graphs(module: nn.Module, inputs: Tensor | Rows, *, capacity: int = 64
     if model is None:
         raise UsageError(f"the steps of a {type(module).__name__} cannot be captured", hint="use its own start")
     return GraphStepper(model, model.read(inputs), capacity=capacity)
-
-
-def _rounded(number: int, step: int = 1) -> int:
-    """Up to a multiple of `step`, or of an eighth or so of the number: few different ones, and little in vain."""
-    step = max(step, 1 << max(0, number.bit_length() - 4))
-    return -(-number // step) * step

@@ -140,7 +140,8 @@ class SharedDecoding:
     def _read(self, inputs: Sequence[Rows], steppers: Sequence[SharedStepper]) -> None:
         here = self._here()
         with self._on(self._reading, after=here):
-            contents = self.model.read(inputs[0] if len(inputs) == 1 else _one_batch(inputs))
+            together = inputs[0] if len(inputs) == 1 else _one_batch(inputs)
+            contents = self.model.read_plainly(together) if self.exact else self.model.read(together)
         for rows in inputs:
             _record([rows.ids, rows.lengths], self._reading)
         for stepper, rows in zip(steppers, inputs, strict=True):

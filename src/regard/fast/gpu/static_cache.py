@@ -165,6 +165,7 @@ class CacheContents:
     past       (T, ·, G, E) a layer; the past of row r lies in rows ancestors[:, r], up to positions[r]
     source     (·, G, S, E) a layer; `per_source` rows that follow one another share a row of `sources`
     lengths    (·,) of the sources
+    whole      all layers of the past, or of the source, in one tensor, where each row's past is its own still
     """
 
     ancestors: Tensor  # (T, N)
@@ -174,18 +175,21 @@ class CacheContents:
     sources: Tensor | None = None  # (n,)
     lengths: Tensor | None = None
     per_source: int = 1
+    whole_past: Tensor | None = None
+    whole_source: Tensor | None = None
 
     @classmethod
-    def of_source(cls, source: Layers, lengths: Tensor) -> CacheContents:
+    def of_source(cls, source: Layers, lengths: Tensor, *, whole: Tensor | None = None) -> CacheContents:
         """Rows that have read a source each (B, G, S, E) and written nothing."""
         rows = torch.arange(len(lengths), device=lengths.device)
-        return cls(rows.expand(0, -1), torch.zeros_like(rows), source=source, sources=rows, lengths=lengths)
+        return cls(rows.expand(0, -1), torch.zeros_like(rows), source=source, sources=rows, lengths=lengths,
+                   whole_source=whole)  # fmt: skip
 
     @classmethod
-    def of_past(cls, past: Layers, positions: Tensor) -> CacheContents:
+    def of_past(cls, past: Layers, positions: Tensor, *, whole: Tensor | None = None) -> CacheContents:
         """Rows that have read prompts of so many positions: past (T, N, G, E), or nothing at all."""
         rows = torch.arange(len(positions), device=positions.device)
-        return cls(rows.expand(len(past[0][0]) if past else 0, -1), positions, past)
+        return cls(rows.expand(len(past[0][0]) if past else 0, -1), positions, past, whole_past=whole)
 
     @property
     def n_rows(self) -> int:
@@ -195,14 +199,15 @@ class CacheContents:
     def tensors(self) -> list[Tensor | None]:
         """All that it holds."""
         layers = [part for several in (self.past, self.source) for layer in several for part in layer]
-        return [self.ancestors, self.positions, self.sources, self.lengths, *layers]
+        wholes = [self.whole_past, self.whole_source]
+        return [self.ancestors, self.positions, self.sources, self.lengths, *wholes, *layers]
 
     def select(self, rows: Tensor, *, same_source: bool) -> CacheContents:
         """Row i of these is what row rows[i] was."""
         ancestors = self.ancestors[:, rows]
         if same_source:
-            return replace(self, ancestors=ancestors)
-        chosen = replace(self, ancestors=ancestors, positions=self.positions[rows])
+            return replace(self, ancestors=ancestors, whole_past=None)
+        chosen = replace(self, ancestors=ancestors, positions=self.positions[rows], whole_past=None)
         if self.sources is None or not self.source:
             return chosen
         per_source, kept = shared_sources(rows // self.per_source)
@@ -223,10 +228,17 @@ class CacheContents:
 
     def _fill(self, cache: StaticDecoderCache, *, rows: Tensor | slice, sources: Tensor | slice) -> None:
         """Layer by layer, so that no more than one is copied on the way."""
-        for layer, held in zip(cache.past, self.past, strict=bool(self.past)):
-            layer.fill(*held, ancestors=self.ancestors, into=rows)
+        if self.whole_past is not None and cache.whole_past is not None:
+            cache.whole_past[:, : len(self.ancestors), rows] = self.whole_past
+        else:
+            for layer, held in zip(cache.past, self.past, strict=bool(self.past)):
+                layer.fill(*held, ancestors=self.ancestors, into=rows)
         if self.source and self.sources is not None and self.lengths is not None:
             cache.source[0].lengths[sources] = self.lengths[self.sources]
+            if self.whole_source is not None and cache.whole_source is not None:
+                held_LNGSE = self.whole_source.index_select(1, self.sources)
+                cache.whole_source[:, sources, :, : held_LNGSE.shape[3]] = held_LNGSE
+                return
             for source, kept in zip(cache.source, self.source, strict=True):
                 source.fill(*kept, rows=self.sources, into=sources)
 
@@ -235,15 +247,17 @@ class CacheContents:
         if cache.whole_past is None:
             replace(self, source=[])._fill(cache, rows=rows, sources=rows)
         elif self.past:
-            held_LTNGE, length = stacked(self.past), len(self.ancestors)
-            times = torch.arange(length, device=rows.device)[:, None]
-            cache.whole_past[:, :length, rows] = held_LTNGE[:, times, self.ancestors.long()]
+            held_LTNGE, length = self.whole_past, len(self.ancestors)
+            if held_LTNGE is None:
+                times = torch.arange(length, device=rows.device)[:, None]
+                held_LTNGE = stacked(self.past)[:, times, self.ancestors.long()]
+            cache.whole_past[:, :length, rows] = held_LTNGE
 
     def _fill_source(self, cache: StaticDecoderCache, rows: Tensor) -> None:
         if cache.whole_source is None:
             replace(self, past=[])._fill(cache, rows=rows, sources=rows)
         elif self.source and self.sources is not None and self.lengths is not None:
-            held_LNGSE = stacked(self.source)
+            held_LNGSE = stacked(self.source) if self.whole_source is None else self.whole_source
             cache.source[0].lengths[rows] = self.lengths[self.sources]
             cache.whole_source[:, rows, :, : held_LNGSE.shape[3]] = held_LNGSE.index_select(1, self.sources)
 

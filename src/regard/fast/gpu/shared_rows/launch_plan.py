@@ -16,7 +16,7 @@ from regard.errors import UsageError
 N_TICKS = 64  # steps of a launch, at most
 FULL_HOUSE = 256  # rows that write
 _ONE_ROW = 0.01  # seconds that a launch for one row should take
-_FULL_STEP = 0.0025  # seconds of a step for a full house that make its launch one graph
+_FULL_STEP = 0.0018  # seconds of a step for a full house that make its launch one graph
 _HOLD = 0.08  # seconds for which tokens of a full house may wait to be handed over together
 
 

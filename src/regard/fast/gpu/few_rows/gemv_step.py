@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Dot, Learned, MultiHeadAttention, ScaledDot, Sinusoidal
-from regard.fast.gpu.gemv import LONGEST, GemvActivation, GemvNorm, embed_step, gemv
-from regard.fast.gpu.programmatic_launch import programmatic_launch
-from regard.fast.gpu.split_kv import attend_split_kv
+from regard.fast.gpu.few_rows.gemv import LONGEST, GemvActivation, GemvNorm, embed_step, gemv
+from regard.fast.gpu.few_rows.programmatic_launch import programmatic_launch
+from regard.fast.gpu.few_rows.split_kv import attend_split_kv
 from regard.fast.gpu.static_cache import StaticDecoderCache, StaticKVCache, attend_past_explicitly
 from regard.layers.blocks import EncoderBlock, EncoderStack
 from regard.layers.embeddings import Embedding

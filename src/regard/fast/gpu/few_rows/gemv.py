@@ -33,7 +33,8 @@ GemvActivation = Literal["none", "relu", "gelu", "gelu_tanh", "silu"]
 LONGEST = 8192  # inputs: a program has them all at once
 OUTPUTS = 4  # of a program, where a GPU's processors are many for the outputs
 MANY_OUTPUTS, MANY = 8, 16384  # of a program, from so many outputs on: what surrounds a product is done less often
-TILE, PER_THREAD, MOST_WARPS = 16384, 32, 8  # numbers of W that a program has at most, a thread has, and threads for it
+TILE, MOST_WARPS = 16384, 8  # numbers of W that a program has at most, and warps for them
+PER_THREAD, MANY_PER_THREAD = 32, 64  # numbers of W that a thread has; of many outputs more, as warps wait for memory
 _ROWS = (4, 3, 2, 1)  # that a program may do together
 
 
@@ -181,8 +182,9 @@ def gemv(
 
 def sizes(n_outputs: int, width: int) -> tuple[int, int]:
     """How many outputs a program has, and how many warps: the same for any number of rows."""
-    n = min(MANY_OUTPUTS if n_outputs >= MANY else OUTPUTS, max(1, TILE // width))
-    return n, max(1, min(MOST_WARPS, n * width // (32 * PER_THREAD)))
+    few = n_outputs < MANY
+    n = min(OUTPUTS if few else MANY_OUTPUTS, max(1, TILE // width))
+    return n, max(1, min(MOST_WARPS, n * width // (32 * (PER_THREAD if few else MANY_PER_THREAD))))
 
 
 def embed_step(tokens: Tensor, slots: StaticSlots, *, table: Tensor, places: Tensor | None) -> Tensor:

@@ -21,7 +21,7 @@ import triton.language as tl
 from torch import Tensor
 
 from regard.fast.gpu.decode_attention import look, past, read
-from regard.fast.gpu.programmatic_launch import programmatic_launch
+from regard.fast.gpu.few_rows.programmatic_launch import programmatic_launch
 from regard.fast.gpu.static_cache import StaticKVCache
 
 BLOCK, WARPS = 128, 4  # positions that a program looks at together, of 64 features, and what it has for that
