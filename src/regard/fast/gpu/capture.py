@@ -14,6 +14,7 @@ On a processor the same steps run, without graphs, over the same caches.
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -75,7 +76,8 @@ class CapturedDecoding:
         self._weights = [tensor.detach() for tensor in chain(model.module.parameters(), model.module.buffers())]
         self.addresses = addresses(model.module)
         self._function: Step | None = None
-        self._graphs: dict[object, torch.cuda.CUDAGraph | None] = {}  # None: run once, and to be captured next time
+        self._graphs: dict[object, torch.cuda.CUDAGraph] = {}
+        self._warm: dict[object, int] = {}  # what was run once, by which thread: it is captured the next time
         self._kept: dict[object, Tensor] = {}
         self._greedy_states: dict[Marks, GreedyState] = {}
 
@@ -200,14 +202,15 @@ class CapturedDecoding:
     def _launch(self, name: object, work: Callable[[], None], *, stream: torch.cuda.Stream | None) -> None:
         """Do the work of this name: the first time as it is, the second time captured, then replayed.
 
-        The first time, kernels are chosen and compiled, which must not happen while a graph is captured.
+        The first time, kernels are chosen and compiled, which must not happen while a graph is captured. Nor must a
+        thread's first product be, which makes the library's handle: whoever captures has done the work before.
         """
         graph = self._graphs.get(name)
         if graph is not None:
             graph.replay()
         elif stream is None:
             work()
-        elif name in self._graphs:
+        elif self._warm.get(name) == threading.get_ident():
             self._graphs[name] = graph = captured(work, stream)
             self._function = None
             graph.replay()
@@ -220,7 +223,7 @@ class CapturedDecoding:
             for logits in (self.logits, self._kept.get(name)):
                 if logits is not None:
                     logits.record_stream(here)
-            self._graphs[name] = None
+            self._warm[name] = threading.get_ident()
 
 
 def static_caches(model: GraphModel[Any], shape: CaptureShape, *, together: bool) -> StaticDecoderCache:

@@ -102,7 +102,8 @@ class _Read:
     """Inputs of one shape, and the graph that reads them."""
 
     def __init__(self, shape: _Shape, *, captures: bool = True) -> None:
-        self.shape, self._captures, self._is_first = shape, captures, True
+        self.shape, self._captures = shape, captures
+        self._warm = -1  # the thread that has read last: whoever captures has read before, as in `CapturedDecoding`
         self._graph: torch.cuda.CUDAGraph | None = None
         self._rows: Rows | None = None
         self._found: Layers = []
@@ -113,13 +114,14 @@ class _Read:
     ) -> tuple[Layers, Tensor | None]:
         """The keys and values of these rows in memory of their own, and as one tensor if they are of one shape."""
         static = self._filled(rows)
-        if stream is None or self._is_first or not self._captures:
+        here = threading.get_ident()
+        if self._graph is None and stream is not None and self._captures and self._warm == here:
+            self._graph = captured(lambda: self._keep(model.read_layers(static)), stream, pool=pool)
+        if self._graph is None:
             self._keep(model.read_layers(static))
         else:
-            if self._graph is None:
-                self._graph = captured(lambda: self._keep(model.read_layers(static)), stream, pool=pool)
             self._graph.replay()
-        self._is_first = False
+        self._warm = here
         found = _owned(model.first_of(self._found, *rows.ids.shape))
         if stream is not None:
             # Whoever comes next may come on another stream.
