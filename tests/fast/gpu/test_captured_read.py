@@ -112,12 +112,18 @@ def test_weights_that_moved_are_read_where_they_are():
 
 def test_how_many_are_held(monkeypatch):
     monkeypatch.setattr(captured_read, "MOST_TOKENS", 64)
-    monkeypatch.setattr(captured_read, "_MOST_HELD", 100)
+    monkeypatch.setattr(captured_read, "_most_tokens", lambda model: 256)
     model, reads = graph_model(gpt()), CapturedReads()
-    for n_rows in (1, 2, 3, 4, 5):
-        rows = inputs(*[8] * n_rows)
+    for lengths in [[n] * n_rows for n_rows in (1, 2, 3, 4, 5) for n in (8, 24)] + [[34]]:
+        rows = inputs(*lengths)
         check(reads.read(model, rows, stream=STREAM), model.read_plainly(rows))
-    assert [shape.n_rows for shape in reads._reads] == [4]  # 1, 2 and 3 had to go; 5 would be too many tokens
+    # Of more than 64 tokens none is held, and what came first had to go.
+    assert [(shape.n_rows, shape.length) for shape in reads._reads] == [(2, 16), (2, 32), (3, 16), (4, 16), (1, 40)]
+
+
+def test_large_models_hold_fewer():
+    few, many = (captured_read._most_tokens(graph_model(gpt(d_model=width))) for width in (64, 16))
+    assert 0 < 4 * few <= many + 4
 
 
 def test_several_threads_at_once():

@@ -25,7 +25,8 @@ from regard.fast.gpu.static_cache import CacheContents, Layers, stacked
 if TYPE_CHECKING:
     from regard.fast.gpu.graph_models import GraphModel
 
-MOST_TOKENS, _MOST_HELD = 8192, 32_768  # of a shape, and of all that are held
+MOST_TOKENS = 8192  # of a shape
+_MOST_HELD = 32  # the part of a device's memory that all of them may hold; one may hold a quarter of that
 _LENGTH_STEP = 16
 _LOGGER = logging.getLogger(__name__)
 
@@ -70,7 +71,8 @@ class CapturedReads:
             self._pool = torch.cuda.graph_pool_handle() if model.module.output_weight.is_cuda else None
         one = self._reads.pop(shape) if shape in self._reads else _Read(shape)
         self._reads[shape] = one
-        while len(self._reads) > 1 and sum(other.n_tokens for other in self._reads) > _MOST_HELD:
+        most = _most_tokens(model)
+        while len(self._reads) > 1 and sum(other.n_tokens for other in self._reads) > most:
             del self._reads[next(iter(self._reads))]
         return one
 
@@ -92,7 +94,7 @@ class CapturedReads:
         if rows.lengths is not None or model.reads_past_ends:
             wanted, limit = rounded(length, _LENGTH_STEP), model.position_limit
             length = wanted if limit is None else max(length, min(wanted, limit))
-        if n_rows * length > MOST_TOKENS:
+        if n_rows * length > min(MOST_TOKENS, _most_tokens(model) // 4):
             return None
         model.reserve(length)
         return _Shape(n_rows, length, rows.lengths is not None and not model.reads_past_ends)
@@ -155,3 +157,11 @@ def _owned(layers: Layers) -> tuple[Layers, Tensor | None]:
     whole = stacked(layers)
     parts = whole.unbind()
     return list(zip(parts[::2], parts[1::2], strict=True)), whole
+
+
+def _most_tokens(model: GraphModel[Any]) -> int:
+    """How many tokens may have keys and values in all graphs together."""
+    weight = model.module.output_weight
+    widths = [part.n_kv_heads * part.d_head for kind in ("masked", "cross") for part in model.attentions(kind)]
+    memory = int(torch.cuda.get_device_properties(weight.device).total_memory) if weight.is_cuda else 2**33
+    return memory // _MOST_HELD // max(1, 2 * sum(widths) * int(weight.dtype.itemsize))
