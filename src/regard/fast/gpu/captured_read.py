@@ -4,9 +4,9 @@
     reads.read(model, rows, stream=…)        what `model.read(rows)` gives
 
 A device reads a short prompt faster than its kernels are launched one by one. Rows and positions are rounded up, so
-that shapes come again: the first time inputs are read as they are, the second time as the graph will, to see that
-nothing waits for the device, and then they are captured. What a graph has read lies where it writes the next time, so
-it is copied at once. Of very many tokens a device has enough to do: they are read as they are.
+that shapes come again: the first time they are simply read, the next time captured, by the same kernels. What a graph
+has read lies where it writes the next time, so it is copied at once. Of very many tokens a device has enough to do:
+they are read as they are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from regard.fast.gpu.graph_models import GraphModel
 
 MOST_TOKENS = 8192  # of a shape
-_MOST_HELD = 32  # the part of a device's memory that all of them may hold; one may hold a quarter of that
+_MOST_HELD = 32  # keys and values of all shapes may take this part of a device's memory, those of one a quarter of it
 _LENGTH_STEP = 16
 _LOGGER = logging.getLogger(__name__)
 
