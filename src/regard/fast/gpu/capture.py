@@ -76,8 +76,7 @@ class CapturedDecoding:
         self._weights = [tensor.detach() for tensor in chain(model.module.parameters(), model.module.buffers())]
         self.addresses = addresses(model.module)
         self._function: Step | None = None
-        self._graphs: dict[object, torch.cuda.CUDAGraph] = {}
-        self._warm: dict[object, int] = {}  # what was run once, by which thread: it is captured the next time
+        self._graphs: dict[object, torch.cuda.CUDAGraph | None] = {}  # None: run once, and to be captured next time
         self._kept: dict[object, Tensor] = {}
         self._greedy_states: dict[Marks, GreedyState] = {}
 
@@ -202,15 +201,14 @@ class CapturedDecoding:
     def _launch(self, name: object, work: Callable[[], None], *, stream: torch.cuda.Stream | None) -> None:
         """Do the work of this name: the first time as it is, the second time captured, then replayed.
 
-        The first time, kernels are chosen and compiled, which must not happen while a graph is captured. Nor must a
-        thread's first product be, which makes the library's handle: whoever captures has done the work before.
+        The first time, kernels are chosen and compiled, which must not happen while a graph is captured.
         """
         graph = self._graphs.get(name)
         if graph is not None:
             graph.replay()
         elif stream is None:
             work()
-        elif self._warm.get(name) == threading.get_ident():
+        elif has_worked(stream.device) and name in self._graphs:
             self._graphs[name] = graph = captured(work, stream)
             self._function = None
             graph.replay()
@@ -223,7 +221,7 @@ class CapturedDecoding:
             for logits in (self.logits, self._kept.get(name)):
                 if logits is not None:
                     logits.record_stream(here)
-            self._warm[name] = threading.get_ident()
+            self._graphs[name] = None
 
 
 def static_caches(model: GraphModel[Any], shape: CaptureShape, *, together: bool) -> StaticDecoderCache:
@@ -282,6 +280,26 @@ def addresses(module: nn.Module) -> tuple[int, ...]:
     """Where the model's weights lie: elsewhere, a graph would read what is there no more."""
     own = (held for part in module.modules() for held in (part._parameters, part._buffers))  # asked for at every start
     return tuple(tensor.data_ptr() for held in own for tensor in held.values() if tensor is not None)
+
+
+class _Worked(threading.local):
+    """Where this thread has worked."""
+
+    def __init__(self) -> None:
+        self.devices: set[torch.device] = set()
+
+
+_WORKED = _Worked()
+
+
+def has_worked(device: torch.device) -> bool:
+    """Whether this thread has worked on the device before, as it does now.
+
+    The first product of a thread makes the library's handle, which must not happen while a graph is captured either.
+    """
+    known = device in _WORKED.devices
+    _WORKED.devices.add(device)
+    return known
 
 
 @contextmanager

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import Rows
-from regard.fast.gpu.capture import addresses, captured, rounded
+from regard.fast.gpu.capture import addresses, captured, has_worked, rounded
 from regard.fast.gpu.static_cache import CacheContents, Layers, stacked
 
 if TYPE_CHECKING:
@@ -104,8 +104,7 @@ class _Read:
     """Inputs of one shape, and the graph that reads them."""
 
     def __init__(self, shape: _Shape, *, captures: bool = True) -> None:
-        self.shape, self._captures = shape, captures
-        self._warm = -1  # the thread that has read last: whoever captures has read before, as in `CapturedDecoding`
+        self.shape, self._captures, self._is_first = shape, captures, True
         self._graph: torch.cuda.CUDAGraph | None = None
         self._rows: Rows | None = None
         self._found: Layers = []
@@ -116,14 +115,13 @@ class _Read:
     ) -> tuple[Layers, Tensor | None]:
         """The keys and values of these rows in memory of their own, and as one tensor if they are of one shape."""
         static = self._filled(rows)
-        here = threading.get_ident()
-        if self._graph is None and stream is not None and self._captures and self._warm == here:
+        is_first, self._is_first = self._is_first, False
+        if self._graph is None and stream is not None and has_worked(stream.device) and self._captures and not is_first:
             self._graph = captured(lambda: self._keep(model.read_layers(static)), stream, pool=pool)
         if self._graph is None:
             self._keep(model.read_layers(static))
         else:
             self._graph.replay()
-        self._warm = here
         found = _owned(model.first_of(self._found, *rows.ids.shape))
         if stream is not None:
             # Whoever comes next may come on another stream.
