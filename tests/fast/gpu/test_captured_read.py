@@ -167,3 +167,25 @@ def test_bits_are_the_same_however_often_inputs_are_read():
     first, *others = [held(reads.read(model, rows, stream=STREAM)) for _ in range(5)]
     for parts in others:
         assert all(torch.equal(one, other) for one, other in zip(first, parts, strict=True))
+
+
+def test_shapes_wait_for_one_another(monkeypatch):
+    """Their graphs share memory, and whoever reads may come on another stream."""
+    told = []
+
+    class Event:
+        def record(self, stream):
+            told.append("over")
+
+    class Stream:
+        device = DEVICE
+
+        def wait_event(self, event):
+            told.append("waits")
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream())
+    model, reads = graph_model(gpt()), CapturedReads()
+    for rows in (inputs(5, 3), inputs(30, 4)):
+        reads.read(model, rows, stream=Stream())
+    assert told == ["over", "waits", "over"]

@@ -48,6 +48,7 @@ class CapturedReads:
         self._reads: dict[_Shape, _Read] = {}
         self._addresses: tuple[int, ...] = ()
         self._pool: Any = None
+        self._over: torch.cuda.Event | None = None  # the last reading: graphs share memory, whatever their shapes
         self._lock = threading.Lock()
 
     def read(self, model: GraphModel[Any], inputs: Tensor | Rows, *, stream: torch.cuda.Stream | None) -> CacheContents:
@@ -56,11 +57,16 @@ class CapturedReads:
         shape = self._shape(model, rows)
         if shape is not None:
             with self._lock:
+                if self._over is not None:  # whoever comes next may come on another stream
+                    torch.cuda.current_stream(rows.ids.device).wait_event(self._over)
                 one = self._of_shape(model, shape)
                 try:
                     layers, whole = one.read(model, rows, stream, self._pool)
                 except RuntimeError as problem:  # memory is short, or another thread was in the way of the capture
                     layers, whole = self._given_up(shape, problem).read(model, rows, stream, None)
+                if stream is not None:
+                    self._over = self._over or torch.cuda.Event()
+                    self._over.record(torch.cuda.current_stream(rows.ids.device))
             return model.contents(layers, rows, whole=whole)
         return model.contents(model.read_layers(rows), rows)
 
@@ -108,7 +114,6 @@ class _Read:
         self._graph: torch.cuda.CUDAGraph | None = None
         self._rows: Rows | None = None
         self._found: Layers = []
-        self._over: torch.cuda.Event | None = None
 
     def read(
         self, model: GraphModel[Any], rows: Rows, stream: torch.cuda.Stream | None, pool: Any
@@ -122,18 +127,11 @@ class _Read:
             self._keep(model.read_layers(static))
         else:
             self._graph.replay()
-        found = _owned(model.first_of(self._found, *rows.ids.shape))
-        if stream is not None:
-            # Whoever comes next may come on another stream.
-            self._over = self._over or torch.cuda.Event()
-            self._over.record()
-        return found
+        return _owned(model.first_of(self._found, *rows.ids.shape))
 
     def _filled(self, rows: Rows) -> Rows:
         n_real, n_ids = rows.ids.shape
         device = rows.ids.device
-        if self._over is not None:
-            torch.cuda.current_stream(device).wait_event(self._over)
         if self._rows is None:
             with torch.inference_mode(False):
                 lengths = (
